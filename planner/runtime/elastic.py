@@ -18,6 +18,7 @@ from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import PlannerError
 from planner.iteration.resizing import resized
 from planner.profiles import Profile
+from planner.programs import digest
 from planner.runtime.following import handed_out
 from planner.runtime.measuring.courses import Plan, Planned, Problem
 from planner.runtime.measuring.sweep import measure_network
@@ -61,6 +62,8 @@ def plan_for(
     ------
     InvalidInputError
         If the cluster's topology has no such number of workers.
+    DisagreementError
+        If the model's times or sizes are not the same on all ranks: read them from one file.
     PlannerError
         If there is no plan; on all ranks.
     CommunicationError
@@ -71,12 +74,11 @@ def plan_for(
         problem: Problem = caramel.Problem.from_profile(
             job, _measured(world, job), workers=world.size
         )
-        kind: type[Plan] = caramel.Plan
     else:
         with world.refusing():
             problem = replace(resized(job, world.size), modes=("replicated",))
-        kind = iteration.Plan
-    plan = handed_out(world, "the plan", lambda: _solved(problem, limit), kind)
+    world.agree("the problem", digest(problem.graph.ops, problem.graph.parameters))
+    plan = handed_out(world, "the plan", lambda: _solved(problem, limit))
     return Planned(problem, plan)
 
 

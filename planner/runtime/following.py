@@ -20,14 +20,14 @@ Source. Own.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor, distributed
 
 from planner import caramel, iteration
 from planner.errors import InvalidInputError
+from planner.jsonio import decode_plan, encode_plan
 from planner.programs import GradientProgram, digest
 from planner.replanning import Drift, Hysteresis, State, noted, worth
 from planner.results import Result
@@ -49,8 +49,6 @@ from planner.units import format_ns
 from planner.validation import integer, shown
 
 __all__ = ["Following", "Look", "follow", "handed_out"]
-
-PlanT = TypeVar("PlanT", bound=Plan)
 
 _COLD = 2
 """Steps that are not measured at the start: the optimiser makes its state, buffers are new."""
@@ -159,12 +157,8 @@ class Following:
             return
         began = time.monotonic()
         planned, network = changed(self.planned, course)
-        plan = handed_out(
-            self.executor.world,
-            "the new plan",
-            lambda: planned.planned(self._time_limit).plan,
-            type(planned.plan),
-        )
+        world, limit = self.executor.world, self._time_limit
+        plan = handed_out(world, "the new plan", lambda: planned.planned(limit).plan)
         new = planned._replace(plan=plan)
         kept_ns, new_ns = planned.step_ns, new.step_ns
         switched = worth(self._rule, kept_ns, new_ns)
@@ -252,7 +246,7 @@ def follow(
     return Following(executor, planned, chosen, every, limit)
 
 
-def handed_out(world: World, what: str, make: Callable[[], Plan], kind: type[PlanT]) -> PlanT:
+def handed_out(world: World, what: str, make: Callable[[], Plan]) -> Plan:
     """Return the plan that rank 0 makes, on all ranks.
 
     Raises
@@ -262,6 +256,5 @@ def handed_out(world: World, what: str, make: Callable[[], Plan], kind: type[Pla
     CommunicationError
         If a rank does not come in time.
     """
-    text = world.from_first(what, lambda: msgspec.json.encode(make(), enc_hook=str).decode())
-    plan: PlanT = msgspec.json.decode(text, type=kind, dec_hook=lambda wanted, value: wanted(value))
+    plan: Plan = decode_plan(world.from_first(what, lambda: encode_plan(make())))
     return plan
