@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # `typing` and all below take longer to load than a user 
 if TYPE_CHECKING:
     from typing import Any
 
-    from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
+    from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
     from planner.clusters import Cluster
     from planner.costs import AffineCost, TableCost
     from planner.errors import InvalidInputError, PlannerError
@@ -48,6 +48,7 @@ __all__ = [
     "fsdp",
     "ibatch",
     "iteration",
+    "overlap",
     "read_cluster",
     "read_profile",
     "solve",

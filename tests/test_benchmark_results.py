@@ -184,8 +184,7 @@ def test_the_page_of_benchmarks_shows_the_figures_of_the_results_and_types_no_ta
     results = load("yan_speed")
     table = results.table("Against brute force and the plain dynamic program")
     table.rows[-1][table.columns.index("bounds")] *= 2
-    known = pages.load
-    monkeypatch.setattr(pages, "load", lambda name: results if name == "yan_speed" else known(name))
+    monkeypatch.setattr(pages, "load", lambda name: results if name == "yan_speed" else load(name))
     assert pages.filled(text) != text
 
 

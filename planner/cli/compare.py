@@ -22,6 +22,7 @@ from planner.cli import (
     compare_fsdp,
     compare_ibatch,
     compare_iteration,
+    compare_overlap,
     compare_peers,
     compare_yan,
 )
@@ -64,6 +65,7 @@ FAMILIES: Mapping[str, Family] = {
     "drizzle": compare_drizzle.FAMILY,
     "fsdp": compare_fsdp.FAMILY,
     "iteration": compare_iteration.FAMILY,
+    "overlap": compare_overlap.FAMILY,
 }
 """What can be compared."""
 
@@ -185,6 +187,10 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedP
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     """Return what is asked about a profile, and the problem it makes with a network."""
     problem: str = options.problem or next(iter(PROFILED))
+    if problem not in PROFILED:
+        raise InvalidInputError(
+            "--problem", f"{problem} needs a request; {options.file} holds a profile"
+        )
     family = PROFILED[problem]
     _settle(options, problem)
     _refuse(options, _MEMORY.get(problem, compare_peers.MEMORY), f"--problem {problem}")

@@ -1,4 +1,4 @@
-"""``planner import``: other tools' files as profiles, or as networks."""
+"""``planner import``: other tools' files as profiles, networks, or requests."""
 
 import argparse
 import sys
@@ -16,6 +16,7 @@ from planner.cli.common import (
     standard_input,
     write_json,
 )
+from planner.cli.import_graph import GRAPHS, import_graph
 from planner.cli.import_network import NETWORKS, import_network
 from planner.cli.progress import Progress
 from planner.cli.telling import tell
@@ -38,19 +39,21 @@ def add_parser(commands: Any) -> None:
         commands,
         "import",
         run,
-        "turn another tool's file into a profile, or timed collectives into a network",
+        "turn another tool's file into a profile, a network, or a request",
         "planner import pipedream graph.txt -o vgg16.json\n"
         "  planner import kineto trace.json.gz --batch-size 64 -o resnet50.json\n"
-        "  planner import nccl-tests all_reduce.log all_gather.log -o network.json",
+        "  planner import nccl-tests all_reduce.log all_gather.log -o network.json\n"
+        "  planner import fx rank0.json rank1.json -o graph.json",
     )
     parser.add_argument(
         "format",
-        choices=[*READERS, *NETWORKS],
+        choices=[*READERS, *NETWORKS, *GRAPHS],
         help="; ".join(
             f"{name}: {about}"
             for name, about in (
                 *((name, reader.about) for name, reader in READERS.items()),
                 *((name, network.about) for name, network in NETWORKS.items()),
+                *((name, graph.about) for name, graph in GRAPHS.items()),
             )
         ),
     )
@@ -58,7 +61,8 @@ def add_parser(commands: Any) -> None:
         "file",
         metavar="FILE",
         nargs="+",
-        help="'-': standard input; several of timed collectives become one network",
+        help="'-': standard input; several of timed collectives become one network; of a compiled "
+        "graph: one a rank, which must start collectives in the same order",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument("--name", help="name of the model; default: the file's name")
@@ -104,6 +108,8 @@ def run(options: argparse.Namespace) -> int:
     if options.batch_size is not None:
         integer(options.batch_size, "--batch-size", minimum=1)
     check_outputs({"--output": options.output}, options.file)
+    if options.format in GRAPHS:
+        return import_graph(options)
     reader = READERS.get(options.format)
     if options.statistic is not None and not (reader and reader.streams):
         raise InvalidInputError("--statistic", f"a file of {options.format} has one time an op")

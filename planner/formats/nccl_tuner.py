@@ -108,8 +108,8 @@ def _stretches(
     for cost in costs.values():
         sizes |= {size for size, _ in cost.points if first <= size <= last}
     for low, high in pairwise(sorted(sizes)):
-        for first, second in combinations(costs.values(), 2):
-            start, end = (first.cost_ns(size) - second.cost_ns(size) for size in (low, high))
+        for left, right in combinations(costs.values(), 2):
+            start, end = (left.cost_ns(size) - right.cost_ns(size) for size in (low, high))
             if start * end < 0:  # rounded up: within one byte and one ns of the crossing
                 place = low + Fraction(high - low) * start / (start - end)
                 sizes |= {size for size in (int(place), int(place) + 1) if low < size < high}

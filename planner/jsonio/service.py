@@ -21,6 +21,7 @@ from planner.jsonio import (
     iteration,
     iteration_answer,
     iteration_timeline,
+    overlap,
     yan,
     yan_answer,
     yan_scaling,
@@ -132,6 +133,13 @@ PROBLEMS: Mapping[str, Interface] = {
         iteration.run,
         iteration_timeline.headline,
         iteration_timeline.timeline,
+    ),
+    "overlap": Interface(
+        overlap.OverlapRequest,
+        overlap.OverlapAnswer,
+        overlap.run,
+        overlap.headline,
+        overlap.timeline,
     ),
 }
 """Every problem that can be asked, by the name requests use."""
