@@ -114,3 +114,20 @@ def test_what_cannot_be_planned_is_told_on_all_ranks(
     errors = [outcome.error for outcome in launch(on_a_cluster, 2, cluster, None, timeout_s=60)]
     assert error in {each.type for each in errors if each}
     assert all(each and text in each.text for each in errors)
+
+
+def started_again(shared: str | None) -> int:
+    """Join a job whose launchers have counted other numbers of failures."""
+    rank = os.environ["RANK"]
+    if shared is not None:
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = shared
+    os.environ["TORCHELASTIC_RESTART_COUNT"] = "3" if rank == "0" else "1"
+    with join(20) as world:
+        return world.size
+
+
+def test_launchers_need_not_have_counted_the_same_failures() -> None:
+    """One that came later has seen fewer. Rank 0 holds the store, which is new in each start."""
+    for shared in (None, "False"):
+        outcomes = launch(started_again, 2, shared, timeout_s=60)
+        assert [outcome.value for outcome in outcomes] == [2, 2], outcomes
