@@ -21,6 +21,7 @@ Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
@@ -79,6 +80,45 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     plans = [best, *(plan for plan in fitting if plan is not None)]
     best = min(plans, key=lambda plan: iteration_ns(problem, plan))
     return Outcome(best, bound, cut)
+
+
+def improved(
+    problem: Problem,
+    shapes: Iterable[Shape],
+    plans: Iterable[Plan],
+    effort: int,
+    deadline: Deadline,
+) -> Plan | None:
+    """Return the best of some plans and of what small changes make of some shapes.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    shapes : iterable of Shape
+        The first that fits is changed.
+    plans : iterable of Plan
+        Plans of the problem.
+    effort : int
+        Steps simulated.
+    deadline : Deadline
+        When to stop in any case.
+
+    Returns
+    -------
+    Plan or None
+        None if there are no plans, and no shape fits.
+    """
+    known = list(plans)
+    pool = _Pool(problem, 0)
+    for shape in shapes:
+        if pool.offer(shape, FARTHEST):
+            break
+    if pool.best is not None:
+        with suppress(TimeUpError):
+            pool.improve(deadline, effort)
+        known.append(pool.best.plan)
+    return min(known, key=lambda plan: iteration_ns(problem, plan), default=None)
 
 
 class _Pool:
@@ -167,9 +207,9 @@ class _Pool:
                 if self.best is None or time < self.best.iteration_ns:
                     self.best = _Candidate(time, shape, FARTHEST, plan)
 
-    def improve(self, deadline: Deadline) -> None:
+    def improve(self, deadline: Deadline, effort: int = EFFORT) -> None:
         """Change the best step by step."""
-        self.left = EFFORT
+        self.left = effort
         while not self.settled and self._improved(deadline):
             pass
 
