@@ -84,6 +84,7 @@ def solve_with(
     judge: Judge[ProblemT, PlanT, EvaluationT],
     bound: Bound[ProblemT, PlanT],
     refit: Refit[ProblemT, PlanT] | None = None,
+    form: Any = object,
     **control: Unpack[Control[PlanT]],
 ) -> Result[PlanT, EvaluationT]:
     """Solve a problem by one of a family's methods.
@@ -106,6 +107,8 @@ def solve_with(
     refit : callable, optional
         Answers with a plan of this problem made of an old one, in milliseconds, and with what that
         proves; raises an `InvalidPlanError` if it is none. By default the old one as it is.
+    form : type
+        What plans are.
     **control
         See `planner.deadline.Control`.
 
@@ -118,6 +121,8 @@ def solve_with(
         If the method's plan is none: a fault of the method.
     """
     start, cancel = control.get("start"), control.get("cancel")
+    if start is not None and not isinstance(start, form):
+        raise InvalidInputError("start", f"expected a plan of the problem, got {shown(start)}")
     if method == REPLAN:
         if start is None:
             raise InvalidInputError("start", f"missing: method {REPLAN} begins with a plan")

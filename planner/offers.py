@@ -48,7 +48,7 @@ class Offers(Generic[ProblemT, PlanT, EvaluationT]):
     ) -> None:
         self._problem, self._judge, self._tell = problem, judge, on_progress
         self._begin = time.perf_counter()
-        self._best: tuple[PlanT, EvaluationT, int, str] | None = None
+        self._best: tuple[PlanT, EvaluationT | None, int, str] | None = None
         self._bound: int | None = None
 
     @property
@@ -115,7 +115,6 @@ class Offers(Generic[ProblemT, PlanT, EvaluationT]):
                 )
         if self._tell is not None and result.plan is not None:
             assert result.objective_ns is not None
-            assert result.evaluation is not None
             better = self._best is None or result.plan is not self._best[0]
             self._best = result.plan, result.evaluation, result.objective_ns, result.method
             self._say(result.lower_bound_ns, better=better)

@@ -70,7 +70,15 @@ def solve(
         If the method is unknown, or times do not fit in 63 bits.
     """
     return solve_with(
-        METHODS, problem, method, time_limit, judge=_judge, bound=_bound, refit=refit, **control
+        METHODS,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
     )
 
 

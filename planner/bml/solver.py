@@ -155,6 +155,7 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     outcomes: list[Outcome[AnyPlan]] = []
     with suppress(NotApplicableError):
         outcomes.append(replace(_detour(problem, deadline), method="detour"))
+        deadline.offer(outcomes[0].plan)
     small = damage.bcube.nics <= TREES_MAX_NICS
     if not outcomes or small or _is_far(outcomes[0].plan, damage):
         if outcomes:  # a plan is there: trees are for what is left of the time
@@ -234,7 +235,9 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound, **control)
+    return solve_with(
+        METHODS, problem, method, time_limit, judge=_judge, bound=_bound, form=AnyPlan, **control
+    )
 
 
 def _judge(problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[Evaluation, int]:

@@ -96,8 +96,10 @@ def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         with suppress(NotApplicableError, TimeUpError):
             plan = rule(problem, deadline).plan
             assert plan is not None
+            deadline.offer(plan)
             plans.append(plan)
     outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
+    deadline.offer(outcome.plan)
     outcome, best = _mirrored(problem, outcome, deadline)
     if deadline.passed:
         return replace(outcome, timed_out=True)
@@ -233,7 +235,15 @@ def solve(
     elif not problem.interference.is_none:
         methods = {name: _beside(name, method) for name, method in METHODS.items()}
     return solve_with(
-        methods, problem, method, time_limit, judge=_judge, bound=_bound, refit=refit, **control
+        methods,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
     )
 
 

@@ -63,6 +63,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     pool = _Pool(problem, bound)
     pool.fallback()
     assert pool.best is not None
+    deadline.offer(pool.best.plan, bound)
     try:
         for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh]), start=1):
             pool.left = EFFORT // rank
@@ -71,6 +72,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
                 if pool.settled or pool.best.iteration_ns <= bounds[mesh]:
                     break
                 pool.try_all(shape)
+                deadline.offer(pool.best.plan)
         pool.improve(deadline)
     except TimeUpError:
         cut = True

@@ -101,7 +101,15 @@ def solve(
         If the method is unknown or does not apply to the problem.
     """
     return solve_with(
-        METHODS, problem, method, time_limit, judge=_judge, bound=_bound, refit=refit, **control
+        METHODS,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
     )
 
 

@@ -151,7 +151,15 @@ def solve(
     if problem.target is not None:
         methods = within(methods, problem.target)
     return solve_with(
-        methods, problem, method, time_limit, judge=_judge, bound=_bound, refit=refit, **control
+        methods,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
     )
 
 

@@ -108,7 +108,15 @@ def solve(
     """
     methods = METHODS if problem.target is None else within(problem.target)
     return solve_with(
-        methods, problem, method, time_limit, judge=_judge, bound=_bound, refit=refit, **control
+        methods,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
     )
 
 
@@ -138,7 +146,15 @@ def solve_all(
 
     methods = {JOINT: run}
     result = solve_with(
-        methods, problem, JOINT, time_limit, judge=_judge, bound=_bound, refit=refit, **control
+        methods,
+        problem,
+        JOINT,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
     )
     return result, tuple(listed)
 

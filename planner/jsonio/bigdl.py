@@ -13,7 +13,7 @@ from planner.bigdl.problem import MAX_PARTITIONS
 from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER, Control
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.jsonio.control import Controlled
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import Head, check_head, head, made_by, warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
@@ -56,7 +56,7 @@ MAX_LISTED = 1024
 REQUEST_RULES: dict[str, Any] = LINK_RULES
 """What the schema says of a request beside the fields' own types."""
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(bigdl.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(bigdl.METHODS)})]
 Nodes = Annotated[int, Meta(ge=1, le=MAX_NODES)]
 Node = Annotated[int, Meta(ge=0, lt=MAX_NODES)]
 Elements = Annotated[int, Meta(ge=1, le=MAX_VALUE)]

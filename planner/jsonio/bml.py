@@ -12,7 +12,7 @@ from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
-from planner.jsonio.control import Controlled
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.failures import Digits, FailedDocument, failures_of
 from planner.jsonio.heads import warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
@@ -33,7 +33,7 @@ from planner.validation import MAX_VALUE
 __all__ = ["REQUEST_RULES", "BmlRequest", "problem_of", "run", "wanted_of"]
 
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 
 
 class ServerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from planner.caramel.solver import RULES
 from planner.costs import DepthCost
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import Head, head, warned
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -76,7 +76,7 @@ __all__ = [
 
 MethodName = Annotated[
     str,
-    Meta(extra_json_schema={"enum": list(dict.fromkeys([*caramel.METHODS, BUCKETS, *TARGETS]))}),
+    Meta(extra_json_schema={"enum": method_names([*caramel.METHODS, BUCKETS, *TARGETS])}),
 ]
 Machines = Annotated[int, Meta(ge=1, le=2**16)]
 

@@ -1,6 +1,6 @@
 """What every request may say of how it is answered, beside what is asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,21 +9,27 @@ from planner.deadline import Cancel, Control, Incumbent
 from planner.errors import InvalidInputError
 from planner.jsonio.results import PlanDocument, plan_of
 from planner.jsonio.types import Seconds
+from planner.methods import REPLAN
 from planner.validation import inside, shown
 
-__all__ = ["Controlled", "ProgressLine", "Standing", "control_of"]
+__all__ = ["Controlled", "ProgressLine", "Standing", "control_of", "method_names"]
+
+
+def method_names(methods: Iterable[str]) -> list[str]:
+    """Return the names that a request's `method` may be, each once."""
+    return list(dict.fromkeys([*methods, REPLAN]))
 
 
 class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long a search may last, what it starts from, and what else is told of it."""
 
     time_limit_s: Seconds | UnsetType = UNSET
-    start: (
+    start_plan: (
         Annotated[PlanDocument, Meta(description="plan of an earlier answer, to be no worse than")]
         | UnsetType
     ) = UNSET
     with_plan: Annotated[
-        bool, Meta(description="whether the answer holds the plan as start takes it")
+        bool, Meta(description="whether the answer holds the plan as start_plan takes it")
     ] = False
     progress: Annotated[
         bool, Meta(description="whether a stream also gets a line for each better plan or bound")
@@ -67,12 +73,13 @@ def control_of(
         If the plan to start from is none, or one of another problem.
     """
     control: Control[Any] = {"cancel": cancel, "on_progress": on_progress}
-    if request.start is not UNSET:
-        family, _, _ = request.start.kind.partition(".")
-        with inside("start"):
-            control["start"] = plan_of(request.start)
+    if request.start_plan is not UNSET:
+        family, _, _ = request.start_plan.kind.partition(".")
+        with inside("start_plan"):
+            control["start"] = plan_of(request.start_plan)
             if family != request.problem:
                 raise InvalidInputError(
-                    "kind", f"expected a plan of {request.problem}, got {shown(request.start.kind)}"
+                    "kind",
+                    f"expected a plan of {request.problem}, got {shown(request.start_plan.kind)}",
                 )
     return control

@@ -14,7 +14,7 @@ from planner.drizzle.curve import curve
 from planner.drizzle.evaluation import check_triggers
 from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.types import Count, Moment, Rate, Time, fields_of, filled, or_none
 from planner.results import Result
@@ -37,7 +37,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(drizzle.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(drizzle.METHODS)})]
 Share = Annotated[Rate, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
 GroupTime = Annotated[Rate, Meta(description="scheduling of a group, in ns; default: 0")]
 TaskTime = Annotated[Rate, Meta(description="scheduling of a task, once a group, in ns")]

@@ -10,7 +10,7 @@ from planner.costs import AffineCost, TableCost
 from planner.deadline import Control
 from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Unit
-from planner.jsonio.control import Controlled
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.types import (
@@ -34,7 +34,7 @@ from planner.validation import check_count, inside
 
 __all__ = ["FsdpAnswer", "FsdpRequest", "LevelAnswer", "answer", "headline", "run"]
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(fsdp.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
 StepIndex = Annotated[int, Meta(ge=0, le=2**32)]
 Pair = Annotated[tuple[Index, Index], Meta(description="two layers that share a parameter")]

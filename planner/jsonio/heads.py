@@ -25,7 +25,7 @@ H = TypeVar("H", bound="Head")
 
 
 class KeptPlan(Struct, frozen=True, kw_only=True):
-    """The plan itself, as `start` of another request takes it."""
+    """The plan itself, as `start_plan` of another request takes it."""
 
     kind: str
     plan: dict[str, Any]

@@ -21,7 +21,7 @@ from planner.ibatch.for_target import exported
 from planner.ibatch.outlook import solve_for
 from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE, Interference
-from planner.jsonio.control import Controlled
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.outlook import (
@@ -82,7 +82,9 @@ LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
     Meta(description="names of the parameters of each layer, layer 0 first, none given twice"),
 ]
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": [*ibatch.METHODS, FSDP2.name]})]
+MethodName = Annotated[
+    str, Meta(extra_json_schema={"enum": method_names([*ibatch.METHODS, FSDP2.name])})
+]
 
 
 class IbatchRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):

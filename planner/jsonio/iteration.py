@@ -20,7 +20,7 @@ from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import Controlled
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import warned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
@@ -36,7 +36,7 @@ from planner.jsonio.types import (
     Size,
     or_none,
 )
-from planner.methods import deadline_in, known_method
+from planner.methods import REPLAN, deadline_in, known_method
 from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
@@ -49,7 +49,7 @@ __all__ = ["IterationRequest", "doubts", "planned", "run"]
 
 MethodName = Annotated[
     str,
-    Meta(extra_json_schema={"enum": list(dict.fromkeys([*iteration.METHODS, BUCKETS, *EVERY]))}),
+    Meta(extra_json_schema={"enum": method_names([*iteration.METHODS, BUCKETS, *EVERY])}),
 ]
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 
@@ -198,7 +198,7 @@ def planned(
     cancel = control.get("cancel")
     target: Target | None = options.get("target")
     if target is None:
-        known_method(method, iteration.METHODS)
+        known_method(method, (*iteration.METHODS, REPLAN))
     elif epoch_samples is not None:
         raise InvalidInputError("epoch_samples", f"not with target {target.name}")
     if limits and cluster.scheduling is None:

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from threading import Condition, Thread
 from typing import Any, BinaryIO
 
@@ -78,8 +78,10 @@ class CancellableLines:
 
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         # A buffer of its own: Python could not end while a thread waits for that of sys.stdin.
-        raw = getattr(stream, "raw", None)
-        self._stream = stream if raw is None else BufferedReader(raw)
+        raw: Any = getattr(stream, "raw", None)
+        shared = isinstance(raw, FileIO) and not raw.closefd
+        self._own = BufferedReader(raw) if shared else None
+        self._stream = self._own or stream
         self._limits = limits
         self._lines: deque[bytes | BaseException | None] = deque()
         self._ahead = 0
@@ -121,6 +123,8 @@ class CancellableLines:
                     self._changed.wait_for(lambda: self._ahead <= _AHEAD or not self._lines)
         except (OSError, ValueError) as error:
             end = error
+        if self._own is not None:
+            self._own.detach()
         with self._changed:
             self._lines.append(end)
             self._changed.notify_all()

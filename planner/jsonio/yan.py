@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import Controlled
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import warned
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
 Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
