@@ -22,6 +22,7 @@ Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
@@ -65,6 +66,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     pool = _Pool(problem, bound)
     pool.fallback()
     assert pool.best is not None
+    deadline.offer(pool.best.plan, bound)
     try:
         for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh])):
             pool.left = max(EFFORT >> rank, EFFORT >> 6)
@@ -73,6 +75,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
                 if pool.settled or pool.best.merit.iteration_ns <= bounds[mesh]:
                     break
                 pool.try_all(shape)
+                deadline.offer(pool.best.plan)
         pool.improve(deadline)
     except TimeUpError:
         cut = True
@@ -82,6 +85,45 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     best = min(plans, key=lambda plan: merit(problem, plan))
     ahead = pool.best.ahead if best is pool.best.plan else FARTHEST
     return Outcome(best if cut else slimmed(problem, best, ahead, deadline), bound, cut)
+
+
+def improved(
+    problem: Problem,
+    shapes: Iterable[Shape],
+    plans: Iterable[Plan],
+    effort: int,
+    deadline: Deadline,
+) -> Plan | None:
+    """Return the best of some plans and of what small changes make of some shapes.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    shapes : iterable of Shape
+        The first that fits is changed.
+    plans : iterable of Plan
+        Plans of the problem.
+    effort : int
+        Steps simulated.
+    deadline : Deadline
+        When to stop in any case.
+
+    Returns
+    -------
+    Plan or None
+        None if there are no plans, and no shape fits.
+    """
+    known = list(plans)
+    pool = _Pool(problem, 0)
+    for shape in shapes:
+        if pool.offer(shape, FARTHEST):
+            break
+    if pool.best is not None:
+        with suppress(TimeUpError):
+            pool.improve(deadline, effort)
+        known.append(pool.best.plan)
+    return min(known, key=lambda plan: iteration_ns(problem, plan), default=None)
 
 
 class _Pool:
@@ -174,9 +216,9 @@ class _Pool:
             if shape is not None:
                 self._take(shape, FARTHEST, filled(self.problem, shape) or at_use(shape))
 
-    def improve(self, deadline: Deadline) -> None:
+    def improve(self, deadline: Deadline, effort: int = EFFORT) -> None:
         """Change the best step by step."""
-        self.left = EFFORT
+        self.left = effort
         while not self.settled and self._improved(deadline):
             pass
 

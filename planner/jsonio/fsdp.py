@@ -1,14 +1,16 @@
 """The JSON interface of fully sharded training: requests and answers."""
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import fsdp
 from planner.costs import AffineCost, TableCost
+from planner.deadline import Control
 from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Unit
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.types import (
@@ -18,7 +20,6 @@ from planner.jsonio.types import (
     Moment,
     PositiveSize,
     Rate,
-    Seconds,
     Size,
     Sizes,
     Times,
@@ -33,7 +34,7 @@ from planner.validation import check_count, inside
 
 __all__ = ["FsdpAnswer", "FsdpRequest", "LevelAnswer", "answer", "headline", "run"]
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(fsdp.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
 StepIndex = Annotated[int, Meta(ge=0, le=2**32)]
 Pair = Annotated[tuple[Index, Index], Meta(description="two layers that share a parameter")]
@@ -50,7 +51,7 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     own_links: bool = True
 
 
-class FsdpRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FsdpRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to gather together, when, and what to keep."""
 
     problem: Literal["fsdp"]
@@ -69,7 +70,6 @@ class FsdpRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     element_bytes: PositiveSize = 4
     layer_names: tuple[str, ...] | UnsetType = UNSET
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
 
     def to_problem(self) -> fsdp.Problem:
         """Return the typed problem."""
@@ -199,10 +199,11 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
 
 
-def run(request: FsdpRequest) -> FsdpAnswer:
-    """Answer one request."""
+def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
-    result = fsdp.solve(problem, method=request.method, time_limit=or_none(request.time_limit_s))
+    limit = or_none(request.time_limit_s)
+    result = fsdp.solve(problem, method=request.method, time_limit=limit, **control)
     return answer(problem, result)
 
 
