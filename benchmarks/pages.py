@@ -1,11 +1,9 @@
-"""Writes what the pages show of `benchmarks/results` into them.
+"""Writes the figures that matter into the page that shows them, from `benchmarks/results`.
 
     python benchmarks/pages.py [--check]
 
-A page marks each place in a comment and an end:
-
-    <!-- figures --> … <!-- end -->                                   the figures below
-    <!-- results: NAME | SECTION | PLACE [| COLUMNS] --> … <!-- end -->    a table, and its columns
+They stand between `<!-- figures -->` and `<!-- end -->`. All else that is measured has a page of
+its own, made when the documentation is built (`docs/measured.py`).
 
 With `--check` nothing is written, and the run ends with an error if a page would change.
 """
@@ -17,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import Results, load, markdown
+from results import Results, load
 from tables import as_text
 
-DOCS = Path(__file__).parent.parent / "docs"
-PLACE = re.compile(r"(<!-- (figures|results: .*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+PLACE = re.compile(r"(<!-- figures -->\n).*?(<!-- end -->)", re.DOTALL)
 JOINT = ("computation × 1: all 120 cases", "computation × 0.02: all 120 cases")
 
 
@@ -129,34 +127,21 @@ def figures() -> str:
     return as_text(("figure", "value", "command"), rows)
 
 
-def shown(mark: str) -> str:
-    """Return what stands at a mark."""
-    if mark == "figures":
-        return figures()
-    name, title, place, *columns = (part.strip() for part in mark.split(":", 1)[1].split("|"))
-    wanted = [column.strip() for column in columns[0].split(";")] if columns else []
-    return markdown(load(name).table(title, int(place)), wanted)
-
-
 def filled(text: str) -> str:
-    """Return a page with everything at its marks."""
-    return PLACE.sub(lambda found: f"{found[1]}{shown(found[2])}\n{found[3]}", text)
+    """Return the page with the figures at their place."""
+    return PLACE.sub(lambda place: f"{place[1]}{figures()}\n{place[2]}", text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    changed = []
-    for path in sorted(DOCS.rglob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        new = filled(text)
-        if new != text:
-            changed.append(str(path))
-            if not options.check:
-                path.write_text(new, encoding="utf-8")
-    if options.check and changed:
-        sys.exit(f"not as the results say: {', '.join(changed)}")
+    text = PAGE.read_text(encoding="utf-8")
+    new = filled(text)
+    if options.check and new != text:
+        sys.exit(f"not as the results say: {PAGE}")
+    if new != text:
+        PAGE.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

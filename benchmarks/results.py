@@ -207,20 +207,12 @@ def unknown(printed: Sequence[Section], kept: Sequence[Section]) -> list[list[st
     return [one for one in columns if one not in known]
 
 
-def markdown(table: Table, columns: Sequence[str] = ()) -> str:
-    """Return a table in Markdown.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    columns : sequence of str
-        Which columns; all if empty.
-    """
-    places = [place for place, name in enumerate(table.columns) if not columns or name in columns]
-    lines = [[table.columns[place] for place in places], ["---"] * len(places)]
+def markdown(table: Table) -> str:
+    """Return a table in Markdown."""
+    lines = [table.columns, ["---"] * len(table.columns)]
+    columns = list(zip(table.units, table.columns, strict=True))
     lines += [
-        [_text(row[place], table.units[place], table.columns[place]) for place in places]
+        [_text(cell, *column) for cell, column in zip(row, columns, strict=True)]
         for row in table.rows
     ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

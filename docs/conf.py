@@ -7,8 +7,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import generated
 import json_reference
 import mathml
+import measured
 import plan_table
 import target_rules
 
@@ -45,6 +47,7 @@ def setup(app: Any) -> None:
 
 
 def _write_generated(app: Any) -> None:
-    target_rules.write(Path(app.srcdir) / "_generated")
-    plan_table.write(Path(app.srcdir) / "_generated")
-    json_reference.write(Path(app.srcdir) / "_generated" / "json")
+    pages = {"targets": target_rules.page(), "plan_fields": plan_table.page()}
+    pages |= {f"json/{name}": page for name, page in json_reference.pages().items()}
+    pages |= {f"results/{name}": page for name, page in measured.pages().items()}
+    generated.write(Path(app.srcdir) / "_generated", pages)

@@ -1,8 +1,7 @@
-"""Writes the JSON reference: a page for each problem, with every field of its requests and answers.
+"""Makes the JSON reference: a page for each problem, with every field of its requests and answers.
 
 Types, limits, defaults and units are those of `planner schema`; what a field means stands in
-`json_fields.toml`, written by hand, and is shown beside them. `conf.py` calls `write` before
-Sphinx reads the pages.
+`json_fields.toml`, written by hand, and is shown beside them.
 """
 
 import json
@@ -14,7 +13,7 @@ from typing import Any
 
 from planner.jsonio import schema
 
-__all__ = ["field_rows", "meanings", "page", "write"]
+__all__ = ["field_rows", "meanings", "page", "pages"]
 
 MEANINGS = tomllib.loads((Path(__file__).parent / "json_fields.toml").read_text(encoding="utf-8"))
 
@@ -34,25 +33,10 @@ _CLASS = "```{rst-class} fields\n```\n\n"
 Schema = Mapping[str, Any]
 
 
-def write(folder: Path) -> None:
-    """Write the pages; one that would not change is left alone, so that it is not built again.
-
-    Parameters
-    ----------
-    folder : Path
-        Where they go; it is made if it is missing.
-    """
+def pages() -> dict[str, str]:
+    """Return the pages by their names, and "index"."""
     schemas = schema()
-    pages = {name: page(name, found) for name, found in schemas.items()}
-    pages["index"] = _index(list(schemas))
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.md"):
-        if old.stem not in pages:
-            old.unlink()
-    for name, text in pages.items():
-        path = folder / f"{name}.md"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+    return {"index": _index(list(schemas))} | {name: page(name, schemas[name]) for name in schemas}
 
 
 def page(name: str, found: Schema) -> str:

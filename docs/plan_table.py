@@ -1,11 +1,11 @@
-"""Writes the page that says what becomes of every field of a plan, from `plan_fields.toml`."""
+"""Makes the page that says what becomes of every field of a plan, from `plan_fields.toml`."""
 
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Row", "page", "rows", "write"]
+__all__ = ["Row", "page", "rows"]
 
 FIELDS = Path(__file__).parent / "plan_fields.toml"
 
@@ -64,11 +64,3 @@ def _line(row: Row) -> str:
     family = row.family if row.family == "all" else f"`{row.family}`"
     names = ", ".join(f"`{name}`" for name in row.names)
     return f"| {family} | {names} | {row.word} | {row.how} |\n"
-
-
-def write(folder: Path) -> None:
-    """Write the page into a folder, if it is another one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path, text = folder / "plan_fields.md", page()
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")

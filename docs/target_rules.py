@@ -1,11 +1,10 @@
-"""Writes the page of the targets' rules, from the rules themselves."""
+"""Makes the page of the targets' rules, from the rules themselves."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from planner.targets import EVERY, Target
 
-__all__ = ["page", "write"]
+__all__ = ["page"]
 
 _OPENING = """# Rules of the targets
 
@@ -29,11 +28,3 @@ def _rows(target: Target) -> Iterator[str]:
         "To set beside the buckets: " + "; ".join(f"`{one}`" for one in target.settings),
     )
     yield ""
-
-
-def write(folder: Path) -> None:
-    """Write the page into a folder, if it is another one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path, text = folder / "targets.md", page()
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ from planner.units import counted
 __all__ = [
     "LAYERS_SPREAD",
     "TOTAL_SPREAD",
-    "Measured",
+    "Circumstances",
     "Spread",
     "disturbances",
 ]
@@ -62,8 +62,8 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What is known about a measurement. None: it is not known.
+class Circumstances:
+    """What is known about what a measurement was made under. None: it is not known.
 
     Attributes
     ----------
@@ -90,12 +90,12 @@ class Measured:
     ranks: int = 1
 
 
-def disturbances(measured: Measured) -> tuple[str, ...]:
+def disturbances(measured: Circumstances) -> tuple[str, ...]:
     """Return why the times may be off, the causes before what they did; empty: nothing was seen."""
     return (*_causes(measured), *_effects(measured))
 
 
-def _causes(measured: Measured) -> list[str]:
+def _causes(measured: Circumstances) -> list[str]:
     causes = []
     threads, processors = measured.threads, measured.processors
     have = counted(processors, "processor")
@@ -116,7 +116,7 @@ def _causes(measured: Measured) -> list[str]:
     return causes
 
 
-def _effects(measured: Measured) -> list[str]:
+def _effects(measured: Circumstances) -> list[str]:
     effects = []
     total, layers = measured.spread or (0.0, 0.0)
     for what, spread, bound in (

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from planner.disturbances import LAYERS_SPREAD, TOTAL_SPREAD, Measured, Spread, disturbances
+from planner.disturbances import LAYERS_SPREAD, TOTAL_SPREAD, Circumstances, Spread, disturbances
 from planner.machine import Load
 
-QUIET = Measured(
+QUIET = Circumstances(
     threads=2,
     processors=2,
     others=0.1,
@@ -21,7 +21,7 @@ QUIET = Measured(
 
 def test_a_quiet_machine_is_not_warned_about() -> None:
     assert disturbances(QUIET) == ()
-    assert disturbances(Measured(threads=1, processors=1)) == ()
+    assert disturbances(Circumstances(threads=1, processors=1)) == ()
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ def small(name: str) -> dict[str, int]:
     return {**least, "length": 64} if name == "gpt2_small" else least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_runs_forward_and_backward_without_numbers(name: str) -> None:
     with torch.device("meta"):

@@ -38,6 +38,7 @@ from planner.draw.drawing import BARS
 from planner.draw.peers import MAX_SCALES, PeersChart, save_peers
 from planner.errors import InvalidInputError, PlannerError
 from planner.iteration import METHODS, Problem
+from planner.iteration.measured import assumed_startups
 from planner.iteration.peers import JOINT, PeerCase, compare_peers, standings
 from planner.jsonio import decode_profile
 from planner.jsonio.peers import document
@@ -174,7 +175,8 @@ def planned(
     """
     problem = Problem.from_profile(profile, cluster, computation=scale, **options)
     comparison = compare_peers(problem, methods, time_limit=time_limit)
-    return PeerCase(profile.name, cluster.name, scale, comparison)
+    assumed = assumed_startups(cluster)
+    return PeerCase(profile.name, cluster.name, scale, comparison, assumed)
 
 
 def chart_of(

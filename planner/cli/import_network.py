@@ -74,7 +74,7 @@ def import_network(options: argparse.Namespace) -> int:
         if value is not None:
             integer(value, name, minimum=2 if name == "--ranks" else 1)
     links = _links(options.link)
-    reader, rows, said = NETWORKS[options.format], [], []
+    reader, rows, warned = NETWORKS[options.format], [], []
     for path in options.file:
         data, name = read(path), readable(Path(path).name)
         with in_file(path):
@@ -89,10 +89,10 @@ def import_network(options: argparse.Namespace) -> int:
         rows += more
         if options.format == "network" and not options.link:
             links = _tables(data).links or links
-        said += [f"{name}: {warning}" for warning in warnings]
+        warned += [f"{name}: {warning}" for warning in warnings]
     with in_file(options.file[0]):
         network, warnings = network_of(rows, links)
-    for warning in (*said, *warnings):
+    for warning in (*warned, *warnings):
         print(f"planner: warning: {escaped(warning)}", file=sys.stderr)
     names = [readable(Path(path).name) for path in options.file]
     provenance = {"kind": "imported", "format": options.format, "source": names}
@@ -101,10 +101,10 @@ def import_network(options: argparse.Namespace) -> int:
     return 0
 
 
-def _links(said: Sequence[str]) -> tuple[Link, ...]:
+def _links(texts: Sequence[str]) -> tuple[Link, ...]:
     """Return what ``--link N=RATE`` says, by rising ranks."""
     links = []
-    for text in said:
+    for text in texts:
         ranks, _, rate = text.partition("=")
         if not ranks.isdecimal() or len(ranks) > 9:
             raise InvalidInputError("--link", f"expected N=RATE: 2=300GB/s, got {shown(text)}")
@@ -116,7 +116,7 @@ def _links(said: Sequence[str]) -> tuple[Link, ...]:
 def estimate(network: MeasuredNetwork) -> str:
     """Return a table of the errors that leaving points out shows."""
     kinds: tuple[tuple[str, list[HeldOut]], ...] = (
-        ("a size", [one for table in network.tables for one in sizes_left_out(table)]),
+        ("a size", [left for table in network.tables for left in sizes_left_out(table)]),
         ("a number of ranks between others", list(ranks_left_out(network))),
         ("numbers of ranks above others", list(from_smaller(network))),
     )

@@ -62,7 +62,7 @@ def _tables(
         own = [case for case in cases if case.computation == scale]
         blocks.append(f"## computation × {scale_text(scale)}")
         blocks += [table(own, methods) for table in tables]
-    credited = "\n".join(_credited(cases))
+    credited = "\n".join((*_assumed(cases), *_credited(cases)))
     return "\n\n".join([*blocks, _LEGEND, credited, *_footnotes(cases, methods)])
 
 
@@ -154,6 +154,13 @@ def _places(cases: Sequence[PeerCase], of: int) -> str:
 def picked(spread: Ratios | None, shown: Callable[[float | None], str], pick: str) -> str:
     """Return one figure of a spread as text, if there is any."""
     return shown(None if spread is None else getattr(spread, pick))
+
+
+def _assumed(cases: Sequence[PeerCase]) -> Iterator[str]:
+    """Yield where start-ups are no measurement, if anywhere."""
+    some = [case for case in cases if case.assumed_startups]
+    if some:
+        yield f"start-ups are assumed, not measured ({_places(some, len(cases))})"
 
 
 def _credited(cases: Sequence[PeerCase]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from planner.bml.replan import made
 from planner.cli.family import warning_lines
-from planner.disturbances import Measured
+from planner.disturbances import Circumstances
 from planner.draw.table import format_table
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
@@ -43,7 +43,7 @@ def report(
     answers: "Sequence[Answer]",
     planned: "Sequence[Trial]",
     plain: "Sequence[Trial]",
-    machine: Measured,
+    machine: Circumstances,
     ranks: int,
 ) -> str:
     """Return what a person reads.
@@ -56,7 +56,7 @@ def report(
         The plans.
     planned, plain : sequence of Trial
         The runs as planned, and those under DDP in between.
-    machine : Measured
+    machine : Circumstances
         What is known of the machine of rank 0 meanwhile.
     ranks : int
         How many there were.
@@ -81,7 +81,7 @@ def as_json(
     answers: "Sequence[Answer]",
     planned: "Sequence[Trial]",
     plain: "Sequence[Trial]",
-    machine: Measured,
+    machine: Circumstances,
     ranks: int,
 ) -> str:
     """Return the same as JSON; see `report`."""
@@ -276,6 +276,6 @@ def _standing(interval: RatioInterval, plain: "Sequence[Trial]") -> str:
 
 
 def _explained(
-    answers: "Sequence[Answer]", planned: "Sequence[Trial]", machine: Measured
+    answers: "Sequence[Answer]", planned: "Sequence[Trial]", machine: Circumstances
 ) -> tuple[str, ...]:
     return explained(answers, [(trial.events, trial.warmup) for trial in planned], machine)

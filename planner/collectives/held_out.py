@@ -112,7 +112,7 @@ def left_out_like(
 
 def summary(held_out: Sequence[HeldOut], at_least: int = LARGE) -> tuple[int, float, float] | None:
     """Return how many there are from a size on, and their mean and largest errors; None if none."""
-    errors = [abs(one.error) for one in held_out if one.size_bytes >= at_least]
+    errors = [abs(left.error) for left in held_out if left.size_bytes >= at_least]
     if not errors:
         return None
     return len(errors), sum(errors) / len(errors), max(errors)

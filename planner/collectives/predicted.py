@@ -161,14 +161,14 @@ def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
     least, most = cost.points[0][0], cost.points[-1][0]
     small = sum(size < least for size in sizes)
     large = sum(size > most for size in sizes)
-    said = []
+    parts = []
     if small:
-        said.append(f"{small} of {len(sizes)} are below its least size ({least:,} B): as it costs")
+        parts.append(f"{small} of {len(sizes)} are below its least size ({least:,} B): as it costs")
     if large:
-        said.append(
+        parts.append(
             f"{large} of {len(sizes)} are above its largest ({most:,} B): by its last slope"
         )
-    return f"beyond the table of {what}: {'; '.join(said)}" if said else None
+    return f"beyond the table of {what}: {'; '.join(parts)}" if parts else None
 
 
 def _of_others(

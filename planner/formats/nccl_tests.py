@@ -125,17 +125,17 @@ def _of_text(text: str, name: str) -> Iterator[_Line]:
     fresh = False  # whether something of the next run is known already
     for number, raw in enumerate(text.splitlines(), start=1):
         line = _PREFIX.sub("", raw).strip()
-        if "_perf" in line and (found := _TEST.search(line)):
+        if "_perf" in line and (match := _TEST.search(line)):
             if run.columns:
                 run, fresh = _Run(), True
-            run.collective = found[1]
-        if found := _RUN.match(line):
+            run.collective = match[1]
+        if match := _RUN.match(line):
             if run.columns and not fresh:
                 run = _Run(run.collective)
             fresh = False
-            run.gpus = int(found[1]) * int(found[2])
-        elif found := _RANK.match(line):
-            run.hosts[int(found[1])] = found[2]
+            run.gpus = int(match[1]) * int(match[2])
+        elif match := _RANK.match(line):
+            run.hosts[int(match[1])] = match[2]
         elif "size" in line and "count" in line and _TIMES & set(line.split()):
             run.columns, fresh = tuple(line.lstrip("# ").split()), False
         elif run.columns and "(B)" in line:
@@ -155,12 +155,12 @@ def _sides(columns: Sequence[str], cells: Sequence[str]) -> tuple[_Side | None, 
     starts = [place for place, column in enumerate(columns) if column in _TIMES]
     # Some tests print no operation or root: what is missing is missing before the times.
     behind = max(len(columns) - len(cells), 0)
-    found = [
+    times = [
         _side(cells[place - behind :], counted="#wrong" in columns)
         for place in starts
         if 0 < place - behind < len(cells)
     ]
-    return (*found, None, None)[0], (*found, None, None)[1]
+    return (*times, None, None)[0], (*times, None, None)[1]
 
 
 def _side(cells: Sequence[str], *, counted: bool) -> _Side | None:
@@ -216,9 +216,9 @@ def _json_side(value: Any) -> _Side | None:
 
 
 def _collective(name: str) -> str:
-    found = _TEST.search(name)
-    if found:
-        return found[1]
+    match = _TEST.search(name)
+    if match:
+        return match[1]
     return next((known for known in COLLECTIVES if known in name), "")
 
 
@@ -231,8 +231,8 @@ def _ranks(run: _Run, ranks: int | None, per_host: int | None, where: str) -> tu
     if ranks is not None and listed_ranks and ranks != listed_ranks:
         raise InvalidInputError(where, f"{listed_ranks} ranks are listed, and --ranks says {ranks}")
     if count < 2:
-        said = "one rank is listed" if count else "no ranks are listed"
-        raise InvalidInputError(where, f"among how many ranks? {said}: give --ranks")
+        listed = "one rank is listed" if count else "no ranks are listed"
+        raise InvalidInputError(where, f"among how many ranks? {listed}: give --ranks")
     hosts = len(set(run.hosts.values()))
     each = per_host or (count // hosts if hosts and not count % hosts else None)
     if each is None:

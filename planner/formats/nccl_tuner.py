@@ -89,12 +89,12 @@ def rules_of(networks: Mapping[Choice, MeasuredNetwork]) -> tuple[Rule, ...]:
 def _grouped(
     networks: Mapping[Choice, MeasuredNetwork],
 ) -> dict[tuple[Collective, int, int], dict[Choice, TableCost]]:
-    found: dict[tuple[Collective, int, int], dict[Choice, TableCost]] = {}
+    costs: dict[tuple[Collective, int, int], dict[Choice, TableCost]] = {}
     for choice, network in networks.items():
         for table in network.tables:
             key = (table.collective, table.ranks, table.hosts)
-            found.setdefault(key, {})[choice] = table.cost
-    return found
+            costs.setdefault(key, {})[choice] = table.cost
+    return costs
 
 
 def _stretches(
@@ -108,8 +108,8 @@ def _stretches(
     for cost in costs.values():
         sizes |= {size for size, _ in cost.points if first <= size <= last}
     for low, high in pairwise(sorted(sizes)):
-        for one, other in combinations(costs.values(), 2):
-            start, end = (one.cost_ns(size) - other.cost_ns(size) for size in (low, high))
+        for left, right in combinations(costs.values(), 2):
+            start, end = (left.cost_ns(size) - right.cost_ns(size) for size in (low, high))
             if start * end < 0:  # rounded up: within one byte and one ns of the crossing
                 place = low + Fraction(high - low) * start / (start - end)
                 sizes |= {size for size in (int(place), int(place) + 1) if low < size < high}
@@ -183,7 +183,7 @@ def regret(
     """
     groups = {key: costs for key, costs in _grouped(networks).items() if len(costs) > 1}
     each = -(-queries // max(len(groups), 1))
-    found: list[float] = []
+    regrets: list[float] = []
     for (collective, ranks, hosts), costs in groups.items():
         own = [
             rule for rule in rules
@@ -194,9 +194,9 @@ def regret(
         low, high = own[0].least_bytes, own[-1].most_bytes
         for place in range(each + 1):
             size = round(max(low, 1) * (high / max(low, 1)) ** (place / each))
-            rule = next((one for one in own if one.least_bytes <= size <= one.most_bytes), None)
+            rule = next((rule for rule in own if rule.least_bytes <= size <= rule.most_bytes), None)
             if rule is None:
                 continue
             best = min(cost.cost_ns(size) for cost in costs.values())
-            found.append(costs[rule.algorithm, rule.protocol].cost_ns(size) / best - 1)
-    return len(found), sum(found) / max(len(found), 1), max(found, default=0.0)
+            regrets.append(costs[rule.algorithm, rule.protocol].cost_ns(size) / best - 1)
+    return len(regrets), sum(regrets) / max(len(regrets), 1), max(regrets, default=0.0)

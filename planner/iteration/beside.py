@@ -31,7 +31,7 @@ from planner.iteration.mixing import settled
 from planner.iteration.plan import Mode, Plan, Transfer
 from planner.iteration.problem import Problem
 from planner.iteration.room import capped
-from planner.iteration.rules import RULES
+from planner.iteration.rules import BY_ANY_ALGORITHM
 from planner.iteration.ways import Mixture, Synchronisation, Way
 from planner.methods import Outcome
 
@@ -117,7 +117,7 @@ def _by_rules(
 ) -> tuple[list[Plan], bool]:
     """Return the plans of one mode that rules make, and whether the time limit cut in."""
     plans: list[Plan] = []
-    for rule in RULES.values():
+    for rule in BY_ANY_ALGORITHM.values():
         if deadline.passed:
             return plans, True
         try:

@@ -43,12 +43,15 @@ class PeerCase:
         What all computation times of the profile were multiplied by.
     comparison : Comparison
         The plans.
+    assumed_startups : bool
+        Whether the cluster says that its start-ups are assumed.
     """
 
     profile: str
     cluster: str
     computation: Fraction
     comparison: Comparison[Plan, Evaluation]
+    assumed_startups: bool = False
 
     def result(self, method: str) -> Result[Plan, Evaluation] | None:
         """Return a method's result; None if the method does not apply."""

@@ -39,6 +39,7 @@ from planner.iteration.sharded import both_ways
 from planner.iteration.ways import MEASURED, Way
 
 __all__ = [
+    "BY_ANY_ALGORITHM",
     "FAMILIES",
     "PEERS",
     "RULES",
@@ -109,13 +110,11 @@ def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
 
 
 def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    _only(synchronisation, "ps", "ibatch")
     batches = both_ways(problem, synchronisation, problem.room("sharded"))
     return enforced(problem, synchronisation.algorithm, batches)
 
 
 def _bigdl(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    _only(synchronisation, "shuffle", "bigdl")
     everything = range(len(problem.pushed))
     push = _whole("push", everything, problem.pushed)
     pull = _whole("pull", everything, problem.pulled)
@@ -123,17 +122,21 @@ def _bigdl(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
 
 
 def _bml(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    _only(synchronisation, "bml", "bml")
     everything = range(len(problem.pushed))
     reduce = _whole("all_reduce", everything, problem.pushed)
     return enforced(problem, synchronisation.algorithm, (reduce,))
 
 
-def _only(synchronisation: Way, algorithm: str, method: str) -> None:
-    """Refuse other algorithms; a single worker has none, and anything does."""
+def _only(method: str, algorithm: str, rule: Rule) -> Rule:
+    """Return a rule that refuses other algorithms; a single worker has none, and anything does."""
     others = ("none",) if algorithm == "bml" else ("none", MEASURED)  # which says no algorithm
-    if synchronisation.algorithm not in (algorithm, *others):
-        raise NotApplicableError("method", f"{method} synchronises by {algorithm} only")
+
+    def planned(problem: Problem, synchronisation: Way, deadline: Deadline) -> Plan:
+        if synchronisation.algorithm not in (algorithm, *others):
+            raise NotApplicableError("method", f"{method} synchronises by {algorithm} only")
+        return rule(problem, synchronisation, deadline)
+
+    return planned
 
 
 GRADIENTS: Mapping[str, Rule] = MappingProxyType(
@@ -147,9 +150,9 @@ GRADIENTS: Mapping[str, Rule] = MappingProxyType(
 FAMILIES: Mapping[str, Rule] = MappingProxyType(
     {
         "caramel": by_gradients(caramel.METHODS["caramel"]),
-        "ibatch": _ibatch,
-        "bml": _bml,
-        "bigdl": _bigdl,
+        "ibatch": _only("ibatch", "ps", _ibatch),
+        "bml": _only("bml", "bml", _bml),
+        "bigdl": _only("bigdl", "shuffle", _bigdl),
     }
 )
 """What one family by itself plans."""
@@ -169,3 +172,8 @@ PEERS: Mapping[str, Rule] = MappingProxyType(
 
 RULES: Mapping[str, Rule] = MappingProxyType({**FAMILIES, **PEERS})
 """Every method that follows one rule."""
+
+BY_ANY_ALGORITHM: Mapping[str, Rule] = MappingProxyType(
+    {**RULES, "ibatch": _ibatch, "bml": _bml, "bigdl": _bigdl}
+)
+"""The same rules by any algorithm: of algorithms that cost the same, only one is planned."""

@@ -48,6 +48,7 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     all_gather: Network
     reduce_scatter: Network
     all_reduce: Network | UnsetType = UNSET
+    own_links: bool = True
 
 
 class FsdpRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,6 +112,7 @@ def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
             all_gather=gather,
             reduce_scatter=scatter,
             all_reduce=cost("all_reduce"),
+            own_links=document.own_links,
         )
 
 
@@ -127,6 +129,7 @@ class UnitAnswer(Struct, frozen=True, kw_only=True):
     backward_ns: Moment
     gather_ns: Moment
     reduce_ns: Moment
+    sum_ns: Moment
     keep: bool
     recompute: bool
     forward_at: StepIndex
@@ -138,6 +141,7 @@ class MeshAnswer(Struct, frozen=True, kw_only=True):
 
     shards: Count
     replicas: Count
+    own_links: bool
 
 
 class StepAnswer(Struct, frozen=True, kw_only=True):
@@ -152,7 +156,7 @@ class StepAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SentAnswer(Struct, frozen=True, kw_only=True):
-    """When parameters are gathered for a step, or gradients summed up behind it."""
+    """When parameters are gathered for a step, or gradients scattered or summed up behind it."""
 
     step: StepIndex
     issued_ns: Moment
@@ -187,6 +191,7 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     steps: tuple[StepAnswer, ...] | UnsetType = UNSET
     gathers: tuple[SentAnswer, ...] | UnsetType = UNSET
     reduces: tuple[SentAnswer, ...] | UnsetType = UNSET
+    sums: tuple[SentAnswer, ...] | UnsetType = UNSET
     state_bytes: Moment | UnsetType = UNSET
     peak_bytes: Moment | UnsetType = UNSET
     levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
@@ -219,7 +224,7 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
         FsdpAnswer,
         evaluation,
         **known,
-        mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas),
+        mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas, own_links=problem.apart(mesh)),
         buffers=plan.buffers,
         units=tuple(
             _unit(unit, load) for unit, load in zip(plan.units, evaluation.loads, strict=True)
@@ -235,6 +240,7 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
         ),
         gathers=tuple(filled(SentAnswer, transfer) for transfer in evaluation.gathers),
         reduces=tuple(filled(SentAnswer, transfer) for transfer in evaluation.reduces),
+        sums=tuple(filled(SentAnswer, transfer) for transfer in evaluation.sums),
         levels=tuple(filled(LevelAnswer, level) for level in evaluation.levels),
     )
 

@@ -30,6 +30,7 @@ class CaseReport(Struct, frozen=True, kw_only=True):
 
     profile: str
     cluster: str
+    assumed_startups: bool
     computation_scale: float
     lower_bound_ns: int | None
     methods: dict[str, MethodReport]
@@ -93,6 +94,7 @@ def _case(case: PeerCase, methods: Sequence[str]) -> CaseReport:
     return CaseReport(
         profile=case.profile,
         cluster=case.cluster,
+        assumed_startups=case.assumed_startups,
         computation_scale=float(case.computation),
         lower_bound_ns=case.bound_ns,
         methods={

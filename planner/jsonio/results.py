@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
 from planner.results import Infeasibility, Result
@@ -39,6 +39,7 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "drizzle.Plan": (drizzle.Plan, drizzle.Evaluation),
     "fsdp.Plan": (fsdp.Plan, fsdp.Evaluation),
     "iteration.Plan": (iteration.Plan, iteration.Evaluation),
+    "overlap.Plan": (overlap.Plan, overlap.Evaluation),
 }
 """What kinds of plans there are, and what says what one costs."""
 

@@ -22,6 +22,7 @@ from planner.jsonio import (
     iteration,
     iteration_answer,
     iteration_timeline,
+    overlap,
     yan,
     yan_answer,
     yan_scaling,
@@ -138,6 +139,13 @@ PROBLEMS: Mapping[str, Interface] = {
         iteration.run,
         iteration_timeline.headline,
         iteration_timeline.timeline,
+    ),
+    "overlap": Interface(
+        overlap.OverlapRequest,
+        overlap.OverlapAnswer,
+        overlap.run,
+        overlap.headline,
+        overlap.timeline,
     ),
 }
 """Every problem that can be asked, by the name requests use."""

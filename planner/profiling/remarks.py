@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from planner import machine
-from planner.disturbances import Measured, Spread, disturbances
+from planner.disturbances import Circumstances, Spread, disturbances
 from planner.layers import Layer
 from planner.profiling.structure import Structure
 from planner.profiling.timing import Run
@@ -41,7 +41,7 @@ def warnings_of(
         for with_hooks, without in (_hooked(which, bare, runs) for which in (0, 1))
     ]
     return disturbances(
-        Measured(
+        Circumstances(
             threads=1 if _on_device(model) else torch.get_num_threads(),
             processors=machine.processors(),
             others=others,

@@ -168,6 +168,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failed", LARGE.values(), ids=LARGE.keys())
 def test_detours_among_65536_servers(failed: Failures) -> None:
     damage = Damage(BCube(16, 4), failed)

@@ -45,6 +45,7 @@ def planned_around(
     return problem, detour(Damage(bcube, failed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(3, 2), (2, 3)])
 @pytest.mark.parametrize("latency", [0, 10, 100])
 def test_against_all_numbers_of_rounds(

@@ -12,6 +12,7 @@ from planner.caramel import Problem, solve
 from planner.caramel.loads import loads_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 5, 10, 15, 16, 29])
 def test_no_plan_is_below_it_and_it_counts_start_ups(seed: int) -> None:
     random = Random(seed)

@@ -297,6 +297,7 @@ def children(process: int) -> list[int]:
     return [int(one) for one in listed.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(),
     reason="needs the children of a process",

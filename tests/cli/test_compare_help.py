@@ -40,7 +40,7 @@ def test_the_short_help_names_every_problem_and_no_method(
     assert "greedy_backward" not in text
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", PROFILED)
 @pytest.mark.parametrize("form", ["{} --help", "--help {}", "x.json {} -h", "-h {}"])
 def test_the_help_of_a_problem_has_its_options_and_methods(
     name: str, form: str, capsys: pytest.CaptureFixture[str]
@@ -69,6 +69,7 @@ def test_help_of_no_problem_is_the_short_one_or_an_error(
     assert "problems, with an example of each:" in helped(capsys, "--help", *given.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_examples_run(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

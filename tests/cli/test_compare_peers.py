@@ -55,6 +55,15 @@ def printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return given.out
 
 
+def test_assumed_startups_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    profile, clusters = PROFILES[0], [CLUSTERS[0], "h100dgx-1"]
+    asked = ["compare", "--peers", profile, "--cluster", *clusters, "--methods", "ddp"]
+    text = printed(asked, capsys)
+    assert "start-ups are assumed, not measured (1 of 2 cases: office-4)" in text
+    cases = json.loads(printed([*asked, "--json"], capsys))["cases"]
+    assert [case["assumed_startups"] for case in cases] == [True, False]
+
+
 def test_there_is_a_row_a_case_and_a_row_a_method(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

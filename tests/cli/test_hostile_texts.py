@@ -110,6 +110,7 @@ def test_pictures_are_well_formed_and_show_no_escapes(said: Any, tmp_path: Path)
     assert (tmp_path / "trace.json").read_bytes().isascii()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", METHODS)
 def test_errors_show_names_of_fields_escaped(problem: str, said: Any, tmp_path: Path) -> None:
     base = METHODS[problem][0]

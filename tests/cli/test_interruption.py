@@ -42,6 +42,7 @@ def test_while_it_starts(name: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pulp", "ortools.sat.python"])
 def test_while_a_solver_is_loaded(name: str, tmp_path: Path) -> None:
     file = tmp_path / "request.json"

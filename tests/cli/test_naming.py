@@ -30,6 +30,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["solve", "request.json", "-o", "answer.json"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "said"),
     [

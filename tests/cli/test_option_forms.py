@@ -101,6 +101,7 @@ def test_what_is_no_bcube_is_none_anywhere(
     assert f"--bcube: expected n,k such as 3,2, got '{form}'" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", WITH_SECONDS.values(), ids=WITH_SECONDS)
 def test_seconds_are_a_number_or_a_time(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]

@@ -52,6 +52,7 @@ def test_a_plan_that_only_looks_faster_than_ddp_is_refused(
     assert "its default 4.235 s" in written.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_plan_for_a_target_is_exported_as_it_is(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

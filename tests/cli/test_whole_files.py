@@ -69,6 +69,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_full_disk_leaves_the_old_file(
     line: str,

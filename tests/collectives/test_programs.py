@@ -37,6 +37,7 @@ PROGRAM_LIST = list(all_programs())
 LINKS = Network(10**9, 700, Fraction(1, 3))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_algorithm_sums_up_every_contribution_once(kind: str) -> None:
     for whole in PROGRAM_LIST:
@@ -62,6 +63,7 @@ def test_what_is_sent_is_received() -> None:
         assert sorted(halves) == sorted(whole.messages())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_cost_what_the_formula_says(name: str) -> None:
     for n, k in product(range(2, 10), range(1, 5)):

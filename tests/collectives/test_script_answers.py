@@ -17,6 +17,7 @@ from planner.topologies import BCube
 from tests.collectives.test_script import NIC, SERVER, SWITCH, answer, play_all
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["detour", "trees"])
 @pytest.mark.parametrize("failed", [NIC, SWITCH, SERVER])
 @pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2)])

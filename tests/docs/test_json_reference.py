@@ -87,15 +87,6 @@ def test_types_units_limits_and_defaults(reference: ModuleType) -> None:
     ]
 
 
-def test_pages_are_written_once_and_old_ones_go(reference: ModuleType, tmp_path: Path) -> None:
-    reference.write(tmp_path)
-    assert {path.stem for path in tmp_path.iterdir()} == {"index", *schema()}
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    (tmp_path / "gone.md").touch()
-    reference.write(tmp_path)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
-
-
 def test_every_meaning_is_of_a_field(reference: ModuleType) -> None:
     for name in set(reference.MEANINGS) - {"common"}:
         found = schema(name)

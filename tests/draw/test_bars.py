@@ -211,6 +211,7 @@ def test_pictures_have_all_words_and_are_the_same_each_time(
     assert ("lower bound" in text) == (chart.panels[0].bound is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chart",
     [

@@ -66,6 +66,7 @@ def test_no_limit_on_the_time_of_a_group() -> None:
     assert "too long" not in text_groups(chart(max_group_ns=None), 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -118,6 +119,7 @@ def test_a_group_of_no_time_is_drawn_at_nothing() -> None:
     assert times.get_ylim()[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [1, 2**10, 2**33, 2**45])
 @pytest.mark.parametrize("limit", [0.02, 1e-16])
 def test_words_stay_in_their_axes_and_off_each_other(chosen: int, limit: float) -> None:

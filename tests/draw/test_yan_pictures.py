@@ -237,6 +237,7 @@ def test_the_colour_bar_has_a_number_at_both_ends() -> None:
             assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steepness", [0.001, 0.1, 1, 3])
 @pytest.mark.parametrize("machines", [9, 20, 100])
 def test_labels_are_nearest_to_their_own_points(machines: int, steepness: float) -> None:
@@ -295,6 +296,7 @@ def test_a_trace_is_refused_with_the_reason() -> None:
             assert error.value.message.endswith(ending)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machines", [9, 20, 1000 if THOROUGH else 250])
 @pytest.mark.parametrize("width", [5.5, 11.0])
 def test_labels_do_not_lie_on_one_another(machines: int, width: float) -> None:

@@ -24,6 +24,7 @@ DAMAGED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize(("bcube", "failed"), DAMAGED, ids=str)
 def test_every_order_gives_every_rank_the_sum(bcube: BCube, failed: Failures, rounds: int) -> None:

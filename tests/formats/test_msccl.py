@@ -88,6 +88,7 @@ def test_no_order_ends_in_a_deadlock_even_without_buffers(bcube: BCube) -> None:
     assert not races(program, in_place=True) | races(program, in_place=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", PLACES)
 @pytest.mark.parametrize("bcube", [BCube(2, 1), BCube(4, 1), BCube(2, 2), BCube(2, 3)], ids=str)
 def test_no_wait_can_be_left_out(bcube: BCube, *, in_place: bool) -> None:

@@ -262,6 +262,7 @@ def test_an_unknown_method_is_answered_with_the_list() -> None:
     assert "did you mean 'greedy_forward'" in caught.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "one_batch", "layer_by_layer", "greedy_forward"])
 def test_a_time_limit_leaves_a_plan_and_its_gap(method: str) -> None:
     """Of a method that needs no search the limit cuts the proof, which `time_limit` says too."""

@@ -38,6 +38,7 @@ def test_no_sharded_plan_undercuts_the_bound(
     assert right_pushes_bound(known, pushed, pulled, lines(cost), best, grid) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pushed", "pulled"), [((1, 6), (1, 6)), ((1, 6), (1, 1))])
 def test_what_is_pushed_between_pulls_keeps_nothing_waiting(
     pushed: tuple[int, ...], pulled: tuple[int, ...]

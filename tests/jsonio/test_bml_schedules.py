@@ -12,6 +12,7 @@ from tests.jsonio.test_bml import answered
 from tests.jsonio.test_service import ask, error, without
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "detour", "trees"])
 @pytest.mark.parametrize(
     "failed",

@@ -103,6 +103,7 @@ def test_the_contracts_example() -> None:
     assert answer["runtime_s"] >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", list(caramel.METHODS))
 @pytest.mark.parametrize(
     "network", [CHAIN["network"], TABLE, DEPTHS], ids=["affine", "table", "depths"]

@@ -62,6 +62,7 @@ def test_a_plan_that_is_read_names_the_same_program() -> None:
     decode_answer(json.dumps(answer).encode())
 
 
+@pytest.mark.slow
 def test_a_program_whose_failures_are_none_of_its_network_is_refused() -> None:
     answer = asked({**BCUBE, "failed": FAILED}, modes=["replicated"])
     answer["synchronisation"]["program"]["failed"]["servers"] = [[0, 3]]

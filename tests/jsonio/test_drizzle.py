@@ -66,6 +66,7 @@ def test_the_contracts_example() -> None:
     assert {point["group_size"] for point in answer["curve"]} >= {1, 2, 3, 22}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "echo"),
     [

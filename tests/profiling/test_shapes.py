@@ -116,6 +116,7 @@ def test_products_are_those_of_torchs_counter(name: str) -> None:
     assert 2 * 3 * counted == counter.get_total_flops()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_shipped_profiles_have_what_follows_from_their_networks(name: str) -> None:
     profile = decode_profile((PROFILES / f"{name}.json").read_bytes())

@@ -288,6 +288,7 @@ def test_one_worker_sends_nothing() -> None:
     assert "optimal" in root.one("section", id="verdict").text
 
 
+@pytest.mark.slow
 def test_many_transfers_become_few_bars() -> None:
     given = report(options={"max_transfer_bytes": 100, "modes": ("replicated",)})
     transfers = given.answer.transfers

@@ -146,6 +146,7 @@ def reduced(form: str, plan: dict[str, Any], caps: list[float]) -> list[list[Eve
     return recorded(as_ddp(make_model(), program_of(plan), exact=form == "exact" or None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["bucket_cap_mb_list", "as_ddp", "exact"])
 @pytest.mark.parametrize("startup", [300, 1000])
 def test_ddp_reduces_the_planned_buckets_in_order(form: str, startup: int, tmp_path: Path) -> None:
@@ -184,6 +185,7 @@ def made(kind: str) -> dict[str, Any]:
     return pulls(**({} if kind == "layers" else {"startup_ns": 1000}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["fully_shard", "as_fsdp2"])
 @pytest.mark.parametrize("kind", ["layers", "batches", "iteration"])
 def test_fsdp2_gathers_and_scatters_the_planned_units_in_order(

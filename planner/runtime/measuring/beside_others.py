@@ -5,7 +5,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from planner import machine
-from planner.disturbances import Measured
+from planner.disturbances import Circumstances
 
 if TYPE_CHECKING:
     from planner.runtime.world.world import World
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["machine_of", "together"]
 
 
-def machine_of(world: "World", threads: int, before: machine.Load) -> Measured:
+def machine_of(world: "World", threads: int, before: machine.Load) -> Circumstances:
     """Return what is known of the machine of rank 0. Every rank has to call it.
 
     Parameters
@@ -27,23 +27,23 @@ def machine_of(world: "World", threads: int, before: machine.Load) -> Measured:
     """
     now = machine.Load.now()
     own_s = now.own_s - before.own_s
-    said = json.dumps([platform.node(), threads, own_s, sorted(machine.affinity())])
-    return together(world.gather("what computed", said), before, now)
+    own = json.dumps([platform.node(), threads, own_s, sorted(machine.affinity())])
+    return together(world.gather("what computed", own), before, now)
 
 
-def together(said: tuple[str, ...], before: machine.Load, now: machine.Load) -> Measured:
+def together(texts: tuple[str, ...], before: machine.Load, now: machine.Load) -> Circumstances:
     """Return what the ranks of one machine, that of the first, make of it.
 
     Parameters
     ----------
-    said : tuple of str
+    texts : tuple of str
         Of each rank: its machine, its threads, what it computed, where it may run.
     before, now : Load
         When the measurement began and ended, on the first rank.
     """
-    ranks = [json.loads(text) for text in said]
+    ranks = [json.loads(text) for text in texts]
     here = [rank for rank in ranks if rank[0] == ranks[0][0]]
-    return Measured(
+    return Circumstances(
         threads=sum(rank[1] for rank in here),
         processors=len({number for rank in here for number in rank[3]}),
         others=now.others(before, sum(rank[2] for rank in here)),

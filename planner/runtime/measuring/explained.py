@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from planner.disturbances import Measured, disturbances
+from planner.disturbances import Circumstances, disturbances
 from planner.programs import Answer
 from planner.runtime.measuring.measured import batch_times, compared, slowest
 from planner.runtime.measuring.predictions import predicted_computation, predicted_transfers
@@ -72,7 +72,7 @@ def against(ratios: Sequence[float]) -> RatioInterval:
 
 
 def explained(
-    answers: Sequence[Answer], runs: Sequence[Run], machine: Measured | None = None
+    answers: Sequence[Answer], runs: Sequence[Run], machine: Circumstances | None = None
 ) -> tuple[str, ...]:
     """Return what was other than predicted, what matters most first; the steps before it.
 
@@ -82,7 +82,7 @@ def explained(
         The plans.
     runs : sequence of (events, int)
         What was measured of them.
-    machine : Measured, optional
+    machine : Circumstances, optional
         What is known of the machine meanwhile.
     """
     steps = [step for events, first in runs for step in slowest(events, first)]

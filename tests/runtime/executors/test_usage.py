@@ -174,6 +174,7 @@ MISUSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", MISUSES)
 def test_what_would_go_wrong_unseen_is_an_error(kind: str, how: str) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.disturbances import Measured
+from planner.disturbances import Circumstances
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.service import decode_answer
 from planner.machine import Load
@@ -16,7 +16,7 @@ from planner.runtime.measuring.beside_others import together
 from planner.runtime.measuring.explained import Run, against, explained
 from planner.runtime.measuring.trace import Event
 
-QUIET = Measured(threads=2, processors=8, others=0.0, ranks=2)
+QUIET = Circumstances(threads=2, processors=8, others=0.0, ranks=2)
 
 REQUEST = {
     "problem": "caramel",
@@ -83,12 +83,15 @@ def test_as_predicted(plan: CaramelAnswer) -> None:
     [
         (QUIET, "nothing else ran here that would explain it"),
         (None, "nothing else ran here that would explain it"),
-        (Measured(threads=4, processors=2, ranks=2), "2 ranks with 4 threads in all on 2 proc"),
-        (Measured(threads=2, processors=2, others=1.5), "other processes kept 1.5 of 2"),
+        (
+            Circumstances(threads=4, processors=2, ranks=2),
+            "2 ranks with 4 threads in all on 2 proc",
+        ),
+        (Circumstances(threads=2, processors=2, others=1.5), "other processes kept 1.5 of 2"),
     ],
 )
 def test_slow_computation_has_a_reason(
-    plan: CaramelAnswer, machine: Measured | None, why: str
+    plan: CaramelAnswer, machine: Circumstances | None, why: str
 ) -> None:
     first, second = explained([plan], [run_of(compute=1.8)], machine)
     assert first == "a step took 80 µs more than the 110 µs predicted"

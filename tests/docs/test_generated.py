@@ -1,0 +1,51 @@
+"""Pages made when the documentation is built: when they are written, what measured ones show."""
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from results import FOLDER, load, markdown
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+
+
+@pytest.fixture
+def measured() -> ModuleType:
+    return importlib.import_module("measured")
+
+
+def test_pages_are_written_once_and_old_ones_go(tmp_path: Path) -> None:
+    write = importlib.import_module("generated").write
+    wanted = {"index": "# Pages", "deeper/page": "# A page"}
+    write(tmp_path, wanted)
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.md")}
+    assert {path.relative_to(tmp_path).as_posix() for path in files} == {
+        "index.md",
+        "deeper/page.md",
+    }
+    (tmp_path / "deeper" / "gone.md").touch()
+    write(tmp_path, wanted)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.md")} == files
+
+
+def test_every_results_file_has_a_page_with_all_its_tables(measured: ModuleType) -> None:
+    pages = measured.pages()
+    names = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.json")}
+    assert set(pages) == {"index", *names}
+    for name in names:
+        results = load(name)
+        assert f"[{name}]({name}.md)" in pages["index"]
+        assert results.command in pages[name]
+        assert results.date in pages[name]
+        for section in results.sections:
+            assert all(markdown(table) in pages[name] for table in section.tables), name
+
+
+def test_what_looks_like_html_stays_text(measured: ModuleType) -> None:
+    assert measured._plain("<0.01 % of x") == "&lt;0.01 % of x"
