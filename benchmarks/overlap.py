@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from planner.overlap import Problem, check, own_order, replan, solve, with_limit
+from planner.overlap import Problem, check, own_order, solve, with_limit
 
 NAMES = (
     *(
@@ -65,11 +65,11 @@ def row_of(folder: Path, name: str, seconds: float) -> dict[str, Any]:
     start = own_order(problem) if greedy else plan
     first: list[float] = []
     begin = time.perf_counter()
-    ours = replan(
+    ours = solve(
         limited,
-        start,
+        start=start,
         time_limit=seconds,
-        progress=lambda *_: first.append(time.perf_counter() - begin),
+        on_progress=lambda _: first.append(time.perf_counter() - begin),
     )
     assert ours.plan is not None
     assert ours.evaluation is not None
@@ -107,7 +107,7 @@ def changed(problem: Problem, plan: Any, seconds: float) -> list[float]:
     ]
     after = replace(problem, nodes=nodes)
     before = check(after, plan)
-    new = replan(after, plan, time_limit=seconds)
+    new = solve(after, start=plan, time_limit=seconds)
     assert new.evaluation is not None
     return [before.exposed_ns / 1e6, new.evaluation.exposed_ns / 1e6]
 

@@ -23,10 +23,7 @@ from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.overlap.units import Units, contract
 
-__all__ = ["Progress", "greedy", "own", "search"]
-
-Progress = Callable[[Plan, int, int | None], None]
-"""Called with each better plan, its makespan (ns), and the bound proven so far."""
+__all__ = ["greedy", "own", "search"]
 
 _TRIES = 400
 """Single changes that are tried, without a time limit."""
@@ -78,7 +75,6 @@ def search(
     deadline: Deadline,
     *,
     warm: Plan | None = None,
-    progress: Progress | None = None,
 ) -> Outcome[Plan]:
     """Search for a short makespan.
 
@@ -90,10 +86,8 @@ def search(
         When to stop; without a limit, after some hundred list schedules.
     warm : Plan, optional
         A plan to begin with, such as the one before some times changed.
-    progress : callable, optional
-        Called with each better plan.
     """
-    best = _Best(problem, progress)
+    best = _Best(problem, deadline.offer if deadline.heard else None)
     best.tried(own_order(problem))
     if warm is not None:
         best.tried(warm)
@@ -198,7 +192,7 @@ class _Best:
     """The best plan so far, and how it was made."""
 
     problem: Problem
-    progress: Progress | None = None
+    offer: Callable[[Plan, int | None], None] | None = None
     plan: Plan | None = None
     evaluation: Evaluation | None = None
     rules: Rules = _RULES[0]
@@ -217,8 +211,8 @@ class _Best:
         better = self.evaluation is None or evaluation.makespan_ns < self.evaluation.makespan_ns
         if fits and better:
             self.plan, self.evaluation, self.groups = plan, evaluation, plan.merged
-            if self.progress is not None:
-                self.progress(plan, evaluation.makespan_ns, self.bound or None)
+            if self.offer is not None:
+                self.offer(plan, self.bound or None)
         return evaluation
 
     def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:

@@ -59,15 +59,12 @@ def test_an_answer_that_contradicts_itself_is_refused(field: str, value: Any) ->
 
 
 def test_a_plan_to_begin_with() -> None:
-    plan = {"order": list(own_order(PROBLEM).order)}
-    answer = solve_or_raise(request(plan=plan))
+    plan = {"kind": "overlap.Plan", "plan": {"order": [*own_order(PROBLEM).order], "merged": []}}
+    answer = solve_or_raise(request(start_plan=plan))
     assert answer["method"] == "search"
     assert check(PROBLEM, own_order(PROBLEM)).makespan_ns >= answer["objective_ns"]
-    with pytest.raises(InvalidInputError) as caught:
-        solve_or_raise(request(plan={"order": [1, 0, 2, 3, 4, 5]}))
-    assert caught.value.path == "plan.order[0]"
-    with pytest.raises(InvalidInputError, match="search does"):
-        solve_or_raise(request(plan=plan, method="exact"))
+    plan["plan"] = {"order": [1, 0, 2, 3, 4, 5], "merged": []}
+    assert solve_or_raise(request(start_plan=plan, method="replan"))["binding"] == ["start"]
 
 
 def test_infeasible_is_an_answer() -> None:
