@@ -18,7 +18,7 @@ from planner.methods import Outcome
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.evaluation import Evaluation, evaluate
 from planner.overlap.listing import Rules, list_schedule, profile_of, topological
-from planner.overlap.merging import groups_up_to, merge_order, split_or_join
+from planner.overlap.merging import Room, groups_up_to, merge_order, room_of, split_or_join
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.overlap.units import Units, contract
@@ -33,6 +33,9 @@ _TRIES = 400
 
 _MAX_LEVEL = 10
 """Merged transfers carry their kind's bytes over 2 to this power, or more."""
+
+_SHARES = (None, 1.0, 0.5, 0.25)
+"""How much of the spare memory merged transfers may take; None: not looked at."""
 
 _LARGE = 50_000
 """Nodes above which nothing is tried beyond one list schedule without a time limit."""
@@ -126,15 +129,17 @@ def _steps(
         if problem.kinds[it.kind].mergeable:
             total[it.kind] = total.get(it.kind, 0) + it.size_bytes
     # First the same share of every kind's bytes in one transfer, then kind by kind.
-    levels = _Levels(problem, best, place, by_need, total)
+    room = room_of(problem, profile_of(units, nodes))
+    levels = _Levels(problem, best, place, by_need, total, room)
     for level in range(_MAX_LEVEL):
-        yield partial(levels.tried, dict.fromkeys(total, level))
+        for share in _SHARES if room else (None,):
+            yield partial(levels.tried, dict.fromkeys(total, level), share)
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
     while levels.better():
         for kind in total:
             for level in levels.around(kind):
-                yield partial(levels.tried, {**levels.best_level, kind: level})
+                yield partial(levels.tried, {**levels.best_level, kind: level}, levels.best_share)
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
     yield best.along_itself
@@ -170,17 +175,20 @@ class _Levels:
     place: Sequence[int]
     by_need: Sequence[int]
     total: Mapping[int, int]
+    room: Room | None
     best_level: dict[int, int] = field(default_factory=dict)
+    best_share: float | None = None
     makespan: int | None = None
     looked: int | None = -1
 
-    def tried(self, level: Mapping[int, int]) -> None:
-        """Try these levels; 0 is one transfer of a kind."""
+    def tried(self, level: Mapping[int, int], share: float | None) -> None:
+        """Try these levels within a share of the spare memory; 0 is one transfer of a kind."""
         most = {kind: size >> level[kind] for kind, size in self.total.items()}
-        groups = groups_up_to(self.problem, self.place, self.by_need, most)
+        room = None if share is None or self.room is None else self.room.shared(share)
+        groups = groups_up_to(self.problem, self.place, self.by_need, most, room)
         makespan = self.best.merging(groups, None)
         if makespan is not None and (self.makespan is None or makespan < self.makespan):
-            self.makespan, self.best_level = makespan, dict(level)
+            self.makespan, self.best_level, self.best_share = makespan, dict(level), share
 
     def better(self) -> bool:
         """Return whether anything was better since this was asked last."""
