@@ -41,7 +41,7 @@ def main() -> None:
     document, graph_module, _ = document_of(options.checkout / TOOLS, options.name)
     problem = problem_of(decode_fx(json.dumps(document).encode()))
     times = {node.name: node.duration_ns for node in problem.nodes}
-    plan, _ = inductor_plan(graph_module, problem, times, settings=SETTINGS)
+    plan, _, _ = inductor_plan(graph_module, problem, times, settings=SETTINGS)
     theirs = check(problem, plan)
     ours = replan(with_limit(problem, theirs.peak_bytes), plan, time_limit=options.seconds)
     assert ours.plan is not None

@@ -20,6 +20,7 @@ __all__ = [
     "answer",
     "encode_request",
     "headline",
+    "plan_of",
     "run",
     "timeline",
     "timeline_of",
@@ -228,6 +229,20 @@ def headline(answer: OverlapAnswer) -> str:
     )
 
 
+def plan_of(answer: OverlapAnswer) -> tuple[overlap.Problem, overlap.Plan]:
+    """Return the graph and the plan in an answer.
+
+    Raises
+    ------
+    InvalidInputError
+        If it has none.
+    """
+    check_head(answer, "order", "merged", "nodes")
+    assert answer.order is not UNSET
+    assert answer.merged is not UNSET
+    return _problem(answer), overlap.Plan(answer.order, answer.merged)
+
+
 def timeline(answer: OverlapAnswer) -> Timeline:
     """Return the schedule in an answer.
 
@@ -236,11 +251,7 @@ def timeline(answer: OverlapAnswer) -> Timeline:
     InvalidInputError
         If it is no plan of its graph, or costs something else than it says.
     """
-    check_head(answer, "order", "merged", "nodes")
-    problem = _problem(answer)
-    assert answer.order is not UNSET
-    assert answer.merged is not UNSET
-    plan = overlap.Plan(answer.order, answer.merged)
+    problem, plan = plan_of(answer)
     cost = overlap.check(problem, plan)
     check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
     for name, value in _costs(problem, cost).items():
