@@ -27,6 +27,7 @@ from typing import Any
 
 from tables import rows_below
 
+from planner import Incumbent
 from planner.overlap import (
     Collective,
     Kind,
@@ -36,7 +37,6 @@ from planner.overlap import (
     Tensor,
     check,
     own_order,
-    replan,
     solve,
     with_limit,
 )
@@ -68,7 +68,7 @@ def row_of(checkout: Path, name: str, seconds: float) -> Row:
 
     from planner.formats.fx import problem_of
     from planner.jsonio.fx import decode_fx
-    from planner.runtime.overlapping import impose_plan
+    from planner.runtime.compiled.overlapping import impose_overlap
 
     document, module, times = document_of(checkout / TOOLS, name)
     problem = problem_of(decode_fx(json.dumps(document).encode()))
@@ -84,19 +84,15 @@ def row_of(checkout: Path, name: str, seconds: float) -> Row:
     limited = with_limit(problem, theirs.peak_bytes)
     # Where the own order needs more memory than Inductor's, the search begins with that one.
     start = own_order(problem) if own.peak_bytes <= theirs.peak_bytes else plan
-    better: list[float] = []
-    begin = time.perf_counter()
-
-    def progress(plan: Plan, *_: Any) -> None:
-        if plan != start:
-            better.append(time.perf_counter() - begin)
-
-    ours = replan(limited, start, time_limit=seconds, progress=progress)
-    ours_s = time.perf_counter() - begin
+    told: list[Incumbent[Plan]] = []
+    ours, ours_s = timed(
+        lambda: solve(limited, time_limit=seconds, start=start, on_progress=told.append)
+    )
+    first = next((it.runtime_s for it in told if it.plan != start), 0.0)
     assert ours.plan is not None
     assert ours.evaluation is not None
     assert ours.lower_bound_ns is not None
-    impose_plan(planned.graph, problem, ours.plan)
+    impose_overlap(planned.graph, (limited, ours))
     simulated += [simulated_ms(checkout, it, problem, times.node_ns) for it in (after, planned)]
     return {
         "nodes": len(problem.nodes),
@@ -109,7 +105,7 @@ def row_of(checkout: Path, name: str, seconds: float) -> Row:
         "above_bound": ours.gap,
         "gib": [it.peak_bytes / 2**30 for it in (own, theirs, ours.evaluation)],
         "transfers": [len(it.transfers) for it in (own, theirs, ours.evaluation)],
-        "first_s": better[0] if better else 0.0,
+        "first_s": first,
         "inductor_s": inductor_s,
         "ours_s": ours_s,
         "simulated_ms": simulated,
@@ -128,8 +124,8 @@ def changed(problem: Problem, plan: Plan, start: Plan, seconds: float) -> list[f
     ]
     after = replace(problem, nodes=nodes)
     plans = [
-        replan(after, plan, time_limit=seconds / 10),
-        replan(after, start, time_limit=seconds),
+        solve(after, time_limit=seconds / 10, start=plan),
+        solve(after, time_limit=seconds, start=start),
     ]
     costs = [check(after, plan), *(it.evaluation for it in plans)]
     return [cost.exposed_ns / 1e6 for cost in costs if cost is not None]

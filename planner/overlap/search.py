@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from planner.deadline import Deadline
+from planner.deadline import NEVER, Deadline
 from planner.methods import Outcome
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.evaluation import Evaluation, evaluate
@@ -23,10 +23,7 @@ from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.overlap.units import Units, contract
 
-__all__ = ["Progress", "greedy", "own", "search"]
-
-Progress = Callable[[Plan, int, int | None], None]
-"""Called with each better plan, its makespan (ns), and the bound proven so far."""
+__all__ = ["greedy", "own", "search"]
 
 _TRIES = 400
 """Single changes that are tried, without a time limit."""
@@ -80,8 +77,7 @@ def search(
     problem: Problem,
     deadline: Deadline,
     *,
-    warm: Plan | None = None,
-    progress: Progress | None = None,
+    start: Plan | None = None,
 ) -> Outcome[Plan]:
     """Search for a short makespan.
 
@@ -91,15 +87,13 @@ def search(
         What to plan.
     deadline : Deadline
         When to stop; without a limit, after some hundred list schedules.
-    warm : Plan, optional
+    start : Plan, optional
         A plan to begin with, such as the one before some times changed.
-    progress : callable, optional
-        Called with each better plan.
     """
-    best = _Best(problem, progress)
+    best = _Best(problem, deadline)
     best.tried(own_order(problem))
-    if warm is not None:
-        best.tried(warm)
+    if start is not None:
+        best.tried(start)
     units = contract(problem, ())
     assert units is not None
     nodes = range(len(units.missing))
@@ -107,8 +101,10 @@ def search(
     if len(nodes) > _LARGE and deadline.remaining_s is None:
         return _outcome(problem, best)
     best.bound, _ = lower_bound_ns(problem, deadline)
+    if best.plan is not None:
+        deadline.offer(best.plan, best.bound)
     tries = _TRIES if deadline.remaining_s is None else 1 << 62
-    for step in _steps(problem, units, best, warm, tries):
+    for step in _steps(problem, units, best, start, tries):
         if deadline.passed or best.proven:
             break
         step()
@@ -116,12 +112,12 @@ def search(
 
 
 def _steps(
-    problem: Problem, units: Units, best: "_Best", warm: Plan | None, tries: int
+    problem: Problem, units: Units, best: "_Best", start: Plan | None, tries: int
 ) -> Iterator[Callable[[], object]]:
     nodes = range(len(units.missing))
     place, by_need = merge_order(problem, units)
-    if warm is not None:
-        yield partial(best.merging, warm.merged, None)
+    if start is not None:
+        yield partial(best.merging, start.merged, None)
     for rules in _RULES[1:3]:
         yield partial(best.scheduled, units, nodes, rules)
     total: dict[int, int] = {}
@@ -206,7 +202,7 @@ class _Best:
     """The best plan so far, and how it was made."""
 
     problem: Problem
-    progress: Progress | None = None
+    deadline: Deadline = NEVER
     plan: Plan | None = None
     evaluation: Evaluation | None = None
     rules: Rules = _RULES[0]
@@ -225,8 +221,7 @@ class _Best:
         better = self.evaluation is None or evaluation.makespan_ns < self.evaluation.makespan_ns
         if fits and better:
             self.plan, self.evaluation, self.groups = plan, evaluation, plan.merged
-            if self.progress is not None:
-                self.progress(plan, evaluation.makespan_ns, self.bound or None)
+            self.deadline.offer(plan, self.bound or None)
         return evaluation
 
     def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:
