@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, patch
 
-import torch
 from torch import fx
 
 from planner.overlap import Problem
@@ -60,12 +59,11 @@ def _simulator(checkout: Path) -> Any:
     spec = importlib.util.spec_from_file_location("debug_helpers", path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module: Any = importlib.util.module_from_spec(spec)
     names = ["autoparallel", "autoparallel.cost_models"]
     names += [f"autoparallel.cost_models.{name}" for name in LEFT_OUT]
     with patch.dict(sys.modules, {name: MagicMock() for name in names}):
         spec.loader.exec_module(module)
     # It also describes every tensor, for which it has no name of some types.
     module.get_repr = lambda *_, **__: ""
-    assert torch is not None
     return module.create_execution_trace
