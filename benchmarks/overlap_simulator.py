@@ -43,7 +43,7 @@ def simulated_ms(
 
     def estimated_us(node: fx.Node) -> float:
         if collective_name(node) not in {"", "wait_tensor"}:
-            key, size = collective_key(node)
+            key, size = _key(node)
             return kinds[key].time_ns(size) / 1e3
         if node.op != "call_function":
             return 0.0
@@ -52,6 +52,17 @@ def simulated_ms(
     trace = _simulator(checkout)(module, estimated_us)
     ends = [event["ts"] + event["dur"] for event in trace["traceEvents"]]
     return float(max(ends)) / 1e3
+
+
+def _key(node: fx.Node) -> tuple[str, int]:
+    """Return the kind of a collective, also of a coalesced one, with its group, and its bytes."""
+    key, _ = collective_key(node)
+    first: Any = node.args[0]
+    tensors = [
+        other.meta["val"] for other in (first if isinstance(first, list | tuple) else [first])
+    ]
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return key.replace("_coalesced ", " ").replace("_out ", " "), size
 
 
 def _simulator(checkout: Path) -> Any:

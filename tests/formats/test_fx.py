@@ -157,7 +157,7 @@ def test_ranks_that_would_hang_are_refused(
         check_ranks(documents, ["a", "b"])
     shorter = edited(document, lambda rows: rows[place(document, collective)].pop("collective"))
     ranks = [documents[0], decode_fx(json.dumps(shorter).encode())]
-    with pytest.raises(InvalidInputError, match="is nothing in b|, nothing in b"):
+    with pytest.raises(InvalidInputError, match=", nothing in b"):
         check_ranks(ranks, ["a", "b"])
     assert main(["import", "fx", *names]) == 2
     assert "wait for each other" in capsys.readouterr().err
