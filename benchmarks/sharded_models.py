@@ -1,6 +1,6 @@
 """Predictions for models of public size: what their FSDP jobs should wrap, and what that is worth.
 
-    python benchmarks/sharded_models.py [MODEL ...] [--clusters A,B,…] [--channels one|two|shared] [--quick]
+    python benchmarks/sharded_models.py [MODEL ...] [--clusters A,B,…] [--channels KIND] [--quick]
 
 Layers are derived by formula from published configurations, computation from published throughput
 (``data/make_derived.py``); collectives cost what was measured on the clusters, or what rings do. So
