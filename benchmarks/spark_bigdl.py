@@ -127,7 +127,7 @@ def ways(
     url: str, folder: Path, tasks: Sequence[int], elements: Sequence[int], iterations: int
 ) -> None:
     """Print what each way of summing up takes."""
-    table = []
+    table: list[tuple[int, int, str, float, float]] = []
     settings = {"spark.driver.maxResultSize": "2g"}
     with application(url, folder, "ways", SLOTS, settings) as (context, events):
         for size in elements:
@@ -141,12 +141,12 @@ def ways(
                     weights = run(iterations).weights
                     lasted = (time.perf_counter_ns() - begun) / iterations
                     off = float(np.abs(weights - expected).max())
-                    table.append([size, count, way, lasted, off])
+                    table.append((size, count, way, lasted, off))
     (log,) = events.iterdir()
     jobs = iter(read_spark_log(log).jobs)
     print("## An iteration by slices, through the driver, and in groups\n")
     lines = []
-    best = {}
+    best: dict[tuple[int, int], float] = {}
     for size, count, _, lasted, _ in table:
         best[size, count] = min(lasted, best.get((size, count), lasted))
     for size, count, way, lasted, off in table:
