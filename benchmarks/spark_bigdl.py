@@ -2,10 +2,10 @@
 
     python benchmarks/spark_bigdl.py [--quick] [--parts nodes ways]
 
-* `nodes` (Fig. 3): groups of iterations whose tasks, a node each with one slot, wait in the place
-  of computing and sum up gradients by BigDL's exchange over gloo. What the exchange adds is a line
-  over the nodes through two of the points (here all of them share the machine's cores), which
-  predicts the others.
+* `nodes` (Fig. 3): groups of iterations whose tasks, a node each with a slot and a process of its
+  own, wait in the place of computing and sum up gradients by BigDL's exchange over gloo. What the
+  exchange adds is a line over the nodes through two of the points (here all of them share the
+  machine's cores), which predicts the others.
 * `ways`: an iteration by slices, with both ways back of the weights, through the driver as MLlib
   does it, and in groups: time, and bytes at the driver by the event log. Weights of all are held
   against plain training's. Tasks compute next to nothing, so that only the ways differ.
@@ -66,7 +66,7 @@ def main() -> None:
         sys.exit(0)
     with cluster(2, SLOTS // 2) as (url, folder):
         if "nodes" in options.parts:
-            counts = (1, 2, 4) if options.quick else (1, 2, 4, 6, 8, 12, 16)
+            counts = (1, 2, 3, 4) if options.quick else (1, 2, 4, 6, 8, 12, 16)
             nodes(url, folder, counts, 3 if options.quick else 10)
         if "ways" in options.parts:
             tasks = (2, 4) if options.quick else (4, 8, 16)
