@@ -17,7 +17,6 @@ from runtime_waiting import LABEL, load, scaled_units, waiting
 
 import planner
 from planner import Profile, TableCost, caramel
-from planner.advice import Advice
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 from planner.interference import ALONE, Interference
 from planner.programs import program_of
@@ -114,8 +113,8 @@ def variants_for(
     rows: Rows,
     interference: Interference,
     scale: float = 1.0,
-) -> tuple[list[dict[str, Any]], bool]:
-    """Plan; return all variants as documents, and whether the answer says to keep DDP.
+) -> list[dict[str, Any]]:
+    """Plan; return all variants as documents.
 
     Parameters
     ----------
@@ -144,12 +143,10 @@ def variants_for(
     problem = caramel.Problem(profile.dataflow(), cost, workers=1, interference=interference)
     limits: dict[int | None, tuple[int, int]] = {None: DDP_LIMITS}
     limits |= {size: (size * 2**20, size * 2**20) for size in DDP_BUCKET_MB}
-    priced = []
     for size, pair in limits.items():
         small = int(pair[0] / scale), int(pair[1] / scale)
         plan = ddp_plan(problem, small)
         predicted_ns = caramel.evaluate(problem, plan).iteration_ns
-        priced.append((predicted_ns, size))
         options = {"bucket_cap_mb_list": [limit / 2**20 for limit in small]}
         found.append(
             {
@@ -163,12 +160,7 @@ def variants_for(
     default = next(one for one in found if one["name"] == DDP)
     views = {**default["options"], "static_graph": True, "gradient_as_bucket_view": True}
     found.append({**default, "name": STATIC, "options": views, "key": STATIC})
-    ddp_ns, bucket_mb = min(priced, key=lambda pair: pair[0])
-    keep_ddp = Advice(plans[PLANNED]["iteration_ns"], None, ddp_ns, bucket_mb).keep_ddp
-    said = plans[PLANNED].get("advice")
-    if said is not None and scale == 1:  # it knows no other limits than torch's
-        keep_ddp = said["keep_ddp"]
-    return found, keep_ddp
+    return found
 
 
 def measured_once(
@@ -221,7 +213,7 @@ def _run(
     text = ""
     if world.rank == 0:
         text = json.dumps(variants_for(own, rows, interference, scale))
-    documents, keep_ddp = json.loads(world.gather("the plans", text)[0])
+    documents = json.loads(world.gather("the plans", text)[0])
     variants = [
         Named(Variant(one["name"], one["plan"], one["predicted_ns"], one["options"]), one["key"])
         for one in documents
@@ -239,4 +231,4 @@ def _run(
         f"{format_bytes(size)}, {compute_ns / 1e6:.0f} ms of computation, "
         f"{transfer_ns / 1e6:.0f} ms for one all-reduce of all{beside}"
     )
-    return Setting(about, found, compute_ns, transfer_ns, keep_ddp)
+    return Setting(about, found, compute_ns, transfer_ns)

@@ -57,8 +57,6 @@ class Setting:
         All of them; those that come to the same have the same rounds.
     compute_ns, transfer_ns : int
         Computation of a step, and one transfer of everything.
-    keep_ddp : bool or None
-        What the plan's answer said before anything ran; None if it says nothing of DDP.
     before, during : float
         Share of the processors that others took.
     """
@@ -67,7 +65,6 @@ class Setting:
     variants: tuple[Measured, ...]
     compute_ns: int
     transfer_ns: int
-    keep_ddp: bool | None = None
     before: float = 0.0
     during: float = 0.0
 

@@ -9,7 +9,7 @@ from runtime_real_kept import Setting, Task
 from runtime_real_shards import EXACT, FSDP2, KEPT, ONE
 from runtime_report import Measured, against, ranking, ratio, summary, table
 
-from planner.advice import WORTH
+from planner.advice import WORTH, Advice
 
 __all__ = ["shown", "summaries"]
 
@@ -27,7 +27,7 @@ def shown(task: Task, setting: Setting) -> str:
         f" Others took {setting.before:.0%} of the processors before and {setting.during:.0%} "
         f"meanwhile{'' if setting.quiet else ': more than these times bear'}."
     )
-    about = f"{setting.about}.{said[setting.keep_ddp]}{load}"
+    about = f"{setting.about}.{said[keeps_ddp(setting)]}{load}"
     return f"### {task.title}\n\n{about}\n\n{table(setting.variants, DDP)}\n"
 
 
@@ -60,6 +60,14 @@ def told_apart(setting: Setting) -> list[Measured]:
         if variant.name != BLIND:  # its prediction leaves out what was measured
             kinds.setdefault(variant.rounds, variant)
     return list(kinds.values())
+
+
+def keeps_ddp(setting: Setting) -> bool | None:
+    """Return whether an answer with these predictions says to keep DDP; None without a plan."""
+    known = {variant.name: variant.predicted_ns for variant in setting.variants}
+    plan_ns = known.get(PLANNED)
+    ddp = [ns for name, ns in known.items() if name.startswith(DDP) and ns is not None]
+    return Advice(plan_ns, None, min(ddp), None).keep_ddp if plan_ns and ddp else None
 
 
 def fastest(setting: Setting, kind: str) -> Measured:
@@ -124,21 +132,24 @@ def _advised(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> st
     """Return a sentence about whether the answers were right to keep DDP, or not to.
 
     Keeping is right where the plan gains less than what is worth it, or not in every round; running
-    the plan where it is no slower.
+    the plan where it is no slower than the bucket size that turns out to be the best.
     """
     kept = run = kept_rightly = run_rightly = 0
+    forgone = 0.0
     for _, setting, variants in settings:
         known = {variant.name: variant for variant in variants}
         middle, least, _ = ratio(known[BEST], known[PLANNED])
-        if setting.keep_ddp:
+        if keeps_ddp(setting):
             kept += 1
             kept_rightly += middle < WORTH or least <= 1
-        elif setting.keep_ddp is not None:
+            forgone = max(forgone, middle - 1)
+        else:
             run += 1
             run_rightly += middle >= 1
+    gained = f" (plans gained {forgone:.1%} at most)" if kept else ""
     return (
-        f"What answers said before anything ran: {kept} times to keep DDP, {kept_rightly} times "
-        f"rightly; {run} times to run the plan, {run_rightly} times rightly."
+        f"What answers say before anything runs: {kept} times to keep DDP, {kept_rightly} times "
+        f"rightly{gained}; {run} times to run the plan, {run_rightly} times rightly."
     )
 
 

@@ -320,12 +320,12 @@ def groups(url: str, folder: Path, effort: Effort) -> tuple[list[float], Calibra
         shares = [
             point.overhead_ns / alone[point.tasks, point.wait_ns].overhead_ns for point in alike
         ]
-        ours = [
+        promised = [
             (predicted(fitted, point) - point.wait_ns)
             / (predicted(fitted, alone[point.tasks, point.wait_ns]) - point.wait_ns)
             for point in alike
         ]
-        left.append((size, f"{fmean(shares):.1%}", f"{fmean(ours):.1%}", f"{1 / size:.1%}"))
+        left.append((size, f"{fmean(shares):.1%}", f"{fmean(promised):.1%}", f"{1 / size:.1%}"))
     rows_below(("group size", "measured", "predicted", "one over the size"), left)
     return errors, fitted
 

@@ -5,8 +5,8 @@ Problem: before a job starts, is the plan worth running in place of DDP with the
 
 Rule: the family prices DDP with its default buckets and with each size of
 `planner.bucketing.DDP_BUCKET_MB`, its barrier before the forward pass included. If the fastest of
-them takes less than `WORTH` times as long as the plan, keep DDP: so little is less than runs differ
-by. Of sizes that are equally fast the default comes first, then the smallest.
+them takes less than `WORTH` times as long as the plan, keep DDP: so little is less than what
+predictions are off by. Of sizes that are equally fast the default comes first, then the smallest.
 
 Guarantee: with a bound on every plan, no plan gains more than `Advice.at_most`.
 Complexity: seven prices. Source: own; the sizes follow PyTorch's advice to tune ``bucket_cap_mb``.
@@ -24,8 +24,11 @@ from planner.results import Result
 
 __all__ = ["WORTH", "Advice", "advice"]
 
-WORTH = Fraction(101, 100)
-"""From this gain on a plan is worth running."""
+WORTH = Fraction(103, 100)
+"""From this gain on a plan is worth running.
+
+Predictions of plans and of DDP are off by 2.1 % in the median (`benchmarks/runtime_real.py`), which
+lets the ratio of two that have nothing to do with each other be off by 3 %."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,23 @@ from typing import Literal
 
 from planner.errors import InvalidInputError, InvalidPlanError
 
-__all__ = ["Interval", "Kind", "Mark", "Memory", "Timeline", "Window", "busy_ns", "overlap_ns"]
+__all__ = [
+    "COMPUTES",
+    "Interval",
+    "Kind",
+    "Mark",
+    "Memory",
+    "Timeline",
+    "Window",
+    "busy_ns",
+    "overlap_ns",
+]
 
-Kind = Literal["startup", "all_reduce", "push", "pull", "backward", "forward"]
+Kind = Literal[
+    "startup", "all_reduce", "collective", "push", "pull", "backward", "forward", "computation"
+]
+COMPUTES: tuple[Kind, ...] = ("backward", "forward", "computation")
+"""Kinds of computation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +39,8 @@ class Interval:
         Name of the serial resource, such as "communication".
     start_ns, end_ns : int
         Its time.
-    kind : {"startup", "all_reduce", "push", "pull", "backward", "forward"}
-        What happens in it: parts of a transfer, or the computation of one pass.
+    kind : str
+        What happens in it: parts of a transfer, or computation, maybe of one pass.
     batch : int
         Number of the batch it belongs to, from 0 in transfer order; -1 if it belongs to none.
     label : str

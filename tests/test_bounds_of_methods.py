@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.caramel import solver
 from planner.errors import NotApplicableError
 from planner.fsdp.least import least_memory
@@ -27,6 +27,7 @@ from tests.caramel.test_methods import costs
 from tests.drizzle.drizzle_strategies import problems as drizzle_problems
 from tests.fsdp.making import problems as fsdp_problems
 from tests.iteration.iteration_strategies import problems as iteration_problems
+from tests.overlap.strategies import problems as overlap_problems
 from tests.yan.small_problems import small_problems
 
 Answers = Mapping[str, Result[Any, Any]]
@@ -138,6 +139,12 @@ def test_fsdp(problem: fsdp.Problem, more: int) -> None:
 @given(drizzle_problems())
 def test_drizzle(problem: drizzle.Problem) -> None:
     no_bound_is_above_a_plan(answers(drizzle.solve, drizzle.METHODS, problem))
+
+
+@settings(max_examples=20)
+@given(overlap_problems())
+def test_overlap(problem: overlap.Problem) -> None:
+    no_bound_is_above_a_plan(answers(overlap.solve, overlap.METHODS, problem))
 
 
 @pytest.mark.slow

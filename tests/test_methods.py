@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.jsonio import PROBLEMS
@@ -25,6 +25,7 @@ FAMILIES: dict[str, Any] = {
     "drizzle": drizzle,
     "fsdp": fsdp,
     "iteration": iteration,
+    "overlap": overlap,
 }
 
 

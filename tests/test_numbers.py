@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.clusters import Cluster, Nic, Scheduling
 from planner.collectives.fabric import Fabric
 from planner.costs import AffineCost, DepthCost, TableCost
@@ -204,6 +204,13 @@ MAKERS: dict[str, Callable[[Number, Number], Any]] = {
         max_transfer_bytes=n(8),
         element_bytes=n(4),
         seed=n(1),
+    ),
+    "overlap.Problem": lambda n, _: overlap.Problem(
+        nodes=[overlap.Node("a", (), n(3)), overlap.Node("s", (n(0),)), overlap.Node("w", (n(1),))],
+        kinds=[overlap.Kind("k", "0", ((n(1), n(2)), (n(3), n(4))))],
+        collectives=[overlap.Collective(n(1), n(2), n(0), n(8), n(1), n(1), n(8), n(8))],
+        tensors=[overlap.Tensor(n(8), n(0), (n(1), n(2)))],
+        memory_limit_bytes=n(99),
     ),
     "iteration.from_profile": lambda n, x: iteration.Problem.from_profile(
         profile(n), cluster(n, x), computation=x(2), optimiser=x(1), activation_bytes=n(4)

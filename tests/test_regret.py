@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.advice import advice
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Cancel, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.regret import Regret, regrets
 from planner.results import Infeasibility, Result
@@ -31,7 +31,10 @@ def rows(
             raise InvalidInputError("network", "too large")
         return problem
 
-    def solve(problem: str, *, method: str, time_limit: float | None) -> Result[str, None]:
+    def solve(
+        problem: str, *, method: str, time_limit: float | None, cancel: Cancel | None
+    ) -> Result[str, None]:
+        assert cancel is None
         assert (time_limit is None) == (deadline is NEVER)
         if method not in known:
             raise NotApplicableError("method", "does not apply")
@@ -89,6 +92,8 @@ def test_each_scenario_has_a_share_of_the_time() -> None:
 
 
 @given(times, st.none() | times, st.lists(st.none() | times, min_size=7, max_size=7))
+@example(100, None, [102, *[None] * 6])
+@example(100, None, [103, *[None] * 6])
 def test_ddp_has_the_best_of_its_bucket_sizes(
     plan: int, bound: int | None, prices: list[int | None]
 ) -> None:
@@ -104,5 +109,5 @@ def test_ddp_has_the_best_of_its_bucket_sizes(
     assert found is not None
     assert found.ddp_ns == min(known)
     assert [None, *DDP_BUCKET_MB][prices.index(min(known))] == found.bucket_mb
-    assert found.keep_ddp == (100 * min(known) < 101 * plan)
+    assert found.keep_ddp == (100 * min(known) < 103 * plan)
     assert found.at_most == (None if bound is None else Fraction(min(known), bound))

@@ -14,7 +14,8 @@ from planner.methods import Outcome
 ROOT = Path(__file__).parents[1] / "planner"
 PUBLIC = (
     *("profiles", "graphs", "costs", "clusters", "network", "topologies", "sweeps", "programs"),
-    *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "collectives", "iteration"),
+    *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"),
+    *("collectives", "iteration"),
 )
 READ = (property, cached_property)
 MANY = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)

@@ -16,7 +16,7 @@ def test_requests_are_found_in_pages() -> None:
 
 def test_all_families_are_asked_and_answer() -> None:
     named = [document for document in documented(ROOT, ()) if document[1]["problem"] != "iteration"]
-    families = {"ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp"}
+    families = {"ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"}
     assert {one["problem"] for _, one in named} == families
     small = [one for _, one in named if one["problem"] in ("ibatch", "drizzle")]
     found = list(answers(ROOT, small))

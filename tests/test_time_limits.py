@@ -163,6 +163,45 @@ def fsdp_request(layers: int, **more: Any) -> Request:
     }
 
 
+def overlap_request(layers: int, **more: Any) -> Request:
+    """Gathers and sums of layers whose memory is what the order as listed takes."""
+    draw = Random(5)
+    nodes: list[dict[str, Any]] = []
+    collectives: list[dict[str, int]] = []
+    for _ in range(layers):
+        for kind in (0, 1):
+            begin = len(nodes)
+            nodes += [
+                {"name": f"start {begin}", "after": [begin - 1] if kind else []},
+                {"name": f"wait {begin}", "after": [begin]},
+                {
+                    "name": f"use {begin}",
+                    "after": [begin + 1, *([begin - 1] if begin else [])],
+                    "duration_ns": draw.randrange(10**5, 10**6),
+                },
+            ]
+            size = draw.randrange(10**6, 10**7)
+            collectives.append(
+                {"start": begin, "wait": begin + 1, "kind": kind, "size_bytes": size}
+            )
+    kinds = [
+        {"name": name, "channel": name, "times": [[0, 20_000], [10**7, 900_000]]}
+        for name in ("gather", "sum")
+    ]
+    return {
+        "problem": "overlap",
+        "nodes": nodes,
+        "kinds": kinds,
+        "collectives": collectives,
+        "tensors": [
+            {"size_bytes": it["size_bytes"], "producer": it["start"], "readers": [it["wait"] + 1]}
+            for it in collectives
+        ],
+        "memory_limit_bytes": 3 * 10**7,
+        **more,
+    }
+
+
 def shipped(path: str) -> Request:
     request: Request = json.loads((ROOT / "data" / path).read_text())
     return request
@@ -197,6 +236,11 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
         lambda: fsdp_request(400),
         ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"],
     ),
+    "overlap, 12,000 nodes": (
+        lambda: overlap_request(2000),
+        ["search", "greedy", "own_order", "auto"],
+    ),
+    "overlap, 36 nodes": (lambda: overlap_request(6), ["exact"]),
     "caramel, 600 parameters": (lambda: caramel_request(600), CARAMEL),
     "caramel, 40 parameters": (lambda: caramel_request(40), ["exact", "exact_split", "auto"]),
     "caramel, regret": (lambda: caramel_request(600, regret=True), ["auto"]),

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from planner.cli import (
     compare_fsdp,
     compare_ibatch,
     compare_iteration,
+    compare_overlap,
     compare_peers,
     compare_yan,
 )
@@ -37,6 +39,7 @@ from planner.cli.compare_cluster import settle_cluster
 from planner.cli.compare_help import add_compare
 from planner.cli.compare_network import ASSUMED, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
+from planner.cli.interrupting import ended, interruptible
 from planner.cli.parsing import parse_names
 from planner.cli.progress import Progress
 from planner.cli.regret_text import beside
@@ -64,6 +67,7 @@ FAMILIES: Mapping[str, Family] = {
     "drizzle": compare_drizzle.FAMILY,
     "fsdp": compare_fsdp.FAMILY,
     "iteration": compare_iteration.FAMILY,
+    "overlap": compare_overlap.FAMILY,
 }
 """What can be compared."""
 
@@ -101,15 +105,17 @@ def run(options: argparse.Namespace) -> int:
     seconds = compared.time_limit or DEFAULT_SECONDS
     progress = Progress(quiet=options.quiet)
     limit = seconds if options.time_limit is None else options.time_limit
-    comparison = compare(
-        compared.problem,
-        parse_names(options.methods, "--methods")
-        if options.methods
-        else compared.methods or family.methods,
-        solve=compared.solve or family.solve,
-        time_limit=limit,
-        progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
-    )
+    with interruptible() as cancel:
+        comparison = compare(
+            compared.problem,
+            parse_names(options.methods, "--methods")
+            if options.methods
+            else compared.methods or family.methods,
+            solve=compared.solve or partial(family.solve, cancel=cancel),
+            time_limit=limit,
+            progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
+            cancel=cancel,
+        )
     results = comparison.rows
     best = None
     if results and results[0].plan is not None:
@@ -140,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
         if draw is not None and chart is not None:
             with replacing(options.picture) as place:
                 draw(chart, place)
-    return 0
+    return ended(cancel)
 
 
 def _of_events(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
@@ -207,6 +213,10 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedP
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     """Return what is asked about a profile, and the problem it makes with a network."""
     problem: str = options.problem or next(iter(PROFILED))
+    if problem not in PROFILED:
+        raise InvalidInputError(
+            "--problem", f"{problem} needs a request; {options.file} holds a profile"
+        )
     family = PROFILED[problem]
     _settle(options, problem)
     _refuse(options, _MEMORY.get(problem, compare_peers.MEMORY), f"--problem {problem}")

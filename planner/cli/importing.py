@@ -1,4 +1,4 @@
-"""``planner import``: other tools' files as profiles, networks, or what scheduling takes."""
+"""``planner import``: other tools' files as profiles, networks, requests, measurements."""
 
 import argparse
 import sys
@@ -16,6 +16,7 @@ from planner.cli.common import (
     standard_input,
     write_json,
 )
+from planner.cli.import_graph import GRAPHS, import_graph
 from planner.cli.import_network import NETWORKS, import_network
 from planner.cli.progress import Progress
 from planner.cli.spark_logs import FORMAT, import_spark
@@ -39,21 +40,22 @@ def add_parser(commands: Any) -> None:
         commands,
         "import",
         run,
-        "turn another tool's file into a profile, timed collectives into a network, or Spark's "
-        "event logs into what its scheduling takes",
+        "turn another tool's file into a profile, a network, a request, or what scheduling takes",
         "planner import pipedream graph.txt -o vgg16.json\n"
         "  planner import kineto trace.json.gz --batch-size 64 -o resnet50.json\n"
         "  planner import nccl-tests all_reduce.log all_gather.log -o network.json\n"
+        "  planner import fx rank0.json rank1.json -o graph.json\n"
         "  planner import spark-events eventlog_v2_app-20261125093000-0001 -o spark.json",
     )
     parser.add_argument(
         "format",
-        choices=[*READERS, *NETWORKS, FORMAT],
+        choices=[*READERS, *NETWORKS, *GRAPHS, FORMAT],
         help="; ".join(
             f"{name}: {about}"
             for name, about in (
                 *((name, reader.about) for name, reader in READERS.items()),
                 *((name, network.about) for name, network in NETWORKS.items()),
+                *((name, graph.about) for name, graph in GRAPHS.items()),
                 (FORMAT, "event logs of Spark 3 or 4, files or folders"),
             )
         ),
@@ -62,7 +64,8 @@ def add_parser(commands: Any) -> None:
         "file",
         metavar="FILE",
         nargs="+",
-        help="'-': standard input; several of timed collectives become one network",
+        help="'-': standard input; several of timed collectives become one network; of a compiled "
+        "graph: one a rank, which must start collectives in the same order",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument("--name", help="name of the model; default: the file's name")
@@ -108,6 +111,8 @@ def run(options: argparse.Namespace) -> int:
     if options.batch_size is not None:
         integer(options.batch_size, "--batch-size", minimum=1)
     check_outputs({"--output": options.output}, options.file)
+    if options.format in GRAPHS:
+        return import_graph(options)
     reader = READERS.get(options.format)
     if options.statistic is not None and not (reader and reader.streams):
         raise InvalidInputError("--statistic", f"a file of {options.format} has one time an op")

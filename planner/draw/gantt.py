@@ -16,7 +16,7 @@ from planner.draw.memory import MEMORY_INCHES, draw_memory
 from planner.draw.passes import draw_passes, pass_blocks
 from planner.draw.style import BOUND, KIND_NAMES, KINDS, LATE, MARK, OUTLINE, SOFT
 from planner.draw.windows import MAX_ROWS, draw_windows, panel_inches, window_rows
-from planner.timeline import Interval, Mark, Timeline
+from planner.timeline import COMPUTES, Interval, Mark, Timeline
 from planner.units import format_ns, unit_of
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _moments(chart: Chart[Timeline]) -> list[tuple[Mark, str]]:
 def _draw_lane(
     axes: "Axes", intervals: list[Interval], row: int, scale: float, end_ns: int
 ) -> None:
-    computes = any(interval.kind in ("backward", "forward") for interval in intervals)
+    computes = any(interval.kind in COMPUTES for interval in intervals)
     (draw_passes if computes else draw_transfers)(axes, intervals, row, scale, end_ns)
 
 
@@ -151,7 +151,7 @@ def _legend(chart: Chart[Timeline]) -> "list[Patch | Line2D]":
         entries.append(Patch(facecolor="white", edgecolor=OUTLINE, hatch="////", label="start-up"))
     lanes = (pass_blocks(chart.view.on(lane)) for lane in chart.view.resources)
     if any(
-        before[0].kind in ("backward", "forward") and before[-1].end_ns < after[0].start_ns
+        before[0].kind in COMPUTES and before[-1].end_ns < after[0].start_ns
         for blocks in lanes
         for before, after in pairwise(blocks)
     ):

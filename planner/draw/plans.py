@@ -18,6 +18,7 @@ DRAWINGS: Mapping[str, Drawing] = {
     "bigdl": HOT_SPOTS,
     "fsdp": GANTT,
     "iteration": GANTT,
+    "overlap": GANTT,
 }
 """How the plans of each problem are drawn."""
 

@@ -34,7 +34,9 @@ LATE = "#d0003a"
 KINDS: Mapping[Kind, str] = {
     "backward": "#9a9a9a",
     "forward": "#dadada",
+    "computation": "#9a9a9a",
     "all_reduce": "#56b4e9",
+    "collective": "#56b4e9",
     "push": "#e69f00",
     "pull": "#2db88c",
 }
@@ -43,7 +45,9 @@ KINDS: Mapping[Kind, str] = {
 KIND_NAMES: Mapping[Kind, str] = {
     "backward": "backward ops",
     "forward": "forward ops",
+    "computation": "computation",
     "all_reduce": "all-reduce",
+    "collective": "collective",
     "push": "push",
     "pull": "pull",
 }

@@ -43,7 +43,7 @@ class RegretAnswer(Struct, frozen=True, kw_only=True):
 class AdviceAnswer(Struct, frozen=True, kw_only=True):
     """What the plan gains over DDP with its best bucket size, and whether that is worth it."""
 
-    keep_ddp: Annotated[bool, Meta(description="whether the plan gains less than 1 %")]
+    keep_ddp: Annotated[bool, Meta(description="whether the plan gains less than 3 %")]
     bucket_cap_mb: (
         Annotated[int, Meta(ge=1, description="MiB of DDP's best buckets; null: its default")]
         | None

@@ -40,7 +40,7 @@ def test_the_short_help_names_every_problem_and_no_method(
     assert "greedy_backward" not in text
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", PROFILED)
 @pytest.mark.parametrize("form", ["{} --help", "--help {}", "x.json {} -h", "-h {}"])
 def test_the_help_of_a_problem_has_its_options_and_methods(
     name: str, form: str, capsys: pytest.CaptureFixture[str]

@@ -8,7 +8,7 @@ import pytest
 
 from planner import solve
 from planner.cli import main
-from planner.cli.compare import FAMILIES
+from planner.cli.compare import PROFILED
 
 DATA = Path(__file__).parents[2] / "data"
 PROFILES = sorted((DATA / "profiles").glob("*.json"))
@@ -36,7 +36,7 @@ def compared(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", FAMILIES)
+@pytest.mark.parametrize("problem", PROFILED)
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 def test_shipped_profiles_go_into_all_problems(
     path: Path, problem: str, capsys: pytest.CaptureFixture[str]
@@ -49,12 +49,18 @@ def test_shipped_profiles_go_into_all_problems(
     assert best["objective_ns"] > 0
 
 
-@pytest.mark.parametrize("problem", FAMILIES)
+@pytest.mark.parametrize("problem", PROFILED)
 def test_a_small_profile_goes_into_all_problems(
     problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     best = compared(DATA / "profiles/lenet5.json", problem, capsys)[0]
     assert best["status"] in ("optimal", "feasible")
+
+
+def test_a_profile_is_no_compiled_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(DATA / "profiles/lenet5.json")
+    assert main(["compare", path, "--problem", "overlap", "--cluster", "office-4"]) == 2
+    assert "overlap needs a request" in capsys.readouterr().err
 
 
 def test_a_request_with_a_profile_is_answered_as_on_the_command_line(

@@ -386,6 +386,33 @@ def iteration(draw: Random) -> Request:
     return request
 
 
+def overlap(draw: Random) -> Request:
+    """Return layers that gather what they compute with, and sum up what they make."""
+    nodes: list[dict[str, Any]] = []
+    collectives: list[dict[str, Any]] = []
+    for layer in range(draw.choice([1, 2, 3, 8, 60])):
+        before = [len(nodes) - 1] if nodes else []
+        begin = len(nodes)
+        nodes += [
+            {"name": f"start {layer}", "after": before if draw.random() < 0.3 else []},
+            {"name": f"wait {layer}", "after": [begin]},
+            {"name": f"use {layer}", "after": [begin + 1, *before], "duration_ns": amount(draw)},
+        ]
+        row = {"start": begin, "wait": begin + 1, "kind": draw.choice([0, 0, 1])}
+        collectives.append({**row, "size_bytes": amount(draw), "pack_ns": draw.choice([0, 5])})
+    times = [[[0, 10]], [[0, 10], [1000, 20]], [[0, amount(draw)]]]
+    return {
+        "problem": "overlap",
+        "nodes": nodes,
+        "kinds": [
+            {"name": "a", "channel": "0", "times": draw.choice(times)},
+            {"name": "b", "channel": draw.choice("01"), "times": draw.choice(times)},
+        ],
+        "collectives": collectives,
+        "time_limit_s": draw.choice([0.001, 0.01, 0.1]),
+    }
+
+
 MAKERS: Mapping[str, Callable[[Random], Request]] = {
     "ibatch": ibatch,
     "caramel": caramel,
@@ -395,6 +422,7 @@ MAKERS: Mapping[str, Callable[[Random], Request]] = {
     "drizzle": drizzle,
     "fsdp": fsdp,
     "iteration": iteration,
+    "overlap": overlap,
 }
 
 

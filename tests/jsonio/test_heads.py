@@ -24,6 +24,7 @@ ROUGH: dict[str, dict[str, Any]] = {
     "drizzle": {},
     "fsdp": {"method": "fsdp2"},
     "iteration": {"method": "layer_by_layer"},
+    "overlap": {"method": "own_order"},
 }
 """What makes a plan of each family that is not, or need not be, the best."""
 

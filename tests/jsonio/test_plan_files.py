@@ -77,6 +77,24 @@ DRIZZLE = {
     ],
 }
 
+OVERLAP = {
+    "problem": "overlap",
+    "nodes": [
+        {"name": "prepare", "duration_ns": 5},
+        {"name": "start a", "after": [0]},
+        {"name": "wait a", "after": [1]},
+        {"name": "start b", "after": [0]},
+        {"name": "wait b", "after": [3]},
+        {"name": "use", "after": [2, 4], "duration_ns": 7},
+    ],
+    "kinds": [{"name": "all_gather", "channel": "0", "times": [[0, 10], [100, 20]]}],
+    "collectives": [
+        {"start": 1, "wait": 2, "kind": 0, "size_bytes": 50, "pack_ns": 1},
+        {"start": 3, "wait": 4, "kind": 0, "size_bytes": 50, "pack_ns": 1},
+    ],
+    "tensors": [{"size_bytes": 8, "producer": 0, "readers": [1, 2, 3, 4]}],
+}
+
 FSDP = {
     "problem": "fsdp",
     "forward_ns": [100, 120, 90],
@@ -118,6 +136,7 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "bml": (BML, ({}, {"method": "trees"}, {"failed": {"nics": [[[0, 0], 0]]}})),
     "bigdl": (BIGDL, ({}, {"method": "same_order"}, {"method": "tree_aggregate"})),
     "drizzle": (DRIZZLE, ({},)),
+    "overlap": (OVERLAP, ({}, {"method": "own_order"})),
     "fsdp": (
         FSDP,
         (

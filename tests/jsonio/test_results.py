@@ -19,6 +19,7 @@ from planner import (
     fsdp,
     ibatch,
     iteration,
+    overlap,
     read_cluster,
     read_profile,
     yan,
@@ -35,7 +36,7 @@ from planner.jsonio.bml import problem_of as bml_problem
 from planner.jsonio.results import _KINDS
 from planner.jsonio.yan import problem_of as yan_problem
 from planner.results import Result
-from tests.jsonio.test_plan_files import BIGDL, BML, CARAMEL, DRIZZLE, FSDP, IBATCH
+from tests.jsonio.test_plan_files import BIGDL, BML, CARAMEL, DRIZZLE, FSDP, IBATCH, OVERLAP
 from tests.jsonio.test_yan import SMALL
 
 LENET = Path(__file__).parents[2] / "data" / "profiles" / "lenet5.json"
@@ -55,6 +56,7 @@ def problems() -> tuple[tuple[Any, Any], ...]:
         (bml, bml_problem(asked(BML))),
         (bml, bml_problem(asked({**BML, "failed": {"links": [[[0, 0], 1]]}}))),
         (bigdl, asked(BIGDL).to_problem()),
+        (overlap, asked(OVERLAP).to_problem()),
         (drizzle, asked(DRIZZLE).to_problem()),
         (fsdp, asked(FSDP).to_problem()),
         (drizzle, replace(asked(DRIZZLE).to_problem(), max_group_ns=1)),  # has no plan

@@ -26,7 +26,7 @@ ONE_LINE = """
 import importlib, json, sys
 from planner.methods import concrete, named
 
-families = "ibatch caramel yan bml bigdl drizzle fsdp iteration".split()
+families = "ibatch caramel yan bml bigdl drizzle fsdp overlap iteration".split()
 for family in families:
     methods = importlib.import_module(f"planner.{family}.solver").METHODS
     methods["toy"] = named("toy", methods["auto"])  # the one line
@@ -84,7 +84,7 @@ def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
     failed = {"nics": [[[0, 0], 0]]}
     bcube = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 99, "link_bytes_per_s": 1e9}
     requests.append({**bcube, "failed": failed})
-    assert len({request["problem"] for request in requests}) == 8
+    assert len({request["problem"] for request in requests}) == 9
     done = subprocess.run(
         [sys.executable, "-c", ONE_LINE, str(tmp_path / "request.json")],
         cwd=ROOT,
@@ -95,8 +95,8 @@ def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert told == [["toy", True, True, True]] * 8
-    assert len(re.findall(r"^toy ", done.stdout, flags=re.MULTILINE)) >= 8
+    assert told == [["toy", True, True, True]] * 9
+    assert len(re.findall(r"^toy ", done.stdout, flags=re.MULTILINE)) >= 9
 
 
 @pytest.fixture

@@ -237,12 +237,12 @@ def halves(names: list[str]) -> list[str]:
             for width in (1, 5, 70_001):
                 rows = torch.arange(4 * width, dtype=torch.int64).view(4, width)
                 sent = rows * (world.rank + 1)
-                total = both.scatter(sent, world.rank, torch.empty_like(rows))
+                total = both.scatter(sent, world.rank, torch.empty_like(rows))()
                 if not torch.equal(total, rows[world.rank] * 10):
                     wrong.append(f"{name} {width} scatter")
                 mine = torch.zeros_like(rows)
                 mine[world.rank] = rows[world.rank]
-                both.gather(mine, world.rank)
+                both.gather(mine, world.rank)()
                 if not torch.equal(mine, rows):
                     wrong.append(f"{name} {width} gather")
             interpreter.close()

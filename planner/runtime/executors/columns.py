@@ -7,8 +7,8 @@ parameters would take more memory than sharding saves.
 Method. A parameter's cells lie between all cuts of all batches, and each rank keeps a slice of each
 cell: so every piece of a push or a pull is some whole cells, of which each rank has its part. A
 message is a matrix with one row for each rank, in which each cell has some columns: as many as a
-slice has elements, the last rows padded. A batch that is larger than a limit is cut between columns
-into several messages. All messages share the same room, one after the other.
+slice has elements, the last rows padded. A large batch is cut between columns into several messages
+(`halves`). All messages share the same room, one after the other.
 
 Guarantee. Together, the messages of a batch carry each element of its pieces once. A parameter that
 is not cut is one cell.
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from planner.programs import Batch, Piece
+from planner.runtime.collectives.halves import LEAST_BYTES, most_columns
 from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
 __all__ = ["Columns", "SliceMessage", "cells_in", "cells_of", "messages_of", "slice_of"]
@@ -96,18 +97,20 @@ def messages_of(
     parameters: Mapping[str, nn.Parameter],
     cells: Mapping[nn.Parameter, Sequence[Elements]],
     ranks: int,
-    most_bytes: int,
+    least_bytes: int = LEAST_BYTES,
 ) -> tuple[SliceMessage, ...]:
-    """Return the messages of a batch, none larger than a limit (or than one column)."""
+    """Return the messages of a batch; one if they would be less than some bytes."""
     messages = []
     for dtype, pieces in by_dtype(batch.pieces, parameters).items():
-        most = max(most_bytes // (ranks * dtype.itemsize), 1)
+        carried = [(cell, -(-len(cell) // ranks)) for cell in cells_in(pieces, parameters, cells)]
+        total = sum(width for _, width in carried)
+        most = most_columns(total, ranks * dtype.itemsize, least_bytes)
         columns: list[Columns] = []
         width = 0
-        for cell in cells_in(pieces, parameters, cells):
-            total, first = -(-len(cell) // ranks), 0
-            while first < total:
-                last = min(total, first + most - width)
+        for cell, end in carried:
+            first = 0
+            while first < end:
+                last = min(end, first + most - width)
                 columns.append(Columns(cell, first, last, width))
                 width += last - first
                 first = last

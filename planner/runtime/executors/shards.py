@@ -22,8 +22,9 @@ with an error.
 Complexity. In either direction each rank sends (N-1)/N of the bytes of all parameters, and less
 than N elements more for each cell that cannot be cut evenly. Beside the parameters and their
 gradients, a rank keeps 1/N of the optimiser's state and of the gradients' means, and room for two
-messages, of an eighth of the parameters' size each or 1 MiB: a larger batch is cut. The optimiser
-is called once for each run of pushes; gradients that are pushed behind `step` live until then.
+messages and what comes back, together a quarter of the parameters' size or 1 MiB: a larger batch is
+cut (`halves.most_columns`), and copied while others are on their way. The optimiser is called once
+for each run of pushes; gradients that are pushed behind `step` live until then.
 
 Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communication and
 Computation"; a slice of every cell on each rank is how ours shares the servers' work.
@@ -50,6 +51,7 @@ from planner.runtime.executors.columns import (
     messages_of,
     slice_of,
 )
+from planner.runtime.executors.shares import pull, push, room_for
 from planner.runtime.executors.sliced import SlicedExecutor
 from planner.runtime.model.parameters import Elements, check_cover, named
 from planner.runtime.optimisers.sliced import check_elementwise
@@ -57,10 +59,6 @@ from planner.runtime.optimisers.whole import put_together
 from planner.runtime.world.world import World
 
 __all__ = ["ShardExecutor"]
-
-_SHARE = 8
-_LEAST_BYTES = 2**20
-"""A batch larger than an eighth of all parameters, and than this, leaves in several messages."""
 
 
 class ShardExecutor(SlicedExecutor):
@@ -75,7 +73,7 @@ class ShardExecutor(SlicedExecutor):
         groups hold this rank's slices in place of the parameters.
     interpreters : mapping from Recipe to Interpreter, optional
         By whose halves batches are summed up, or handed out, that name these programs; others are
-        in a direct exchange and by gloo's all-gather.
+        exchanged directly.
     recoverable : bool
         Whether to keep what `roll_back` needs: a copy of this rank's slices and their state.
     steps : int
@@ -101,15 +99,12 @@ class ShardExecutor(SlicedExecutor):
             return ProgramHalves(own, batch.depth) if own else gloo
 
         cells = cells_of(trained.batches, self.parameters)
-        size = sum(parameter.numel() * parameter.element_size() for parameter in self.names)
-        most = max(size // _SHARE, _LEAST_BYTES)
-        ranks = world.size
         self._transfers = [
-            (direction, halves_for(batch), messages_of(batch, self.parameters, cells, ranks, most))
+            (direction, halves_for(batch), messages_of(batch, self.parameters, cells, world.size))
             for direction, batch in trained.transfers
         ]
         every = [message for _, _, messages in self._transfers for message in messages]
-        self._room = torch.zeros(2, max(message.size_bytes for message in every), dtype=torch.uint8)
+        self._room = room_for(every)
         pulls, pushes = (
             [_parameters(messages) for way, _, messages in self._transfers if way == direction]
             for direction in ("pull", "push")
@@ -129,7 +124,9 @@ class ShardExecutor(SlicedExecutor):
             self._slices_in(messages) for way, _, messages in self._transfers if way == "push"
         ]
         """By push: the numbers of this rank's slices that it brings."""
-        self._means = [torch.zeros(len(own), dtype=own.parameter.dtype) for _, own in slices]
+        self._means = {
+            cell: torch.zeros(len(own), dtype=own.parameter.dtype) for cell, own in slices
+        }
         self.begin(pushes, (own for _, own in slices))
         self._tickets: list[Ticket] = []
         self._pushing: list[Ticket] = []
@@ -208,7 +205,7 @@ class ShardExecutor(SlicedExecutor):
         for direction, halves, messages in self._transfers:
             if direction == "push":
                 leaving: dict[nn.Parameter, Tensor] = {}
-                work = partial(self._exchange, halves, messages, leaving)
+                work = partial(self._push, halves, messages, leaving)
                 number = len(self._pushing)
                 pushed += self._brought[number]
                 ticket = Ticket(work, step, number, direction, ready=not messages)
@@ -220,7 +217,7 @@ class ShardExecutor(SlicedExecutor):
                     work = partial(self._update, step, pushed, last=last)
                     self._tickets.append(Ticket(work, step, pulls, kind="update"))
                     pushed = []
-                ticket = Ticket(partial(self._gather, halves, messages), step, pulls, direction)
+                ticket = Ticket(partial(self._pull, halves, messages), step, pulls, direction)
                 pulls += 1
             self._tickets.append(ticket)
         self.channel.submit(self._tickets)
@@ -234,47 +231,27 @@ class ShardExecutor(SlicedExecutor):
         """Update this rank's slices by what was pushed, of a step for the last time or not."""
         if self._undo is not None:
             self._undo.begin(step, numbers)
-        self.sliced.step({number: self._means[number] for number in numbers})
+        means = list(self._means.values())
+        self.sliced.step({number: means[number] for number in numbers})
         self._step = step + last
 
-    def _exchange(
+    def _push(
         self,
         halves: Halves,
-        messages: Iterable[SliceMessage],
+        messages: Sequence[SliceMessage],
         gradients: dict[nn.Parameter, Tensor],
     ) -> None:
         """Give each rank its slices of the gradients, and add up this rank's."""
-        rank, ranks = self.world.rank, self.world.size
-        for message in messages:
-            sent, room = map(message.matrix, self._room)
-            for columns in message.columns:
-                gradient = gradients[columns.cell.parameter].detach()
-                for place, part in columns.parts(sent, gradient):
-                    torch.mul(part, 1 / ranks, out=place)
-            total = halves.scatter(sent, rank, room)
-            for columns in message.columns:
-                first, last = columns.own(rank, ranks)
-                if first < last:
-                    mean = total[columns.place : columns.place + last - first]
-                    self._means[self._numbers[columns.cell]][first:last] = mean
+        push(halves, messages, self.world.rank, self._room, gradients, self._means)
         gradients.clear()  # nobody else may have them any more
 
-    def _gather(self, halves: Halves, messages: Iterable[SliceMessage]) -> None:
-        """Write all ranks' slices into the parameters."""
-        rank, ranks = self.world.rank, self.world.size
-        for message in messages:
-            # Parameters may be written here, in the channel's thread: all of them are pending, and
-            # the gate lets nobody read one before `finish_one` has waited for its last batch.
-            matrix = message.matrix(self._room[0])
-            for columns in message.columns:
-                first, last = columns.own(rank, ranks)
-                flat = self.flats[columns.cell.parameter]
-                own = slice_of(columns.cell, rank, ranks).of(flat)[first:last]
-                matrix[rank, columns.place : columns.place + last - first] = own
-            halves.gather(matrix, rank)
-            for columns in message.columns:
-                for place, part in columns.parts(matrix, self.flats[columns.cell.parameter]):
-                    part.copy_(place)
+    def _pull(self, halves: Halves, messages: Sequence[SliceMessage]) -> None:
+        """Write all ranks' slices into the parameters.
+
+        They may be written here, in the channel's thread: all of them are pending, and the gate
+        lets nobody read one before `finish_one` has waited for its last batch.
+        """
+        pull(halves, messages, self.world.rank, self._room, self.flats)
 
 
 def _parameters(messages: Iterable[SliceMessage]) -> tuple[nn.Parameter, ...]:

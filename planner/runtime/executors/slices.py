@@ -28,20 +28,21 @@ on Apache Spark", section "Communications in BigDL".
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from planner.bigdl import check_pulls
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.programs import SliceProgram
+from planner.runtime.collectives.exchange import exchange
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.sliced import SlicedExecutor
 from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.sliced import check_elementwise
-from planner.runtime.world.world import World, blaming
+from planner.runtime.world.world import World
 
 __all__ = ["SliceExecutor", "check_slices"]
 
@@ -187,18 +188,12 @@ class SliceExecutor(SlicedExecutor):
 
     def _exchange(self, tag: int, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
         """Receive from the rank that is asked, and send to those that ask this one."""
-        transfers: list[tuple[Callable[..., Any], int, Tensor]] = [
-            (distributed.irecv, asked, received),  # before sending: else half-duplex
-            *((distributed.isend, peer, part) for peer, part in sent.items()),
-        ]
-        begun = []
-        for begin, peer, part in transfers:
-            if peer != self.world.rank and part.numel():
-                with blaming(peer):
-                    begun.append((peer, begin(part, peer, group=self.group, tag=tag)))
-        for peer, work in begun:
-            with blaming(peer):
-                work.wait()
+        exchange(self.group, self._others({asked: received}), self._others(sent), tag)()
+
+    def _others(self, parts: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Return what is not this rank's own, and not empty."""
+        own = self.world.rank
+        return {rank: part for rank, part in parts.items() if rank != own and part.numel()}
 
 
 class _Placed(NamedTuple):

@@ -23,12 +23,14 @@ from functools import partial
 from itertools import pairwise
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 from planner.errors import InvalidInputError, MeasurementError
-from planner.programs import digest
+from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring, pieces_of
+from planner.runtime.executors.columns import cells_of, messages_of
+from planner.runtime.executors.shares import pull, push, room_for
 from planner.runtime.measuring.settling import Sample, repeats, settle
 from planner.runtime.world.world import AT_ONCE, World
 from planner.sweeps import (
@@ -144,6 +146,8 @@ def transfer(
 ) -> tuple[Callable[[], object], Tensor, Tensor]:
     """Prepare a transfer; return what carries it out, its input, and its output.
 
+    Pulls and pushes are those of executors: messages, copies, and what is on its way at once.
+
     Parameters
     ----------
     world : World
@@ -151,7 +155,7 @@ def transfer(
     collective : str
         What is done. For an all-reduce input and output are one tensor. A pull sends the input,
         this rank's share, and fills the output with the whole batch; a push sends the input, the
-        whole batch, and fills the output with the sum of this rank's share.
+        whole batch, and fills the output with the mean of this rank's share.
     elements : int
         Numbers in the message; of a pull or push, in the batch, rounded up to equal shares.
     room : Tensor
@@ -164,11 +168,19 @@ def transfer(
     if collective == "all_reduce":
         total, flat = all_reduce or Ring(world.group), room[0, :elements]
         return lambda: total(flat, depth), flat, flat
-    halves, share = Halves(world.group), -(-elements // world.size)
-    batch, received = (row[: share * world.size].view(world.size, share) for row in room)
+    rank, ranks = world.rank, world.size
+    share = -(-elements // ranks)
+    values = nn.Parameter(room[0, : share * ranks])
+    flat, batch, parameters = values.detach(), Batch((Piece("values"),)), {"values": values}
+    cells = cells_of([batch], parameters)
+    messages = messages_of(batch, parameters, cells, ranks)
+    prepared = Halves(world.group), messages, rank, room_for(messages)
     if collective == "all_gather":
-        return lambda: halves.gather(batch, world.rank), batch[world.rank], batch.view(-1)
-    return lambda: halves.scatter(batch, world.rank, received), batch.view(-1), received[0]
+        own = flat[rank * share : (rank + 1) * share]
+        return partial(pull, *prepared, {values: flat}), own, flat
+    mean = room[1, :share]
+    (cell,) = cells[values]
+    return partial(push, *prepared, {values: flat}, {cell: mean}), flat, mean
 
 
 def _done(run: Callable[[], object]) -> Callable[[], object]:

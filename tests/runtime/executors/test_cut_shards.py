@@ -161,10 +161,10 @@ def partitions(draw: st.DrawFn) -> tuple[Batch, ...]:
 
 
 def spots(
-    batch: Batch, parameters: Mapping[str, nn.Parameter], cells: Any, ranks: int, most: int
+    batch: Batch, parameters: Mapping[str, nn.Parameter], cells: Any, ranks: int, least: int
 ) -> Iterator[tuple[int, float]]:
     """Yield the row in which each element of a batch lies, when values are put into messages."""
-    for message in messages_of(batch, parameters, cells, ranks, most):
+    for message in messages_of(batch, parameters, cells, ranks, least):
         matrix = torch.full((ranks, message.width), -1.0)
         for columns in message.columns:
             for place, part in columns.parts(matrix, columns.cell.parameter.detach()):
@@ -176,7 +176,7 @@ def spots(
 
 @given(partitions(), partitions(), st.integers(1, 5), st.integers(1, 200))
 def test_every_piece_brings_each_rank_its_own_elements(
-    pulls: tuple[Batch, ...], pushes: tuple[Batch, ...], ranks: int, most: int
+    pulls: tuple[Batch, ...], pushes: tuple[Batch, ...], ranks: int, least: int
 ) -> None:
     parameters, first = {}, 0
     for name, size in SIZES.items():
@@ -198,6 +198,6 @@ def test_every_piece_brings_each_rank_its_own_elements(
                 for element in parameters[name].tolist()[start // WIDTH : (stop or 0) // WIDTH]
             ]
             lying = sorted(
-                (value, row) for row, value in spots(batch, parameters, cells, ranks, most)
+                (value, row) for row, value in spots(batch, parameters, cells, ranks, least)
             )
             assert lying == sorted((value, owner[value]) for value in carried)

@@ -73,13 +73,13 @@ def test_weights_are_those_of_ddp(size: int, recipes: list[str]) -> None:
 def watch_order(order: Order) -> tuple[list[tuple[int, int]], list[tuple[str, int]], int]:
     """Train a step; return whom this rank asked for how many elements, turns, and state."""
     asked: list[tuple[int, int]] = []
-    receive = distributed.irecv
+    receive = distributed.ProcessGroup.recv
 
-    def spy(tensor: torch.Tensor, src: int, **options: Any) -> distributed.Work | None:
-        asked.append((src, tensor.numel()))
-        return receive(tensor, src, **options)
+    def spy(group: Any, tensors: list[torch.Tensor], src: int, tag: int) -> distributed.Work:
+        asked.append((src, tensors[0].numel()))
+        return receive(group, tensors, src, tag)
 
-    distributed.irecv = spy  # type: ignore[assignment]
+    distributed.ProcessGroup.recv = spy  # type: ignore[method-assign,assignment]
     with join() as world:
         model = make_model("perceptron")
         optimizer = make_optimizer("adam", model)
@@ -134,14 +134,14 @@ def test_a_rank_that_dies_is_named() -> None:
 
 
 def lose_a_connection() -> None:
-    receive = distributed.irecv
+    receive = distributed.ProcessGroup.recv
 
-    def broken(tensor: torch.Tensor, src: int, **options: Any) -> distributed.Work | None:
+    def broken(group: Any, tensors: list[torch.Tensor], src: int, tag: int) -> distributed.Work:
         if (os.environ["RANK"], src) == ("0", 2):
             raise RuntimeError("the cable is cut")
-        return receive(tensor, src, **options)
+        return receive(group, tensors, src, tag)
 
-    distributed.irecv = broken  # type: ignore[assignment]
+    distributed.ProcessGroup.recv = broken  # type: ignore[method-assign,assignment]
     with join(timeout_s=8) as world:
         model = make_model("perceptron")
         executor = attach(world, "rotated", model, make_optimizer("sgd", model))
@@ -159,13 +159,13 @@ def test_the_other_end_of_a_broken_transfer_is_named() -> None:
 
 def serve_slowly() -> Pair:
     """Let one rank own everything, and still have to send when it needs nothing more itself."""
-    send = distributed.isend
+    send = distributed.ProcessGroup.send
 
-    def slow(tensor: torch.Tensor, dst: int, **options: Any) -> distributed.Work | None:
+    def slow(group: Any, tensors: list[torch.Tensor], dst: int, tag: int) -> distributed.Work:
         time.sleep(0.3)
-        return send(tensor, dst, **options)
+        return send(group, tensors, dst, tag)
 
-    distributed.isend = slow  # type: ignore[assignment]
+    distributed.ProcessGroup.send = slow  # type: ignore[method-assign,assignment]
     with join() as world:
         model = make_model("perceptron")
         elements = sum(parameter.numel() for parameter in model.parameters())

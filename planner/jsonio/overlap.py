@@ -1,0 +1,265 @@
+"""The JSON interface of computation and collectives in a compiled graph."""
+
+from typing import Annotated, Any, Literal, Unpack
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.json import encode
+from msgspec.structs import asdict, replace
+
+from planner import overlap
+from planner.deadline import Control
+from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.types import Index, Moment, Size, Time, or_none
+from planner.results import Result
+from planner.timeline import Interval, Timeline
+from planner.units import counted, format_bytes, format_ns
+from planner.validation import MAX_TOTAL, check_same
+
+__all__ = [
+    "OverlapAnswer",
+    "OverlapRequest",
+    "answer",
+    "encode_request",
+    "headline",
+    "problem_of",
+    "run",
+    "timeline",
+    "timeline_of",
+]
+
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(overlap.METHODS)})]
+Total = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="bytes")]
+Point = tuple[Size, Time]
+
+
+class GraphNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One operation."""
+
+    name: str
+    after: tuple[Index, ...] = ()
+    duration_ns: Time = 0
+
+
+class GraphKind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What collectives that can be merged have in common."""
+
+    name: str
+    channel: str
+    times: Annotated[tuple[Point, ...], Meta(min_length=1)]
+    mergeable: bool = True
+
+
+class GraphCollective(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One collective: a node that starts it, and one that waits for it."""
+
+    start: Index
+    wait: Index
+    kind: Index
+    size_bytes: Size
+    pack_ns: Time = 0
+    unpack_ns: Time = 0
+    pack_bytes: Size = 0
+    unpack_bytes: Size = 0
+
+
+class GraphTensor(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Memory that nodes share."""
+
+    size_bytes: Size
+    producer: Index | None = None
+    readers: tuple[Index, ...] = ()
+    kept: bool = False
+
+
+class OverlapRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rank's graph, in an order that respects its dependences."""
+
+    problem: Literal["overlap"]
+    nodes: Annotated[tuple[GraphNode, ...], Meta(min_length=1)]
+    kinds: tuple[GraphKind, ...] = ()
+    collectives: tuple[GraphCollective, ...] = ()
+    tensors: tuple[GraphTensor, ...] = ()
+    memory_limit_bytes: Size | UnsetType = UNSET
+    method: MethodName = "auto"
+
+    def to_problem(self) -> overlap.Problem:
+        """Return the typed problem."""
+        return problem_of(self)
+
+
+class GraphTransfer(Struct, frozen=True, kw_only=True):
+    """When a transfer occupies its channel, and the collectives it carries."""
+
+    members: tuple[Index, ...]
+    channel: str
+    start_ns: Moment
+    end_ns: Moment
+
+
+class OverlapAnswer(PlanOrReason, frozen=True, kw_only=True):
+    """In which order the rank issues the nodes, what is merged, and what that costs."""
+
+    problem: Literal["overlap"] = "overlap"
+    nodes: tuple[GraphNode, ...] = ()
+    kinds: tuple[GraphKind, ...] = ()
+    collectives: tuple[GraphCollective, ...] = ()
+    tensors: tuple[GraphTensor, ...] = ()
+    memory_limit_bytes: Size | UnsetType = UNSET
+    order: tuple[Index, ...] | UnsetType = UNSET
+    merged: tuple[tuple[Index, ...], ...] | UnsetType = UNSET
+    computation_ns: Moment | UnsetType = UNSET
+    exposed_ns: Moment | UnsetType = UNSET
+    own_order_exposed_ns: Moment | UnsetType = UNSET
+    peak_bytes: Total | UnsetType = UNSET
+    transfers: tuple[GraphTransfer, ...] | UnsetType = UNSET
+
+
+def encode_request(problem: overlap.Problem) -> str:
+    """Return the request for a problem as JSON text."""
+    limit = problem.memory_limit_bytes
+    memory = {} if limit is None else {"memory_limit_bytes": limit}
+    return encode({"problem": "overlap", **_rows(problem), **memory}).decode()
+
+
+def run(request: OverlapRequest, **control: Unpack[Control[Any]]) -> OverlapAnswer:
+    """Answer one request, controlled as its family's `solve`."""
+    problem = request.to_problem()
+    limit = or_none(request.time_limit_s)
+    result = overlap.solve(problem, method=request.method, time_limit=limit, **control)
+    return answer(problem, result)
+
+
+def answer(
+    problem: overlap.Problem, result: Result[overlap.Plan, overlap.Evaluation]
+) -> OverlapAnswer:
+    """Return the JSON form of a result."""
+    base = OverlapAnswer(**head(OverlapAnswer, result))
+    plan, cost = result.plan, result.evaluation
+    if plan is None:
+        return base
+    assert cost is not None
+    limit = problem.memory_limit_bytes
+    return replace(
+        base,
+        **_rows(problem),
+        memory_limit_bytes=UNSET if limit is None else limit,
+        order=plan.order,
+        merged=plan.merged,
+        **_costs(problem, cost),
+    )
+
+
+def _rows(problem: overlap.Problem) -> dict[str, Any]:
+    return {
+        "nodes": tuple(
+            GraphNode(name=it.name, after=it.after, duration_ns=it.duration_ns)
+            for it in problem.nodes
+        ),
+        "kinds": tuple(
+            GraphKind(name=it.name, channel=it.channel, times=it.times, mergeable=it.mergeable)
+            for it in problem.kinds
+        ),
+        "collectives": tuple(
+            GraphCollective(
+                **{name: getattr(it, name) for name in GraphCollective.__struct_fields__}
+            )
+            for it in problem.collectives
+        ),
+        "tensors": tuple(
+            GraphTensor(**{name: getattr(it, name) for name in GraphTensor.__struct_fields__})
+            for it in problem.tensors
+        ),
+    }
+
+
+def problem_of(rows: OverlapRequest | OverlapAnswer) -> overlap.Problem:
+    """Return the typed problem of a request, or of an answer with a plan."""
+    return overlap.Problem(
+        nodes=[overlap.Node(**asdict(row)) for row in rows.nodes],
+        kinds=[overlap.Kind(**asdict(row)) for row in rows.kinds],
+        collectives=[overlap.Collective(**asdict(row)) for row in rows.collectives],
+        tensors=[overlap.Tensor(**asdict(row)) for row in rows.tensors],
+        memory_limit_bytes=or_none(rows.memory_limit_bytes),
+    )
+
+
+def _costs(problem: overlap.Problem, cost: overlap.Evaluation) -> dict[str, Any]:
+    """Return the fields of an answer that follow from its graph and its plan."""
+    own = overlap.evaluate(problem, overlap.own_order(problem))
+    return {
+        "computation_ns": problem.computation_ns,
+        "exposed_ns": cost.exposed_ns,
+        "own_order_exposed_ns": own.exposed_ns,
+        "peak_bytes": cost.peak_bytes,
+        "transfers": tuple(
+            GraphTransfer(
+                members=it.members, channel=it.channel, start_ns=it.start_ns, end_ns=it.end_ns
+            )
+            for it in cost.transfers
+        ),
+    }
+
+
+def headline(answer: OverlapAnswer) -> str:
+    """Return one line that says what a plan is and what it costs."""
+    if answer.order is UNSET:
+        return f"No order of the graph ({made_by(answer)})"
+    assert answer.objective_ns is not None
+    return (
+        f"The graph takes {format_ns(answer.objective_ns)} with "
+        f"{counted(len(or_none(answer.transfers) or ()), 'transfer')}; "
+        f"{format_ns(or_none(answer.exposed_ns) or 0)} of it is not hidden, in the graph's own "
+        f"order {format_ns(or_none(answer.own_order_exposed_ns) or 0)}; it holds "
+        f"{format_bytes(or_none(answer.peak_bytes) or 0)} ({made_by(answer)})"
+    )
+
+
+def timeline(answer: OverlapAnswer) -> Timeline:
+    """Return the schedule in an answer.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no plan of its graph, or costs something else than it says.
+    """
+    check_head(answer, "order", "merged", "nodes")
+    problem = problem_of(answer)
+    assert answer.order is not UNSET
+    assert answer.merged is not UNSET
+    plan = overlap.Plan(answer.order, answer.merged)
+    cost = overlap.check(problem, plan)
+    check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
+    for name, value in _costs(problem, cost).items():
+        check_same(getattr(answer, name), value, name)
+    return timeline_of(problem, plan, cost)
+
+
+def timeline_of(problem: overlap.Problem, plan: overlap.Plan, cost: overlap.Evaluation) -> Timeline:
+    """Return what there is to draw of a plan: runs of computation, and the transfers."""
+    spans: list[tuple[int, int, str]] = []
+    for node in plan.order:
+        begin, end = cost.begins_ns[node], cost.ends_ns[node]
+        if begin == end:
+            continue
+        if spans and spans[-1][1] == begin:
+            spans[-1] = (spans[-1][0], end, spans[-1][2])
+        else:
+            spans.append((begin, end, problem.nodes[node].name))
+    rows = [Interval("computation", *span[:2], "computation", -1, span[2]) for span in spans]
+    for number, it in enumerate(cost.transfers):
+        first = problem.collectives[it.members[0]]
+        more = f" and {len(it.members) - 1} more" if len(it.members) > 1 else ""
+        label = f"{problem.nodes[first.start].name}{more}"
+        rows.append(
+            Interval(_lane(it.channel), it.start_ns, it.end_ns, "collective", number, label)
+        )
+    return Timeline(("computation", *map(_lane, problem.channels)), tuple(rows))
+
+
+def _lane(channel: str) -> str:
+    return f"group {channel}"

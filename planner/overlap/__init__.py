@@ -1,0 +1,33 @@
+"""Computation and collectives of a compiled graph, in an order that hides the one behind the other.
+
+`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
+plan, `check` rejects what is none.
+"""
+
+from planner.overlap.bounds import lower_bound_ns
+from planner.overlap.checker import check, check_memory, check_structure
+from planner.overlap.evaluation import Evaluation, Transfer, evaluate
+from planner.overlap.plan import Plan, own_order
+from planner.overlap.problem import Collective, Kind, Node, Problem, Tensor, with_limit
+from planner.overlap.solver import METHODS, small, solve
+
+__all__ = [
+    "METHODS",
+    "Collective",
+    "Evaluation",
+    "Kind",
+    "Node",
+    "Plan",
+    "Problem",
+    "Tensor",
+    "Transfer",
+    "check",
+    "check_memory",
+    "check_structure",
+    "evaluate",
+    "lower_bound_ns",
+    "own_order",
+    "small",
+    "solve",
+    "with_limit",
+]

@@ -1,0 +1,88 @@
+"""What a graph must be to have any order at all, and what its dependences say. O(n + m)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from planner.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from planner.overlap.problem import Problem
+
+__all__ = ["check_acyclic", "check_waits", "cycle_of", "followers"]
+
+
+def followers(after: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return which nodes each node must precede, with repetitions as in `after`."""
+    result: list[list[int]] = [[] for _ in after]
+    for node, earlier in enumerate(after):
+        for other in earlier:
+            result[other].append(node)
+    return result
+
+
+def cycle_of(after: Sequence[Sequence[int]]) -> list[int]:
+    """Return nodes that each wait for the next, and the last for the first; empty without any."""
+    missing = [len(earlier) for earlier in after]
+    later = followers(after)
+    free = [node for node, count in enumerate(missing) if not count]
+    for node in free:
+        for other in later[node]:
+            missing[other] -= 1
+            if not missing[other]:
+                free.append(other)
+    if len(free) == len(after):
+        return []
+    node = next(place for place, count in enumerate(missing) if count)
+    seen: dict[int, int] = {}
+    path: list[int] = []
+    while node not in seen:
+        seen[node] = len(path)
+        path.append(node)
+        node = next(other for other in after[node] if missing[other])
+    return path[seen[node] :]
+
+
+def check_acyclic(after: Sequence[Sequence[int]], names: Sequence[str]) -> None:
+    """Refuse a graph in which nodes wait for each other, or that is listed in no valid order.
+
+    Raises
+    ------
+    InvalidInputError
+        With the nodes of one cycle, or the first node that stands before one it needs.
+    """
+    cycle = cycle_of(after)
+    if cycle:
+        ring = " after ".join(names[node] for node in [*cycle[:8], cycle[0]])
+        raise InvalidInputError("nodes", f"a cycle of {len(cycle)} nodes: {ring}")
+    for node, earlier in enumerate(after):
+        for number, other in enumerate(earlier):
+            if other >= node:
+                raise InvalidInputError(
+                    f"nodes[{node}].after[{number}]",
+                    f"{names[node]} stands before {names[other]}, which it needs",
+                )
+
+
+def check_waits(problem: "Problem") -> None:
+    """Refuse collectives whose wait does not come after their start, and readers before producers.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the collective, or the tensor.
+    """
+    for place, collective in enumerate(problem.collectives):
+        if collective.start not in problem.nodes[collective.wait].after:
+            raise InvalidInputError(
+                f"collectives[{place}].wait",
+                f"expected a node after node {collective.start}, which starts it",
+            )
+    for place, tensor in enumerate(problem.tensors):
+        if tensor.producer is None:
+            continue
+        for number, reader in enumerate(tensor.readers):
+            if reader <= tensor.producer:
+                raise InvalidInputError(
+                    f"tensors[{place}].readers[{number}]",
+                    f"expected a node after node {tensor.producer}, which produces it",
+                )

@@ -1,0 +1,285 @@
+"""The overlap problem of one rank's compiled graph: computation in line, collectives beside it.
+
+The rank issues the graph's operations one after another. Computation occupies it; the start of a
+collective only hands a transfer to its channel, which serves one after another in the order in
+which they were started; the wait for a collective blocks the rank until that transfer has ended.
+Tensors are allocated when what produces them is issued, and freed after the last that reads them.
+Collectives of one kind can be merged into one transfer.
+
+Source: own; the operations are those of PyTorch's functional collectives in an FX graph.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from numbers import Integral
+from typing import Any
+
+from planner.errors import InvalidInputError
+from planner.overlap.graph import check_acyclic, check_waits
+from planner.validation import integer, shown, total
+
+__all__ = ["MAX_NODES", "Collective", "Kind", "Node", "Problem", "Tensor", "with_limit"]
+
+MAX_NODES = 2**21
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation that the rank issues.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the graph.
+    after : tuple of int
+        Numbers of the nodes that must be issued before.
+    duration_ns : int
+        How long it occupies the rank; 0 of views, starts and waits.
+    """
+
+    name: str
+    after: tuple[int, ...] = ()
+    duration_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What collectives that can be merged have in common.
+
+    Attributes
+    ----------
+    name : str
+        Such as "all_gather bfloat16".
+    channel : str
+        What its transfers occupy, such as a process group.
+    times : tuple of pairs of int
+        Bytes and nanoseconds of measured transfers, bytes rising and times not falling. Between
+        two, times are interpolated, rounded up; below the first it holds; beyond the last the last
+        slope goes on.
+    mergeable : bool
+        Whether several can be one transfer.
+    """
+
+    name: str
+    channel: str
+    times: tuple[tuple[int, int], ...]
+    mergeable: bool = True
+
+    def time_ns(self, size_bytes: int) -> int:
+        """Return how long a transfer of so many bytes takes. O(points)."""
+        times = self.times
+        if size_bytes <= times[0][0] or len(times) == 1:
+            return times[0][1]
+        place = 1
+        while place < len(times) - 1 and times[place][0] < size_bytes:
+            place += 1
+        (low, begin), (high, end) = times[place - 1], times[place]
+        return begin - ((low - size_bytes) * (end - begin) // (high - low))
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective of the graph: a node that starts it, and one that waits for it.
+
+    Attributes
+    ----------
+    start, wait : int
+        Numbers of the nodes.
+    kind : int
+        Number of its kind.
+    size_bytes : int
+        What its kind's times are for.
+    pack_ns, unpack_ns : int
+        Time of computation at the start and at the wait, if it is merged with others.
+    pack_bytes : int
+        Memory from the start to the wait, beside its tensors, if merged.
+    unpack_bytes : int
+        Memory at the wait, beside its tensors, if merged.
+    """
+
+    start: int
+    wait: int
+    kind: int
+    size_bytes: int
+    pack_ns: int = 0
+    unpack_ns: int = 0
+    pack_bytes: int = 0
+    unpack_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Memory that nodes share.
+
+    Attributes
+    ----------
+    size_bytes : int
+        How much.
+    producer : int or None
+        The node that allocates it; None if it is there from the begin.
+    readers : tuple of int
+        The nodes that need it; it is freed after the last, or after its producer without any. What
+        nobody produces nor reads stays.
+    kept : bool
+        Whether it stays to the end.
+    """
+
+    size_bytes: int
+    producer: int | None
+    readers: tuple[int, ...] = ()
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One rank's graph, in an order that respects its dependences.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        In the graph's own order, which is a plan: each after those it needs.
+    kinds : sequence of Kind
+        Kinds of collectives.
+    collectives : sequence of Collective
+        Each with nodes of its own, its wait after its start.
+    tensors : sequence of Tensor
+        What occupies memory.
+    memory_limit_bytes : int, optional
+        Most bytes of tensors at any time; without it, memory has no limit.
+
+    Raises
+    ------
+    InvalidInputError
+        If an input cannot mean anything, with the path of the field.
+    """
+
+    nodes: Sequence[Node]
+    kinds: Sequence[Kind] = ()
+    collectives: Sequence[Collective] = ()
+    tensors: Sequence[Tensor] = ()
+    memory_limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "kinds", "collectives", "tensors"):
+            object.__setattr__(self, name, tuple(map(_plain, getattr(self, name))))
+        count = len(self.nodes)
+        if not 1 <= count <= MAX_NODES:
+            raise InvalidInputError("nodes", f"expected 1 to {MAX_NODES} nodes, got {count}")
+        for place, node in enumerate(self.nodes):
+            integer(node.duration_ns, f"nodes[{place}].duration_ns")
+            for number, other in enumerate(node.after):
+                _known(other, count, f"nodes[{place}].after[{number}]", "node")
+        for place, kind in enumerate(self.kinds):
+            _check_times(kind, f"kinds[{place}].times")
+        self._check_collectives()
+        self._check_tensors()
+        check_acyclic([node.after for node in self.nodes], [node.name for node in self.nodes])
+        check_waits(self)
+
+    def _check_collectives(self) -> None:
+        used: dict[int, str] = {}
+        for place, collective in enumerate(self.collectives):
+            path = f"collectives[{place}]"
+            _known(collective.kind, len(self.kinds), f"{path}.kind", "kind")
+            for name in ("size_bytes", "pack_ns", "unpack_ns", "pack_bytes", "unpack_bytes"):
+                integer(getattr(collective, name), f"{path}.{name}")
+            for name in ("start", "wait"):
+                node = getattr(collective, name)
+                _known(node, len(self.nodes), f"{path}.{name}", "node")
+                if node in used:
+                    raise InvalidInputError(f"{path}.{name}", f"node {node} is {used[node]} too")
+                used[node] = f"{path}.{name}"
+                if self.nodes[node].duration_ns:
+                    raise InvalidInputError(
+                        f"nodes[{node}].duration_ns", f"expected 0 of {path}.{name}"
+                    )
+        moved = sum(collective.size_bytes for collective in self.collectives)
+        total(moved, "collectives", "the sum of size_bytes")
+        spent = sum(node.duration_ns for node in self.nodes)
+        alone = sum(
+            self.kinds[it.kind].time_ns(it.size_bytes) + it.pack_ns + it.unpack_ns
+            for it in self.collectives
+        )
+        merged = sum(kind.time_ns(moved) for kind in self.kinds)
+        total(spent + alone + merged, "nodes", "the sum of all times")
+
+    def _check_tensors(self) -> None:
+        count, needs = len(self.nodes), [0] * len(self.nodes)
+        for place, tensor in enumerate(self.tensors):
+            integer(tensor.size_bytes, f"tensors[{place}].size_bytes")
+            if tensor.producer is not None:
+                _known(tensor.producer, count, f"tensors[{place}].producer", "node")
+            for number, reader in enumerate(tensor.readers):
+                _known(reader, count, f"tensors[{place}].readers[{number}]", "node")
+            for user in {*tensor.readers, *(() if tensor.producer is None else (tensor.producer,))}:
+                needs[user] += tensor.size_bytes
+        occupied = sum(tensor.size_bytes for tensor in self.tensors)
+        packed = sum(it.pack_bytes + it.unpack_bytes for it in self.collectives)
+        total(occupied + packed, "tensors", "the sum of size_bytes")
+        if self.memory_limit_bytes is None:
+            return
+        limit = integer(self.memory_limit_bytes, "memory_limit_bytes")
+        object.__setattr__(self, "memory_limit_bytes", limit)
+        largest = max((tensor.size_bytes for tensor in self.tensors), default=0)
+        if limit < largest:
+            raise InvalidInputError(
+                "memory_limit_bytes",
+                f"expected at least the largest tensor ({largest}), got {limit}",
+            )
+
+    @property
+    def computation_ns(self) -> int:
+        """All computation of the graph."""
+        return sum(node.duration_ns for node in self.nodes)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The names of the channels, in the order of the kinds."""
+        return tuple(dict.fromkeys(kind.channel for kind in self.kinds))
+
+
+def with_limit(problem: Problem, limit: int | None) -> Problem:
+    """Return a problem with another memory limit."""
+    return replace(problem, memory_limit_bytes=limit)
+
+
+def _plain(value: Any) -> Any:
+    """Return a row whose numbers, such as those of NumPy, are integers of Python."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, list | tuple):
+        return value if all(type(part) is int for part in value) else tuple(map(_plain, value))
+    if not isinstance(value, Node | Kind | Collective | Tensor):
+        return value
+    changed = {}
+    for name in value.__slots__:
+        before = getattr(value, name)
+        after = _plain(before)
+        if after is not before:
+            changed[name] = after
+    return replace(value, **changed) if changed else value
+
+
+def _known(number: object, count: int, path: str, what: str) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
+        raise InvalidInputError(
+            path, f"expected a {what} from 0 to {count - 1}, got {shown(number)}"
+        )
+
+
+def _check_times(kind: Kind, path: str) -> None:
+    if not kind.times:
+        raise InvalidInputError(path, "expected at least one pair of bytes and nanoseconds")
+    for place, (size, time) in enumerate(kind.times):
+        integer(size, f"{path}[{place}][0]")
+        integer(time, f"{path}[{place}][1]")
+    for place, ((size, time), (larger, later)) in enumerate(pairwise(kind.times), 1):
+        if larger <= size:
+            raise InvalidInputError(
+                f"{path}[{place}][0]", f"expected more than {size}, got {larger}"
+            )
+        if later < time:
+            raise InvalidInputError(f"{path}[{place}][1]", f"expected at least {time}, got {later}")

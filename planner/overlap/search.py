@@ -1,0 +1,268 @@
+"""Heuristics: the graph's own order, one list schedule, and a search over rules and mergings.
+
+`own_order` changes nothing. `greedy` is one list schedule with look-ahead along it, O(n log n).
+`search` tries rules of list scheduling, then ways of merging by size, then changes single
+transfers, and goes on from whatever is best; every list schedule costs O(n log n).
+
+Guarantee: never worse than the order of the graph where that keeps to the limit.
+Source: own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from planner.deadline import NEVER, Deadline
+from planner.methods import Outcome
+from planner.overlap.bounds import lower_bound_ns
+from planner.overlap.evaluation import Evaluation, evaluate
+from planner.overlap.listing import Rules, list_schedule, profile_of, topological
+from planner.overlap.merging import Room, groups_up_to, merge_order, room_of, split_or_join
+from planner.overlap.plan import Plan, own_order
+from planner.overlap.problem import Problem
+from planner.overlap.units import Units, contract
+
+__all__ = ["greedy", "own", "search"]
+
+_TRIES = 400
+"""Single changes that are tried, without a time limit."""
+
+_MAX_LEVEL = 10
+"""Merged transfers carry their kind's bytes over 2 to this power, or more."""
+
+_SHARES = (None, 1.0, 0.5, 0.25)
+"""How much of the spare memory merged transfers may take; None: not looked at."""
+
+_LARGE = 50_000
+"""Nodes above which nothing is tried beyond one list schedule without a time limit."""
+
+_RULES = (
+    Rules(),
+    Rules(lead=0.0),
+    Rules(lead=0.3, patience=1e9),
+    Rules(lead=3.0, patience=1e9),
+    Rules(reserve=0.2, lead=0.0),
+    Rules(reserve=4.0, lead=0.3),
+    Rules(ahead=0.5),
+    Rules(patience=0.2),
+    Rules(eager=False),
+)
+
+
+def own(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Keep the graph's own order.
+
+    Raises
+    ------
+    NotApplicableError
+        If it needs more memory than there is.
+    """
+    best = _Best(problem)
+    best.tried(own_order(problem))
+    return _outcome(problem, best)
+
+
+def greedy(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Make one list schedule; keep the graph's own order if that is no better."""
+    best = _Best(problem)
+    best.tried(own_order(problem))
+    units = contract(problem, ())
+    assert units is not None
+    best.scheduled(units, range(len(units.missing)), _RULES[0])
+    return _outcome(problem, best)
+
+
+def search(
+    problem: Problem,
+    deadline: Deadline,
+    *,
+    start: Plan | None = None,
+) -> Outcome[Plan]:
+    """Search for a short makespan.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan.
+    deadline : Deadline
+        When to stop; without a limit, after some hundred list schedules.
+    start : Plan, optional
+        A plan to begin with, such as the one before some times changed.
+    """
+    best = _Best(problem, deadline)
+    best.tried(own_order(problem))
+    if start is not None:
+        best.tried(start)
+    units = contract(problem, ())
+    assert units is not None
+    nodes = range(len(units.missing))
+    best.scheduled(units, nodes, _RULES[0])
+    if len(nodes) > _LARGE and deadline.remaining_s is None:
+        return _outcome(problem, best)
+    best.bound, _ = lower_bound_ns(problem, deadline)
+    if best.plan is not None:
+        deadline.offer(best.plan, best.bound)
+    tries = _TRIES if deadline.remaining_s is None else 1 << 62
+    for step in _steps(problem, units, best, start, tries):
+        if deadline.passed or best.proven:
+            break
+        step()
+    return _outcome(problem, best)
+
+
+def _steps(
+    problem: Problem, units: Units, best: "_Best", start: Plan | None, tries: int
+) -> Iterator[Callable[[], object]]:
+    nodes = range(len(units.missing))
+    place, by_need = merge_order(problem, units)
+    if start is not None:
+        yield partial(best.merging, start.merged, None)
+    for rules in _RULES[1:3]:
+        yield partial(best.scheduled, units, nodes, rules)
+    total: dict[int, int] = {}
+    for it in problem.collectives:
+        if problem.kinds[it.kind].mergeable:
+            total[it.kind] = total.get(it.kind, 0) + it.size_bytes
+    # First the same share of every kind's bytes in one transfer, then kind by kind.
+    room = room_of(problem, profile_of(units, nodes))
+    levels = _Levels(problem, best, place, by_need, total, room)
+    for level in range(_MAX_LEVEL):
+        for share in _SHARES if room else (None,):
+            yield partial(levels.tried, dict.fromkeys(total, level), share)
+    for rules in _RULES:
+        yield partial(best.merging, best.groups, rules)
+    while levels.better():
+        for kind in total:
+            for level in levels.around(kind):
+                yield partial(levels.tried, {**levels.best_level, kind: level}, levels.best_share)
+    for rules in _RULES:
+        yield partial(best.merging, best.groups, rules)
+    yield best.along_itself
+    random = Random(1)
+    kinds = [it.kind for it in problem.collectives]
+    for number in range(tries):
+        groups = best.groups
+        for _ in range(random.choice((1, 1, 2, 4, 8))):
+            cut = random.random() if random.random() < 0.5 else 0.0
+            groups = split_or_join(groups, by_need, kinds, random.random(), cut)
+        rules = best.rules if random.random() < 0.8 else _drawn(random)
+        yield partial(best.merging, groups, rules)
+        if number % 50 == 49:
+            yield best.along_itself
+
+
+def _drawn(random: Random) -> Rules:
+    """Return any rules."""
+    return Rules(
+        reserve=random.choice((0.0, 0.2, 1.0, 4.0)),
+        lead=random.choice((0.0, 0.0, 0.1, 0.3, 1.0, 3.0)),
+        patience=random.choice((0.2, 1.0, 3.0, 1e9)),
+        ahead=random.choice((0.5, 0.8, 1.0, 1.0)),
+    )
+
+
+@dataclass(slots=True)
+class _Levels:
+    """Merging by size: each kind's transfers carry up to its bytes over a power of two."""
+
+    problem: Problem
+    best: "_Best"
+    place: Sequence[int]
+    by_need: Sequence[int]
+    total: Mapping[int, int]
+    room: Room | None
+    best_level: dict[int, int] = field(default_factory=dict)
+    best_share: float | None = None
+    makespan: int | None = None
+    looked: int | None = -1
+
+    def tried(self, level: Mapping[int, int], share: float | None) -> None:
+        """Try these levels within a share of the spare memory; 0 is one transfer of a kind."""
+        most = {kind: size >> level[kind] for kind, size in self.total.items()}
+        room = None if share is None or self.room is None else self.room.shared(share)
+        groups = groups_up_to(self.problem, self.place, self.by_need, most, room)
+        makespan = self.best.merging(groups, None)
+        if makespan is not None and (self.makespan is None or makespan < self.makespan):
+            self.makespan, self.best_level, self.best_share = makespan, dict(level), share
+
+    def better(self) -> bool:
+        """Return whether anything was better since this was asked last."""
+        before, self.looked = self.looked, self.makespan
+        return before != self.makespan
+
+    def around(self, kind: int) -> list[int]:
+        """Return the levels next to a kind's best."""
+        level = self.best_level.get(kind, 0)
+        return [near for near in (level - 1, level + 1, level + 2, _MAX_LEVEL) if near >= 0]
+
+
+@dataclass(slots=True)
+class _Best:
+    """The best plan so far, and how it was made."""
+
+    problem: Problem
+    deadline: Deadline = NEVER
+    plan: Plan | None = None
+    evaluation: Evaluation | None = None
+    rules: Rules = _RULES[0]
+    groups: tuple[tuple[int, ...], ...] = ()
+    bound: int = 0
+
+    @property
+    def proven(self) -> bool:
+        return self.evaluation is not None and self.evaluation.makespan_ns <= self.bound
+
+    def tried(self, plan: Plan) -> Evaluation:
+        """Keep a plan if it is better, and keeps to the memory; return what it costs."""
+        evaluation = evaluate(self.problem, plan)
+        limit = self.problem.memory_limit_bytes
+        fits = limit is None or evaluation.peak_bytes <= limit
+        better = self.evaluation is None or evaluation.makespan_ns < self.evaluation.makespan_ns
+        if fits and better:
+            self.plan, self.evaluation, self.groups = plan, evaluation, plan.merged
+            self.deadline.offer(plan, self.bound or None)
+        return evaluation
+
+    def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:
+        """Try a list schedule along an order of the units; return its makespan."""
+        limit = self.problem.memory_limit_bytes
+        listed = list_schedule(units, profile_of(units, order), rules, limit)
+        if listed is None:
+            return None
+        before = self.evaluation
+        made = self.tried(units.plan(listed))
+        if self.evaluation is not before:
+            self.rules = rules
+        return made.makespan_ns
+
+    def merging(self, groups: Sequence[Sequence[int]], rules: Rules | None) -> int | None:
+        """Try a way of merging: along the graph's order, with what the best was made by."""
+        units = contract(self.problem, groups)
+        if units is None:
+            return None
+        # Units stand where their last part does, starts where their first wait lets them.
+        keys = [
+            float(members[-1] if units.wait_of[u] >= 0 else members[0])
+            for u, members in enumerate(units.members)
+        ]
+        return self.scheduled(units, topological(units, keys), rules or self.rules)
+
+    def along_itself(self) -> None:
+        """Try list schedules along the best order itself."""
+        if self.plan is None:
+            return
+        units = contract(self.problem, self.groups)
+        assert units is not None
+        unit_of = {node: unit for unit, members in enumerate(units.members) for node in members}
+        order = list(dict.fromkeys(unit_of[node] for node in self.plan.order))
+        for rules in (self.rules, *_RULES[:3]):
+            self.scheduled(units, order, rules)
+
+
+def _outcome(problem: Problem, best: _Best) -> Outcome[Plan]:
+    from planner.overlap.endings import no_order
+
+    if best.plan is None:
+        return no_order(problem)
+    return Outcome(best.plan, best.bound or None)

@@ -1,0 +1,219 @@
+"""What an FX graph with functional collectives says of itself, as a document to plan from.
+
+Nodes with what they read, their times, the storages they allocate, collectives with group and
+bytes, and waits. Times come from whoever asks: measured, or of a model. What writes in place is
+kept in its place among all that touch the same storage.
+
+Complexity: O(nodes + arguments).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+
+__all__ = ["DOCUMENT_VERSION", "MERGEABLE", "collective_key", "collective_name", "fx_document"]
+
+DOCUMENT_VERSION = 1
+
+MERGEABLE = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
+"""Collectives of which several can be one, as Inductor's bucketing makes them."""
+
+_NO_TRANSFERS = ("", "wait_tensor")
+
+_SAMPLES = tuple(1 << power for power in range(10, 33, 2))
+"""Sizes in bytes for which the times of each kind of collective are asked."""
+
+
+def fx_document(
+    graph: fx.Graph,
+    *,
+    node_ns: Callable[[fx.Node], float],
+    collective_ns: Callable[[fx.Node, int], float],
+    copy_gbps: float = 0.0,
+    samples: Sequence[int] = _SAMPLES,
+) -> dict[str, Any]:
+    """Return what there is to plan of a graph, such as a compiler's backend is given.
+
+    Parameters
+    ----------
+    graph : torch.fx.Graph
+        With fake or real tensors in its nodes' ``meta["val"]``.
+    node_ns : callable
+        Returns how long a node computes, in nanoseconds.
+    collective_ns : callable
+        Returns how long a transfer like that of a node takes for so many bytes of its input.
+    copy_gbps : float
+        Memory bandwidth, 10^9 bytes a second, at which merged collectives are packed and unpacked;
+        0: in no time.
+    samples : sequence of int
+        Bytes for which `collective_ns` is asked; between them its times are interpolated.
+
+    Returns
+    -------
+    dict
+        Plain values: what ``planner import fx`` reads.
+
+    Examples
+    --------
+    The forward graph of what is compiled, as a backend is given it::
+
+        from torch._dynamo.backends.common import aot_autograd
+
+        def keep(module, inputs):
+            document = fx_document(module.graph, node_ns=node_ns, collective_ns=collective_ns)
+            open("graph.fx.json", "w").write(json.dumps(document))
+            return module
+
+        torch.compile(model, backend=aot_autograd(fw_compiler=keep))(*inputs)
+    """
+    rows: list[dict[str, Any]] = []
+    times: dict[str, list[list[int]]] = {}
+    owners: dict[int, str] = {}
+    touched: dict[int, list[str]] = {}
+    written: dict[int, str] = {}
+    storages: dict[str, set[int]] = {}
+    same: dict[int, int] = {}
+    for node in graph.nodes:
+        name = collective_name(node)
+        mine = {same.get(key, key): size for key, size in _storages(node).items()}
+        if name == "wait_tensor":
+            # A wait returns what its collective made, though fake tensors tell them apart.
+            made = [key for other in node.all_input_nodes for key in storages[other.name]]
+            same.update(dict.fromkeys(mine, made[0]) if made else {})
+            mine = dict.fromkeys(made, 0)
+        fresh = {key: size for key, size in mine.items() if key not in owners}
+        owners.update(dict.fromkeys(fresh, node.name))
+        storages[node.name] = set(mine)
+        row: dict[str, Any] = {
+            "name": node.name,
+            "op": node.op,
+            "inputs": [other.name for other in node.all_input_nodes],
+            "storages": [key for key in mine if key not in fresh],
+            "allocates": [[key, size] for key, size in fresh.items()],
+        }
+        if node.op == "placeholder":
+            row["kept"] = node.name.startswith("primals")
+        elif node.op not in {"get_attr", "output"}:
+            row["target"] = str(node.target)
+            _order_writes(node, row, storages, touched, written)
+            if name == "wait_tensor":
+                # What was started outside this graph is waited for as if it had ended.
+                if any(
+                    collective_name(other) not in _NO_TRANSFERS for other in node.all_input_nodes
+                ):
+                    row["waits"] = True
+                else:
+                    row["duration_ns"] = 0
+            elif name:
+                row["collective"] = _collective(node, name, copy_gbps)
+                key, _ = collective_key(node)
+                if key not in times:
+                    times[key] = [[size, round(collective_ns(node, size))] for size in samples]
+            else:
+                row["duration_ns"] = round(node_ns(node))
+        rows.append(row)
+    return {"fx": DOCUMENT_VERSION, "nodes": rows, "times": times}
+
+
+def collective_name(node: fx.Node) -> str:
+    """Return the operator's name if it is a functional collective, or a wait; else nothing."""
+    target: Any = node.target
+    if node.op != "call_function" or not isinstance(target, OpOverload):
+        return ""
+    if target.namespace not in {"_c10d_functional", "c10d_functional"}:
+        return ""
+    return str(target.name()).partition("::")[2].partition(".")[0]
+
+
+def collective_key(node: fx.Node) -> tuple[str, int]:
+    """Return the kind of a collective with its group, as `times` names them, and its bytes."""
+    row = _collective(node, collective_name(node), 0.0)
+    return f"{row['kind']}@{row['group']}", row["size_bytes"]
+
+
+def _collective(node: fx.Node, name: str, copy_gbps: float) -> dict[str, Any]:
+    arguments = _arguments(node)
+    read = _bytes([other.meta.get("val") for other in node.all_input_nodes[:1]])
+    made = _bytes([node.meta.get("val")])
+    value: Any = node.all_input_nodes[0].meta.get("val")
+    words = (
+        name.removesuffix("_out"),
+        str(value.dtype).removeprefix("torch."),
+        str(arguments.get("reduce_op", "")),
+    )
+    kind = name.removesuffix("_out")
+    mergeable = kind in MERGEABLE
+    gathers = kind == MERGEABLE[0]
+    return {
+        "kind": " ".join(filter(None, words)),
+        "group": str(arguments.get("group_name", "")),
+        "size_bytes": read,
+        "mergeable": mergeable,
+        "pack_ns": _copy_ns(read, copy_gbps) if mergeable else 0,
+        "unpack_ns": _copy_ns(made, copy_gbps) if gathers else 0,
+        "pack_bytes": read if mergeable else 0,
+        "unpack_bytes": made if gathers else 0,
+    }
+
+
+def _copy_ns(size: int, gbps: float) -> int:
+    """Return how long it takes to read and to write so many bytes."""
+    return round(2 * size / gbps) if gbps else 0
+
+
+def _arguments(node: fx.Node) -> dict[str, Any]:
+    schema: Any = getattr(node.target, "_schema")  # noqa: B009 - torch has no other name for it
+    names = [argument.name for argument in schema.arguments]
+    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for part in value for tensor in _tensors(part)]
+    return []
+
+
+def _bytes(values: list[Any]) -> int:
+    return sum(t.numel() * t.element_size() for value in values for t in _tensors(value))
+
+
+def _storages(node: fx.Node) -> dict[int, int]:
+    """Return the storages of what a node returns, and their bytes; not those of the host."""
+    bytes_of = {}
+    for tensor in _tensors(node.meta.get("val")):
+        storage = tensor.untyped_storage()
+        if tensor.device.type != "cpu" or not torch.cuda.is_available():
+            bytes_of[_key(storage)] = int(storage.nbytes())
+    return bytes_of
+
+
+def _key(storage: torch.UntypedStorage) -> int:
+    """Return what tells a storage from others, also one without memory."""
+    return int(getattr(storage, "_cdata"))  # noqa: B009 - torch has no other name for it
+
+
+def _order_writes(
+    node: fx.Node,
+    row: dict[str, Any],
+    storages: dict[str, set[int]],
+    touched: dict[int, list[str]],
+    written: dict[int, str],
+) -> None:
+    """Have a node come after writes to what it reads, and a write after all that read it."""
+    read = {key for other in node.all_input_nodes for key in storages.get(other.name, ())}
+    schema = getattr(node.target, "_schema", None)
+    writes = bool(schema and schema.is_mutable)
+    after = {written[key] for key in read if key in written}
+    if writes:
+        after |= {name for key in read for name in touched.get(key, ())}
+        written.update(dict.fromkeys(read, node.name))
+    for key in read:
+        touched.setdefault(key, []).append(node.name)
+    extra = sorted(after - set(row["inputs"]) - {node.name})
+    if extra:
+        row["after"] = extra

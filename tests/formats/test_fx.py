@@ -1,0 +1,188 @@
+"""FX graphs: what torch's graphs become, and what is refused."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli.main import main
+from planner.errors import InvalidInputError
+from planner.formats.fx import check_ranks, problem_of
+from planner.jsonio.fx import decode_fx
+from planner.overlap import check, own_order, solve
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """The forward graph of two sharded layers, as a backend of torch.compile is given it."""
+    import torch.distributed as dist
+    import torch.distributed._functional_collectives as funcol
+    from torch._dynamo.backends.common import aot_autograd
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from planner.profiling.fx import fx_document
+
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+    documents: list[dict[str, Any]] = []
+
+    def keep(graph_module: Any, _: Any) -> Any:
+        documents.append(
+            fx_document(
+                graph_module.graph,
+                node_ns=lambda node: 1000,
+                collective_ns=lambda node, size: 500 + size,
+                copy_gbps=1.0,
+            )
+        )
+        return graph_module
+
+    group: Any = dist.group.WORLD
+
+    def layers(x: Any, first: Any, second: Any) -> Any:
+        for shard in (first, second):
+            whole = funcol.all_gather_tensor(shard, 0, group)
+            x = torch.relu(x @ whole)
+        return x
+
+    try:
+        compiled = torch.compile(layers, backend=aot_autograd(fw_compiler=keep), fullgraph=True)
+        compiled(torch.ones(3, 8), torch.ones(2, 8), torch.ones(2, 8))
+    finally:
+        dist.destroy_process_group()
+        torch._dynamo.reset()
+    return documents[0]
+
+
+def read(document: dict[str, Any]) -> Any:
+    return problem_of(decode_fx(json.dumps(document).encode()))
+
+
+def place(document: dict[str, Any], test: Callable[[dict[str, Any]], Any]) -> int:
+    return next(n for n, row in enumerate(document["nodes"]) if test(row))
+
+
+def collective(row: dict[str, Any]) -> Any:
+    return row.get("collective")
+
+
+def test_a_graph_of_torch_is_planned(document: dict[str, Any]) -> None:
+    problem = read(document)
+    assert len(problem.collectives) == 2
+    (kind,) = problem.kinds
+    assert kind.name == "all_gather_into_tensor float32"
+    first = problem.collectives[0]
+    assert first.size_bytes == first.pack_bytes == 2 * 8 * 4
+    assert first.unpack_bytes == 4 * first.size_bytes
+    assert (first.pack_ns, first.unpack_ns) == (2 * 64, 2 * 256)
+    # What is gathered is there from its start; the wait returns the same memory.
+    gathered = [t for t in problem.tensors if t.producer == first.start]
+    assert [t.size_bytes for t in gathered] == [256]
+    shards = [t for t in problem.tensors if t.size_bytes == 64]
+    assert len(shards) == 2
+    assert all(t.producer is None for t in shards)
+    # The transfer reads its shard until it has been waited for.
+    assert first.wait in next(t for t in shards if first.start in t.readers).readers
+    own = check(problem, own_order(problem))
+    best = solve(problem)
+    assert best.objective_ns is not None
+    assert best.objective_ns < own.makespan_ns
+
+
+def edited(document: dict[str, Any], edit: Callable[[list[dict[str, Any]]], None]) -> Any:
+    changed = deepcopy(document)
+    edit(changed["nodes"])
+    return changed
+
+
+def refused(document: dict[str, Any]) -> InvalidInputError:
+    with pytest.raises(InvalidInputError) as caught:
+        read(document)
+    return caught.value
+
+
+def test_what_is_no_graph_is_refused(document: dict[str, Any]) -> None:
+    start = place(document, collective)
+    wait = place(document, lambda row: row.get("waits"))
+    computed = place(document, lambda row: row.get("duration_ns"))
+    last = max(n for n, row in enumerate(document["nodes"]) if row.get("duration_ns"))
+
+    def error(edit: Callable[[list[dict[str, Any]]], None]) -> tuple[str, str]:
+        caught = refused(edited(document, edit))
+        return caught.path, caught.message
+
+    path, message = error(lambda rows: rows[computed]["inputs"].append("nobody"))
+    assert path == f"nodes[{computed}].inputs[{len(document['nodes'][computed]['inputs'])}]"
+    assert "nobody" in message
+    name = document["nodes"][last]["name"]
+    path, message = error(lambda rows: rows[start]["inputs"].append(name))
+    assert path == "nodes"
+    assert "cycle" in message
+    path, message = error(lambda rows: rows[wait].pop("waits"))
+    assert path == f"nodes[{wait}].duration_ns"
+    path, message = error(lambda rows: rows[wait].update(waits=False, duration_ns=0))
+    assert path == f"nodes[{start}].collective"
+    assert "nothing waits" in message
+    path, message = error(lambda rows: rows[wait].update(inputs=[]))
+    assert path == f"nodes[{wait}].inputs"
+    assert "waits for no collective" in message
+    path, message = error(lambda rows: rows[computed].update(duration_ns=-1))
+    assert path == f"nodes[{computed}].duration_ns"
+    path, message = error(lambda rows: rows[computed].pop("duration_ns"))
+    assert (path, message.split(",")[0]) == (f"nodes[{computed}].duration_ns", "missing")
+    path, message = error(lambda rows: rows.append(rows[0]))
+    assert "twice" in message
+    assert refused({**document, "times": {}}).path == "times"
+    assert refused({**document, "fx": 2}).path == "fx"
+    assert refused({"nodes": []}).path == "fx"
+
+
+def test_ranks_that_would_hang_are_refused(
+    document: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def larger(rows: list[dict[str, Any]]) -> None:
+        rows[place(document, collective)]["collective"]["size_bytes"] += 1
+
+    names = []
+    for name, value in (("a.json", document), ("b.json", edited(document, larger))):
+        (tmp_path / name).write_text(json.dumps(value))
+        names.append(str(tmp_path / name))
+    documents = [decode_fx(Path(name).read_bytes()) for name in names]
+    check_ranks([documents[0], documents[0]], ["a", "a"])
+    with pytest.raises(InvalidInputError, match=r"collective 0 of group .* is all_gather"):
+        check_ranks(documents, ["a", "b"])
+    assert main(["import", "fx", *names]) == 2
+    assert "wait for each other" in capsys.readouterr().err
+    output = tmp_path / "request.json"
+    assert main(["import", "fx", names[0], names[0], "-o", str(output)]) == 0
+    request = json.loads(output.read_text())
+    assert (
+        request["memory_limit_bytes"]
+        == check(problem_of(documents[0]), own_order(problem_of(documents[0]))).peak_bytes
+    )
+    assert main(["compare", str(output), "--methods", "greedy,own_order"]) == 0
+    assert "not hidden" in capsys.readouterr().out
+    assert main(["import", "fx", names[0], "--name", "x"]) == 2
+
+
+def test_writes_keep_their_place() -> None:
+    from torch import fx
+
+    from planner.profiling.fx import fx_document
+
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.ones(4)
+    read_before = graph.call_function(torch.ops.aten.neg.default, (x,))
+    write = graph.call_function(torch.ops.aten.add_.Tensor, (x, 1))
+    read_after = graph.call_function(torch.ops.aten.exp.default, (x,))
+    graph.output((read_before, write, read_after))
+    written = fx_document(graph, node_ns=lambda _: 1, collective_ns=lambda *_: 0)
+    problem = read(written)
+    number = {node.name: n for n, node in enumerate(problem.nodes)}
+    assert number[read_before.name] in problem.nodes[number[write.name]].after
+    assert number[write.name] in problem.nodes[number[read_after.name]].after

@@ -1,0 +1,74 @@
+"""Requests and answers of compiled graphs."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from planner.errors import InvalidInputError
+from planner.jsonio import overlap as overlap_json
+from planner.jsonio.service import decode_answer, decode_request, reply, solve_or_raise
+from planner.overlap import Problem
+from tests.overlap.strategies import problems
+from tests.overlap.test_problem import PROBLEM
+
+
+def request(problem: Problem = PROBLEM, **more: Any) -> dict[str, Any]:
+    value: dict[str, Any] = msgspec.json.decode(overlap_json.encode_request(problem))
+    return {**value, **more}
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_a_request_is_its_problem(problem: Problem) -> None:
+    assert decode_request(overlap_json.encode_request(problem)).to_problem() == problem
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(computations=4, collectives=4))
+def test_an_answer_is_read_again(problem: Problem) -> None:
+    data = reply(overlap_json.encode_request(problem).encode()).data
+    answer, timeline = decode_answer(data)
+    timeline.check_serial()
+    assert timeline.end_ns == answer.objective_ns
+    assert answer.exposed_ns <= answer.own_order_exposed_ns
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("objective_ns", 37),
+        ("exposed_ns", 1),
+        ("own_order_exposed_ns", 1),
+        ("computation_ns", 1),
+        ("peak_bytes", 1),
+        ("transfers", []),
+        ("order", [1, 0, 2, 3, 4, 5]),
+        ("merged", [[0, 1], [0, 1]]),
+        ("memory_limit_bytes", 32),
+    ],
+)
+def test_an_answer_that_contradicts_itself_is_refused(field: str, value: Any) -> None:
+    answer = solve_or_raise(request(method="search"))
+    decode_answer(msgspec.json.encode(answer))
+    answer[field] = value
+    with pytest.raises(InvalidInputError):
+        decode_answer(msgspec.json.encode(answer))
+
+
+def test_a_plan_to_begin_with() -> None:
+    first = solve_or_raise(request(method="own_order", with_plan=True))
+    answer = solve_or_raise(request(start_plan=first["plan"]))
+    assert answer["method"] == "exact"
+    assert first["objective_ns"] > answer["objective_ns"]
+    kept = solve_or_raise(request(start_plan=first["plan"], method="replan"))
+    assert kept["objective_ns"] == first["objective_ns"]
+
+
+def test_infeasible_is_an_answer() -> None:
+    limited = replace(PROBLEM, memory_limit_bytes=31)
+    answer = solve_or_raise(request(limited))
+    assert answer["status"] == "infeasible"
+    assert answer["binding"] == ["memory_limit_bytes"]

@@ -1,0 +1,149 @@
+"""Every method against the definition, and against all plans of small graphs."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.deadline import NEVER, Incumbent
+from planner.methods import REPLAN
+from planner.overlap import (
+    METHODS,
+    Node,
+    Plan,
+    Problem,
+    check,
+    evaluate,
+    lower_bound_ns,
+    own_order,
+    solve,
+    with_limit,
+)
+from planner.overlap.bounds import least_ns
+from planner.overlap.exact import solve_exact
+from planner.results import Status
+from tests.overlap.slow import all_plans, brute_force, slow_makespan, slow_peak
+from tests.overlap.strategies import problems
+
+
+@settings(max_examples=200)
+@given(problems(), st.integers(0, 10**6))
+def test_simulator_is_the_definition(problem: Problem, pick: int) -> None:
+    plans = [own_order(problem)]
+    for number, plan in enumerate(all_plans(problem)):
+        if number > 400:
+            break
+        plans.append(plan)
+    plan = plans[pick % len(plans)]
+    evaluation = evaluate(problem, plan)
+    assert evaluation.makespan_ns == slow_makespan(problem, plan)
+    assert evaluation.peak_bytes == slow_peak(problem, plan)
+    assert evaluation.exposed_ns == evaluation.makespan_ns - problem.computation_ns
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(computations=2))
+def test_exact_is_brute_force_and_nothing_is_below_the_bound(problem: Problem) -> None:
+    best = brute_force(problem)
+    result = solve(problem, method="exact")
+    assert best is not None  # the graph's own order keeps to its limit
+    assert result.objective_ns == best
+    assert result.status is Status.OPTIMAL
+    bound, cut = lower_bound_ns(problem, NEVER)
+    assert not cut
+    assert bound <= best
+    for method in METHODS:
+        other = solve(problem, method=method)
+        assert other.objective_ns is not None
+        assert bound <= best <= other.objective_ns
+        assert other.plan is not None
+        check(problem, other.plan)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(computations=2, limited=False), st.integers(0, 12))
+def test_exact_says_when_no_order_keeps_to_the_memory(problem: Problem, limit: int) -> None:
+    largest = max((tensor.size_bytes for tensor in problem.tensors), default=0)
+    tight = with_limit(problem, max(limit, largest))
+    best = brute_force(tight)
+    outcome = solve_exact(tight, NEVER)
+    if best is None:
+        assert outcome.plan is None
+        assert outcome.infeasibility is not None
+        assert outcome.infeasibility.binding == ("memory_limit_bytes",)
+    else:
+        assert outcome.plan is not None
+        assert check(tight, outcome.plan).makespan_ns == best
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(computations=6, collectives=5))
+def test_methods_keep_to_the_memory_and_to_the_bound(problem: Problem) -> None:
+    own = solve(problem, method="own_order")
+    for method in ("greedy", "search"):
+        result = solve(problem, method=method)
+        again = solve(problem, method=method)
+        assert result.plan == again.plan
+        assert result.objective_ns is not None
+        assert own.objective_ns is not None
+        assert result.objective_ns <= own.objective_ns
+        assert result.lower_bound_ns is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(computations=4, collectives=3), st.integers(2, 1000))
+def test_bound_scales_with_times(problem: Problem, factor: int) -> None:
+    longer = replace(
+        problem,
+        nodes=[replace(node, duration_ns=node.duration_ns * factor) for node in problem.nodes],
+        kinds=[
+            replace(kind, times=tuple((size, time * factor) for size, time in kind.times))
+            for kind in problem.kinds
+        ],
+        collectives=[
+            replace(it, pack_ns=it.pack_ns * factor, unpack_ns=it.unpack_ns * factor)
+            for it in problem.collectives
+        ],
+    )
+    plan = own_order(problem)
+    # Interpolated times are rounded up to whole nanoseconds before they are multiplied.
+    exact = evaluate(longer, plan).makespan_ns
+    assert exact <= evaluate(problem, plan).makespan_ns * factor
+    assert lower_bound_ns(longer, NEVER)[0] <= exact
+
+
+@settings(max_examples=100)
+@given(problems(collectives=4), st.data())
+def test_least_time_is_a_share_of_any_transfer(problem: Problem, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(problem.kinds))
+    sizes = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=4))
+    merged = kind.time_ns(sum(sizes))
+    most = data.draw(st.integers(sum(sizes), 60))
+    if kind.mergeable:
+        assert sum(least_ns(kind, size, most) for size in sizes) <= merged
+    else:
+        assert least_ns(kind, sizes[0], most) == kind.time_ns(sizes[0])
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems(computations=5, collectives=4))
+def test_search_goes_on_from_a_plan(problem: Problem) -> None:
+    first = solve(problem, method="search")
+    assert first.plan is not None
+    assert first.objective_ns is not None
+    told: list[Incumbent[Plan]] = []
+    again = solve(problem, method="search", start=first.plan, on_progress=told.append)
+    assert again.objective_ns is not None
+    assert told[0].objective_ns <= first.objective_ns
+    assert again.objective_ns == told[-1].objective_ns
+    kept = solve(problem, method=REPLAN, start=first.plan)
+    assert kept.plan == first.plan
+
+
+def test_a_plan_of_another_graph_is_left_aside() -> None:
+    problem = Problem(nodes=[Node("a"), Node("b", (0,), 5)])
+    other = Plan((1, 0))
+    assert solve(problem, method="search", start=other).plan == Plan((0, 1))
+    result = solve(problem, method=REPLAN, start=other)
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("start",)
