@@ -37,7 +37,7 @@ def main() -> None:
     steps = parser.parse_args().steps
     distributed.init_process_group("gloo")
     inputs = make_batches(0, 1)[0][:1]
-    program = program_of(make_plan(make_model(), inputs))
+    program = program_of(make_plan(make_model(), inputs, target="ddp"))
 
     plain = DistributedDataParallel(make_model())
     seen = audit(plain, program)

@@ -51,7 +51,7 @@ def test_an_example_trains_both_ways(name: str, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=200,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout[-4000:]

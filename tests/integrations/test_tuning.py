@@ -1,4 +1,4 @@
-"""One call: what it decides, that it leaves all as it was, and that the loop trains as under DDP."""
+"""One call: what it decides, that it changes nothing else, and that training is DDP's."""
 
 from fractions import Fraction
 from typing import Any
