@@ -36,8 +36,8 @@ def counting(module: Any, _inputs: Any) -> None:
 
 
 def tuned(world: World, predicted: Fraction, measured: Fraction) -> Any:
-    advice.WORTH, tuning.WORTH = predicted, measured
-    model = make_model("perceptron")
+    vars(advice)["WORTH"], vars(tuning)["WORTH"] = predicted, measured
+    model: Any = make_model("perceptron")
     model.register_buffer("counted", torch.zeros(()))
     model.register_forward_pre_hook(counting)
     optimizer = make_optimizer("adam", model)
