@@ -28,7 +28,7 @@ import threading
 from collections.abc import Sequence
 
 from emulated_hosts import CONTROL, ClusterError, Host, Layout, Nic
-from emulated_network import clean, cluster, reason_unavailable, require_tools
+from emulated_network import change_rate, clean, cluster, reason_unavailable, require_tools
 
 from planner.errors import InvalidInputError, PlannerError
 from planner.units import parse_rate
@@ -39,6 +39,7 @@ __all__ = [
     "Host",
     "Layout",
     "Nic",
+    "change_rate",
     "clean",
     "cluster",
     "reason_unavailable",

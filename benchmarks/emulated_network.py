@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from emulated_hosts import CONTROL, NAMESPACES, ClusterError, Host, Layout, run
 
-__all__ = ["clean", "cluster", "reason_unavailable", "require_tools"]
+__all__ = ["change_rate", "clean", "cluster", "reason_unavailable", "require_tools"]
 
 _ROUNDS = 200
 """How often to kill what runs on hosts, 10 ms apart: what is killed may just have started more."""
@@ -142,13 +142,43 @@ def _bring_up(hosts: Sequence[Host], switches: str, rate: int | None) -> None:
         _shape(host.namespace, [nic.name for nic in host.nics], rate)
 
 
-def _shape(namespace: str, interfaces: Sequence[str], rate: int | None) -> None:
+def change_rate(layout: Layout, rate_bits_per_s: int) -> None:
+    """Give every link of the cluster that the caller is a host of another rate, while it is used.
+
+    Parameters
+    ----------
+    layout : Layout
+        The cluster's, which was started with a rate.
+    rate_bits_per_s : int
+        The new rate of its links.
+
+    Raises
+    ------
+    ClusterError
+        If the caller runs on no host, or the command fails.
+    """
+    here = _identity(Path("/proc/self/ns/net"))
+    name = next((path.name for path in NAMESPACES.iterdir() if _identity(path) == here), "")
+    prefix = name.rpartition("-")[0]
+    if _NAME.fullmatch(name) is None:
+        raise ClusterError("the rate is changed from a host of the cluster")
+    ports = [
+        f"h{host}p{place}"
+        for host, nics in enumerate(layout.hosts)
+        for place in range(1, 1 + len(nics))
+    ]
+    _shape(f"{prefix}-{_SWITCHES}", ports, rate_bits_per_s, "change")
+    for host, nics in enumerate(layout.hosts):
+        _shape(f"{prefix}-host{host}", [nic.name for nic in nics], rate_bits_per_s, "change")
+
+
+def _shape(namespace: str, interfaces: Sequence[str], rate: int | None, verb: str = "add") -> None:
     if rate is None:
         return
     # A bucket of a millisecond at least: less and the rate is not reached on fast links.
     burst = max(_BURST, rate // 8000)
     limits = f"rate {rate}bit burst {burst} latency 50ms"
-    _batch(["tc", "-n", namespace], [f"qdisc add dev {i} root tbf {limits}" for i in interfaces])
+    _batch(["tc", "-n", namespace], [f"qdisc {verb} dev {i} root tbf {limits}" for i in interfaces])
 
 
 def _batch(command: Sequence[str], lines: Sequence[str]) -> None:

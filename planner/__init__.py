@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
     from planner.clusters import Cluster
     from planner.costs import AffineCost, TableCost
+    from planner.deadline import Cancel, Control, Incumbent
     from planner.errors import InvalidInputError, PlannerError
     from planner.graphs import Graph, Op, Parameter
     from planner.integrations import tune
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AffineCost",
+    "Cancel",
     "Cluster",
+    "Control",
     "Graph",
+    "Incumbent",
     "Interference",
     "InvalidInputError",
     "Layer",
@@ -61,6 +65,7 @@ __all__ = [
 _HOMES = {
     "clusters": ("Cluster",),
     "costs": ("AffineCost", "TableCost"),
+    "deadline": ("Cancel", "Control", "Incumbent"),
     "errors": ("InvalidInputError", "PlannerError"),
     "graphs": ("Graph", "Op", "Parameter"),
     "integrations": ("tune",),

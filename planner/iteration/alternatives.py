@@ -130,7 +130,16 @@ def alternatives(
             for planned in known[price].values()
             if planned.objective_ns is not None
         ]
-        best = min([*times, *([] if best is None else [best])], default=None)
+        least = min(times, default=None)
+        if least is not None and (best is None or least < best):
+            best = least
+            deadline.offer(
+                next(
+                    planned.plan
+                    for planned in known[price].values()
+                    if planned.objective_ns == least
+                )
+            )
     return tuple(
         _renamed(known[_price(option)][mode], option)
         for option in problem.options
@@ -263,7 +272,7 @@ def _replicated(
     seconds = deadline.remaining_s
     if seconds is not None:
         seconds = max(seconds, LEAST_SECONDS)
-    result = caramel.solve(problem.gradients[name], time_limit=seconds)
+    result = caramel.solve(problem.gradients[name], time_limit=seconds, cancel=deadline.cancel)
     assert result.plan is not None
     plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
     timed_out = result.timed_out

@@ -20,6 +20,7 @@ __all__ = [
     "answer",
     "encode_request",
     "headline",
+    "problem_of",
     "run",
     "timeline",
     "timeline_of",
@@ -95,7 +96,7 @@ class OverlapRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def to_problem(self) -> overlap.Problem:
         """Return the typed problem."""
-        return _problem(self)
+        return problem_of(self)
 
 
 class GraphTransfer(Struct, frozen=True, kw_only=True):
@@ -187,7 +188,8 @@ def _rows(problem: overlap.Problem) -> dict[str, Any]:
     }
 
 
-def _problem(rows: OverlapRequest | OverlapAnswer) -> overlap.Problem:
+def problem_of(rows: OverlapRequest | OverlapAnswer) -> overlap.Problem:
+    """Return the typed problem of a request, or of an answer with a plan."""
     return overlap.Problem(
         nodes=[overlap.Node(**asdict(row)) for row in rows.nodes],
         kinds=[overlap.Kind(**asdict(row)) for row in rows.kinds],
@@ -237,7 +239,7 @@ def timeline(answer: OverlapAnswer) -> Timeline:
         If it is no plan of its graph, or costs something else than it says.
     """
     check_head(answer, "order", "merged", "nodes")
-    problem = _problem(answer)
+    problem = problem_of(answer)
     assert answer.order is not UNSET
     assert answer.merged is not UNSET
     plan = overlap.Plan(answer.order, answer.merged)

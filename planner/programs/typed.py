@@ -22,6 +22,7 @@ TypedPlan = (
     | tuple[bigdl.Problem, bigdl.Plan | Result[bigdl.Plan, Any]]
     | tuple[fsdp.Problem, fsdp.Plan | Result[fsdp.Plan, Any]]
     | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan, Any], Sequence[Sequence[str]]]
+    | tuple[caramel.Problem | iteration.Problem, caramel.Plan | iteration.Plan]
 )
 """Problems of `ibatch` know layers and no parameters: the names of each layer's come third."""
 

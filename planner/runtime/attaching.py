@@ -1,6 +1,8 @@
 """From a plan to the executor that follows it."""
 
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -15,6 +17,7 @@ from planner.programs import (
     ShardProgram,
     SliceProgram,
     UnitProgram,
+    digest,
     program_of,
     with_pieces,
 )
@@ -27,7 +30,7 @@ from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.world import World
 
-__all__ = ["attach"]
+__all__ = ["attach", "reads_as", "switch"]
 
 
 def attach(
@@ -100,9 +103,7 @@ def attach(
     CommunicationError
         If a rank does not take part in time.
     """
-    program: Program = with_pieces(
-        program_of(plan), lambda piece: piece._replace(parameter=plain_name(piece.parameter))
-    )
+    program = reads_as(plan)
     if isinstance(program, UnitProgram):
         raise InvalidInputError(
             "problem", "a plan of fsdp is carried out by FSDP2: planner.runtime.fsdp2.as_fsdp2"
@@ -113,13 +114,8 @@ def attach(
         if recoverable:
             raise InvalidInputError("recoverable", "not with plans of bigdl, which know no links")
         return SliceExecutor(model, program, optimizer, world)
-    interpreters: dict[Recipe | None, Interpreter] = {}
     with ExitStack() as if_refused:
-        for recipe in dict.fromkeys(batch.collective for batch in program.batches):
-            own = _planned(world, program, recipe, all_reduce)
-            if own is not None:
-                interpreters[recipe] = own
-                if_refused.callback(own.close)
+        interpreters = _interpreters(world, program, all_reduce, {}, if_refused.callback)
         executor: Executor
         if isinstance(program, ShardProgram):
             executor = ShardExecutor(
@@ -145,6 +141,65 @@ def attach(
             )
         executor.closing(if_refused.pop_all().close)
     return executor
+
+
+def switch(executor: Executor, plan: Plan) -> None:
+    """Let an executor follow another plan from the next step on.
+
+    Every rank has to call it, between the same two steps. What is on its way is finished before;
+    weights stay what they would have been, but for the order of sums.
+
+    Parameters
+    ----------
+    executor : Executor
+        What `attach` returned for a plan of all-reduces.
+    plan : bytes, mapping, answer or tuple
+        Another plan of all-reduces, as for `attach`.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them is another kind of plan, or it does not fit the model.
+    DisagreementError
+        If ranks differ in the plan; on every rank.
+    CommunicationError
+        If a rank does not take part in time, or a step has begun.
+    """
+    world, program = executor.world, reads_as(plan)
+    if not isinstance(executor, GradientExecutor) or not isinstance(program, GradientProgram):
+        raise InvalidInputError("plan", "only plans of all-reduces take each other's place")
+    with world.refusing():
+        executor.check(program)
+    world.agree("the new plan", digest(program))
+    known = executor.interpreters
+    added = _interpreters(world, program, executor.all_reduce, known, executor.closing)
+    executor.switch(program, {**known, **added})
+
+
+def reads_as(plan: Any) -> Program:
+    """Return what executors follow of a plan, with parameters by their plain names."""
+    return with_pieces(
+        program_of(plan), lambda piece: piece._replace(parameter=plain_name(piece.parameter))
+    )
+
+
+def _interpreters(
+    world: World,
+    program: GradientProgram | ShardProgram,
+    all_reduce: AllReduce | None,
+    known: Collection[Recipe | None],
+    closing: Callable[[Callable[[], None]], object],
+) -> dict[Recipe | None, Interpreter]:
+    """Return what follows the programs that a plan names, but for those that are known."""
+    made: dict[Recipe | None, Interpreter] = {}
+    for recipe in dict.fromkeys(batch.collective for batch in program.batches):
+        if recipe in known:
+            continue
+        own = _planned(world, program, recipe, all_reduce)
+        if own is not None:
+            made[recipe] = own
+            closing(own.close)
+    return made
 
 
 def _planned(

@@ -172,17 +172,16 @@ def _replanned(
     problem: Problem, bcube: BCube, failed: Failures, world: World, time_limit: float | None
 ) -> tuple[Problem, bytes]:
     """Return the problem without what has failed, and rank 0's plan for it."""
-    told: dict[str, object] = {}
-    if world.rank == 0:
+
+    def make() -> str:
         try:
-            told["plan"] = _plan(_without(problem, failed), time_limit or world.timeout_s / 2)
+            plan = _plan(_without(problem, failed), time_limit or world.timeout_s / 2)
         except PlannerError as error:
-            told["error"] = str(error)
-        told["failed"] = msgspec.to_builtins(failed_document(bcube, failed))
-    text, *_ = world.gather("the new plan", json.dumps(told))
-    heard = json.loads(text)
-    if "error" in heard:
-        raise PlannerError(f"there is no plan without what has failed: {heard['error']}")
+            raise PlannerError(f"there is no plan without what has failed: {error}") from error
+        failures = msgspec.to_builtins(failed_document(bcube, failed))
+        return json.dumps({"plan": plan, "failed": failures})
+
+    heard = json.loads(world.from_first("the new plan", make))
     agreed = failures_of(bcube, typed(heard["failed"], FailedDocument))
     return _without(problem, agreed), heard["plan"].encode()
 

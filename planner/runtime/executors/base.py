@@ -97,6 +97,7 @@ class Executor(ABC):
         self._seen = False
         self._closed = False
         self._closers: list[Callable[[], None]] = []
+        self._watchers: list[Callable[[], None]] = []
         self._undo: Undo | None = None
         self._step = 0  # whose updates are being made
         world.watch.step = 0
@@ -171,6 +172,8 @@ class Executor(ABC):
         now = time.monotonic_ns()
         self.trace.add(Event("step", self.steps - 1, -1, self._step_start, now))
         self._step_start = now
+        for watcher in self._watchers:
+            watcher()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -244,6 +247,10 @@ class Executor(ABC):
         for handle in self._handles:
             handle.remove()
         self.world.attached.difference_update(map(id, self.names))
+
+    def after_steps(self, watcher: Callable[[], None]) -> None:
+        """Have something done at the end of every step."""
+        self._watchers.append(watcher)
 
     def closing(self, last: Callable[[], None]) -> None:
         """Have something done when this is closed, after the last transfer."""

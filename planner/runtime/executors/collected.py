@@ -68,6 +68,11 @@ class Gradients:
         self.taken = [None] * len(self.parameters)
         self._missing = [len(batch) for batch in self._batches]
 
+    @property
+    def begun(self) -> bool:
+        """Whether any gradient of this step is complete."""
+        return any(taken is not None for taken in self.taken)
+
     def take(self, parameter: nn.Parameter) -> list[int]:
         """Note that a parameter's gradient is complete; return the batches that now are."""
         number = self.index[parameter]

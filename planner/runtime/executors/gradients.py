@@ -85,33 +85,14 @@ class GradientExecutor(Executor):
         strict_order: bool | None = None,
         steps: int = 0,
     ) -> None:
-        self._barrier = program.barrier
         options = f"{all_reduce.name if all_reduce else ''}, strict order: {strict_order}"
         super().__init__(model, program, optimizer, world, options)
         self._line = QueuedRing(world.new_line())
-        self._all_reduces = [
-            interpreters.get(batch.collective)
-            or all_reduce
-            or (self._line if batch.depth == 1 else Ring(self.group))
-            for batch in program.batches
-        ]
-        self._firm = [batch.firm for batch in program.batches]
+        self.all_reduce = all_reduce
         if world.size > 1 and not strict_order:
             always = strict_order is False
             self.channel.overtaking = Overtaking(self._add, world.size, always=always)
-        self._messages = messages_of(program.batches, self.parameters, world.size)
-        self._gradients = Gradients(
-            [message.parameters for message in self._messages],
-            self.names,
-            self.stop,
-            "call synchronise() before changing gradients",
-        )
-        # From here on parameters go by their number.
-        self._means = means_of(self._messages, self.names)
-        self._carried: list[list[int]] = [[] for _ in self._messages]
-        for number, batches in enumerate(self._gradients.batches_of):
-            for batch in batches:
-                self._carried[batch].append(number)
+        self._follow(program, interpreters)
         self._arrived = 0  # batches of the step before that are taken care of
         self._missing: list[int] = []  # batches that each parameter waits for
         self._some = SomeParameters(optimizer, self._gradients.parameters)
@@ -121,6 +102,61 @@ class GradientExecutor(Executor):
         self._undo = Undo(optimizer, self._gradients.parameters) if recoverable else None
         self.steps = world.watch.step = steps
         self._step = steps - 1
+        self._open()
+
+    def _follow(
+        self, program: GradientProgram, interpreters: Mapping[Recipe | None, AllReduce]
+    ) -> None:
+        """Do from now on what a plan says."""
+        self.program = program
+        self.interpreters = interpreters
+        self._barrier = program.barrier
+        self._all_reduces = [
+            interpreters.get(batch.collective)
+            or self.all_reduce
+            or (self._line if batch.depth == 1 else Ring(self.group))
+            for batch in program.batches
+        ]
+        self._firm = [batch.firm for batch in program.batches]
+        self._messages = messages_of(program.batches, self.parameters, self.world.size)
+        self._gradients = Gradients(
+            [message.parameters for message in self._messages],
+            self.names,
+            self.stop,
+            "call synchronise() before changing gradients",
+        )
+        # From here on parameters go by their number, which is the same under every plan.
+        self._means = means_of(self._messages, self.names)
+        self._carried: list[list[int]] = [[] for _ in self._messages]
+        for number, batches in enumerate(self._gradients.batches_of):
+            for batch in batches:
+                self._carried[batch].append(number)
+
+    def switch(
+        self, program: GradientProgram, interpreters: Mapping[Recipe | None, AllReduce]
+    ) -> None:
+        """Follow another plan from the next step on, on which all ranks have agreed.
+
+        Every rank has to call it, between the same two steps. What is on its way is finished first.
+
+        Parameters
+        ----------
+        program : GradientProgram
+            What the new plan says.
+        interpreters : mapping from Recipe to Interpreter
+            As for the first plan.
+
+        Raises
+        ------
+        CommunicationError
+            If a step has begun, or a transfer fails.
+        """
+        self.finish()
+        if self._gradients.begun:
+            self.stop("the plan was changed in the middle of a step: change it between two")
+        self.channel.withdraw()
+        self._follow(program, interpreters)
+        self._step -= 1  # the step whose transfers were asked for
         self._open()
 
     def check(self, program: GradientProgram) -> None:

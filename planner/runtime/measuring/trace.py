@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 __all__ = ["Event", "Kind", "Trace"]
 
-Kind = Literal["forward", "backward", "update", "transfer", "wait", "step"]
+Kind = Literal["forward", "backward", "update", "transfer", "wait", "step", "ready"]
 
 
 class Event(NamedTuple):
@@ -23,7 +23,8 @@ class Event(NamedTuple):
     ----------
     kind : str
         "forward", "backward": a pass; "update": the optimiser; "transfer": a batch in the network;
-        "wait": the computation waits for a batch; "step": from the start of one step to the next.
+        "wait": the computation waits for a batch; "step": from the start of one step to the next;
+        "ready": the moment in which a batch can leave.
     step : int
         From 0.
     batch : int
@@ -74,6 +75,19 @@ class Trace:
         """The events that are kept, by start."""
         with self._lock:
             return tuple(sorted(self._events, key=lambda event: (event.start_ns, event.end_ns)))
+
+    def since(self, step: int) -> list[Event]:
+        """Return the events of steps from this one on, the last to end first.
+
+        Complexity: O(events since).
+        """
+        several = []
+        with self._lock:
+            for event in reversed(self._events):
+                if event.step < step - 1:  # a step's transfers may end in the next
+                    break
+                several.append(event)
+        return [event for event in several if event.step >= step]
 
     def clear(self) -> None:
         """Forget all events."""

@@ -10,7 +10,6 @@ not, as far as the store still answers. Complexity: O(ranks) messages a rank. So
 """
 
 import json
-import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_
 
 from planner.errors import CommunicationError, InvalidInputError, PlannerError
 from planner.runtime.world.interfaces import only, using
-from planner.runtime.world.launcher import holds_store, job, listed
+from planner.runtime.world.launcher import attempt, holds_store, job, listed
 from planner.runtime.world.store import first_line, hand_out, missing, reach, within
 from planner.runtime.world.verdict import down
 from planner.runtime.world.watch import Watch, grace_s
@@ -184,10 +183,10 @@ def _own(plain: Any, rank: int, timeout_s: float) -> tuple[Store, Store]:
 
     A launcher's store outlives jobs: a process may join again, or be started again.
     """
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    start = attempt()
     try:
-        turn = within(timeout_s, lambda: plain.add(f"planner/{attempt}/joins/{rank}", 1))
-        prefix = f"planner/{attempt}/{turn}"
+        turn = within(timeout_s, lambda: plain.add(f"planner/{start}/joins/{rank}", 1))
+        prefix = f"planner/{start}/{turn}"
         apart = PrefixStore(f"{prefix}/watch", within(timeout_s, plain.clone))
     except RuntimeError as error:
         raise _lost(rank, error) from error

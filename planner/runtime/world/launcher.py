@@ -4,7 +4,7 @@ import os
 
 from planner.errors import InvalidInputError, PlannerError
 
-__all__ = ["holds_store", "job", "listed"]
+__all__ = ["attempt", "holds_store", "job", "listed"]
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _MAX_RANKS = 2**16
@@ -40,9 +40,21 @@ def job() -> tuple[int, int, str, int]:
     return rank, size, values["MASTER_ADDR"], numbers["MASTER_PORT"]
 
 
+def attempt() -> str:
+    """Return which start of the job this is, in a store that outlives a start.
+
+    In one that does not, launchers need not agree: each counts only its own processes' failures.
+    """
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if _launcher_holds_store() else "0"
+
+
 def holds_store(rank: int) -> bool:
     """Tell whether the job's store ends with the process of a rank: no launcher holds it."""
-    return rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    return rank == 0 and not _launcher_holds_store()
+
+
+def _launcher_holds_store() -> bool:
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def listed(variable: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The ranks of a job: how they agree, and learn that one of them has failed."""
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,7 +12,12 @@ from typing import Any, Self
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from planner.errors import CommunicationError, DisagreementError, InvalidInputError
+from planner.errors import (
+    CommunicationError,
+    DisagreementError,
+    InvalidInputError,
+    PlannerError,
+)
 from planner.runtime.world.interfaces import only, using
 from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, grace_s
@@ -152,6 +158,30 @@ class World:
             ) from error
         reason = f"no word from {ranks_named(absent)} within {self.timeout_s:g} s about {what}"
         raise self.watch.failed(reason, peers=absent)
+
+    def from_first(self, what: str, make: Callable[[], str]) -> str:
+        """Return what rank 0 makes. Every rank has to call it.
+
+        Raises
+        ------
+        PlannerError
+            If it cannot; on all ranks.
+        CommunicationError
+            If a rank does not come in time.
+        """
+        told: dict[str, str] = {}
+        if self.rank == 0:
+            try:
+                told["made"] = make()
+            except PlannerError as error:
+                told["error"] = str(error)
+            except BaseException as error:
+                self.report(error)
+                raise
+        heard: dict[str, str] = json.loads(self.gather(what, json.dumps(told))[0])
+        if "error" in heard:
+            raise PlannerError(heard["error"])
+        return heard["made"]
 
     def _wait_until_read(self, what: str) -> None:
         """Let all ranks see what was gathered before this one, which may hold the store, ends."""

@@ -1,0 +1,58 @@
+"""The same job with fewer or more workers: what changes of its problem.
+
+Problem. Machines come and go, and a job goes on with what is there. Everything else stays.
+
+Guarantee. The problem of so many workers on a cluster of the same kind, or an error that says what
+the kind does not allow. Complexity: O(1), and that of checking a problem. Source: own.
+"""
+
+from dataclasses import replace
+
+from planner.clusters import Cluster
+from planner.errors import InvalidInputError
+from planner.iteration.problem import Problem
+from planner.topologies import BCube, Rails, Switch
+from planner.validation import integer
+
+__all__ = ["resized"]
+
+
+def resized(problem: Problem, workers: int) -> Problem:
+    """Return the problem of the same model on the same kind of cluster, with so many workers.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    workers : int
+        How many there are: machines, or accelerators of whole hosts.
+
+    Raises
+    ------
+    InvalidInputError
+        If the topology has no such number of workers.
+    """
+    integer(workers, "workers", minimum=1)
+    if problem.cluster.workers == workers:
+        return problem
+    return replace(problem, cluster=_with_workers(problem.cluster, workers))
+
+
+def _with_workers(cluster: Cluster, workers: int) -> Cluster:
+    topology, machines = cluster.topology, workers
+    if isinstance(topology, BCube):
+        raise InvalidInputError(
+            "cluster.topology",
+            f"a bcube of {topology.servers} servers has no place for {workers} workers: say which "
+            "have failed, or plan for another cluster",
+        )
+    if isinstance(topology, Rails):
+        machines, rest = divmod(workers, topology.accelerators)
+        if rest:
+            raise InvalidInputError(
+                "workers", f"expected whole hosts of {topology.accelerators}, got {workers}"
+            )
+        topology = replace(topology, hosts=machines)
+    elif isinstance(topology, Switch):
+        topology = Switch(workers)
+    return replace(cluster, machines=machines, topology=topology)
