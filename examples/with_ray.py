@@ -13,7 +13,7 @@ from ray.train import RunConfig, ScalingConfig, get_context
 from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
 from torch.nn.functional import cross_entropy
 
-from planner.integrations import follow
+from planner.integrations import take_over
 
 
 def steps_of(model: Any, optimizer: Any, batches: Any) -> list[float]:
@@ -38,7 +38,7 @@ def train(config: dict[str, Any]) -> None:
 
     model = prepare_model(make_model(), parallel_strategy=None)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with follow(model, optimizer, plan):
+    with take_over(model, optimizer, plan):
         plan_s = steps_of(model, optimizer, batches)
     show(rank, ddp_s, plan_s)
 
