@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
     from planner.clusters import Cluster
     from planner.costs import AffineCost, TableCost
+    from planner.deadline import Cancel, Control, Incumbent
     from planner.errors import InvalidInputError, PlannerError
     from planner.graphs import Graph, Op, Parameter
+    from planner.integrations import tune
     from planner.interference import Interference
     from planner.jsonio import read_cluster, read_profile, solve, solve_or_raise
     from planner.layers import Layer
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AffineCost",
+    "Cancel",
     "Cluster",
+    "Control",
     "Graph",
+    "Incumbent",
     "Interference",
     "InvalidInputError",
     "Layer",
@@ -53,14 +58,17 @@ __all__ = [
     "read_profile",
     "solve",
     "solve_or_raise",
+    "tune",
     "yan",
 ]
 
 _HOMES = {
     "clusters": ("Cluster",),
     "costs": ("AffineCost", "TableCost"),
+    "deadline": ("Cancel", "Control", "Incumbent"),
     "errors": ("InvalidInputError", "PlannerError"),
     "graphs": ("Graph", "Op", "Parameter"),
+    "integrations": ("tune",),
     "interference": ("Interference",),
     "jsonio": ("read_cluster", "read_profile", "solve", "solve_or_raise"),
     "profiles": ("Layer", "Profile", "Provenance"),

@@ -105,3 +105,7 @@ class CommunicationError(PlannerError):
         self.step = step
         self.batch = batch
         self.peers = peers
+
+
+class EngineError(PlannerError):
+    """The engine a job runs on, such as Spark, is missing, out of reach, or too small for it."""

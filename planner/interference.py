@@ -102,11 +102,13 @@ class Interference:
 
     def processor_ns(self, size: int, duration_ns: int) -> int:
         """Return what a transfer of a size and a duration takes from computation beside it."""
-        return min(duration_ns, self.startup_ns + ceil(self.ns_per_byte * size))
+        sent = ceil(self.ns_per_byte * size) if self.ns_per_byte else 0
+        return min(duration_ns, self.startup_ns + sent)
 
     def beside_ns(self, duration_ns: int) -> int:
         """Return what a transfer of a duration lasts beside computation."""
-        return ceil(self.slowdown * duration_ns) + (self.delay_ns if duration_ns else 0)
+        lasts = duration_ns if self.slowdown == 1 else ceil(self.slowdown * duration_ns)
+        return lasts + (self.delay_ns if duration_ns else 0)
 
 
 ALONE = Interference()
@@ -130,20 +132,20 @@ class Progress(NamedTuple):
 
     Attributes
     ----------
-    ops : tuple of Fraction
+    ops : tuple of int or Fraction
         Computation (ns) done in each op's time.
-    transfers : tuple of Fraction
+    transfers : tuple of int or Fraction
         How much (ns, of what it lasts alone) of each transfer is done in its time.
     borders : tuple of int
         Into how many stretches starts and ends of transfers divide each op.
-    before : tuple of Fraction
+    before : tuple of int or Fraction
         Computation (ns) done when each transfer leaves.
     """
 
-    ops: tuple[Fraction, ...]
-    transfers: tuple[Fraction, ...]
+    ops: tuple[Amount, ...]
+    transfers: tuple[Amount, ...]
     borders: tuple[int, ...]
-    before: tuple[Fraction, ...]
+    before: tuple[Amount, ...]
 
 
 def progress(
@@ -190,13 +192,8 @@ def progress(
             of_ops[place] += share * (then - now)
             borders[place] += 1
         done += share * (then - now)
-    before = (Fraction(reached[start]) for start, _ in transfers)
-    return Progress(
-        tuple(map(Fraction, of_ops)),
-        tuple(map(Fraction, of_transfers)),
-        tuple(borders),
-        tuple(before),
-    )
+    before = (reached[start] for start, _ in transfers)
+    return Progress(tuple(of_ops), tuple(of_transfers), tuple(borders), tuple(before))
 
 
 def bound_beside(

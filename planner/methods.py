@@ -9,18 +9,22 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import Cancel, Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.offers import Bound, Judge, Offers
 from planner.results import Infeasibility, Result
 from planner.validation import did_you_mean, shown
 
 __all__ = [
     "OUT_OF_TIME",
+    "REPLAN",
     "Method",
     "Outcome",
+    "Refit",
     "concrete",
     "deadline_in",
     "judged",
@@ -33,6 +37,9 @@ __all__ = [
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
+
+REPLAN = "replan"
+"""The method of every family that starts from an old plan and ends within milliseconds."""
 
 OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", ("time_limit_s",))
 """Why there is no plan if a method had no time to make one."""
@@ -65,6 +72,8 @@ class Outcome(Generic[PlanT]):
 
 Method: TypeAlias = Callable[[ProblemT, Deadline], Outcome[PlanT]]
 
+Refit: TypeAlias = Callable[[ProblemT, PlanT, Deadline], Outcome[PlanT]]
+
 
 def solve_with(
     methods: Mapping[str, Method[ProblemT, PlanT]],
@@ -72,8 +81,11 @@ def solve_with(
     method: str,
     time_limit: float | None,
     *,
-    judge: Callable[[ProblemT, PlanT, Deadline], tuple[EvaluationT, int]],
-    bound: Callable[[ProblemT, PlanT, Deadline], tuple[int | Fraction | None, bool]],
+    judge: Judge[ProblemT, PlanT, EvaluationT],
+    bound: Bound[ProblemT, PlanT],
+    refit: Refit[ProblemT, PlanT] | None = None,
+    form: Any = object,
+    **control: Unpack[Control[PlanT]],
 ) -> Result[PlanT, EvaluationT]:
     """Solve a problem by one of a family's methods.
 
@@ -84,7 +96,7 @@ def solve_with(
     problem : object
         What to solve.
     method : str
-        A key of `methods`.
+        A key of `methods`, or `REPLAN`.
     time_limit : float or None
         Seconds after which a method returns the best it has.
     judge : callable
@@ -92,26 +104,67 @@ def solve_with(
     bound : callable
         Returns a bound (ns) on the cost of every plan, for methods that prove none (None if
         there is none to be had), and whether the deadline cut it short.
+    refit : callable, optional
+        Answers with a plan of this problem made of an old one, in milliseconds, and with what that
+        proves; raises an `InvalidPlanError` if it is none. By default the old one as it is.
+    form : type
+        What plans are.
+    **control
+        See `planner.deadline.Control`.
 
     Raises
     ------
     InvalidInputError
-        If the method is unknown, the time limit is none, or the method refuses the problem.
+        If the method is unknown, the time limit is none, the method refuses the problem, or there
+        is nothing to replan.
     RuntimeError
         If the method's plan is none: a fault of the method.
     """
+    start, cancel = control.get("start"), control.get("cancel")
+    if start is not None and not isinstance(start, form):
+        raise InvalidInputError("start", f"expected a plan of the problem, got {shown(start)}")
+    if method == REPLAN:
+        if start is None:
+            raise InvalidInputError("start", f"missing: method {REPLAN} begins with a plan")
+        methods = {REPLAN: partial(_refitted, start, refit)}
+        bound = _nothing
     known_method(method, methods)
-    deadline = deadline_in(time_limit)
+    offers = Offers(problem, judge, control.get("on_progress"))
+    deadline = deadline_in(time_limit, cancel, offers.consider if offers.listening else None)
     begin = time.perf_counter()
+    if start is not None and method != REPLAN:
+        old = _refitted(start, refit, problem, deadline)
+        if old.plan is not None:
+            offers.consider(old.plan, old.lower_bound, REPLAN)
     try:
         outcome = methods[method](problem, deadline)
-        runtime = time.perf_counter() - begin
-        outcome = replace(outcome, method=outcome.method or method)
-        return judged(problem, outcome, runtime, deadline, judge=judge, bound=bound)
     except TimeUpError:
-        runtime = time.perf_counter() - begin
-        late: Outcome[PlanT] = Outcome(None, None, True, OUT_OF_TIME, method)
-        return judged(problem, late, runtime, deadline, judge=judge, bound=bound)
+        outcome = Outcome(None, None, True, OUT_OF_TIME)
+    runtime = time.perf_counter() - begin
+    outcome = replace(outcome, method=outcome.method or method)
+    result = judged(problem, outcome, runtime, deadline, judge=judge, bound=bound)
+    return offers.end(result, deadline, bound)
+
+
+def _nothing(_: Any, __: Any, ___: Deadline) -> tuple[None, bool]:
+    return None, False
+
+
+def _refitted(
+    start: PlanT,
+    refit: Refit[ProblemT, PlanT] | None,
+    problem: ProblemT,
+    deadline: Deadline,
+) -> Outcome[PlanT]:
+    """Answer with a plan made of an old one, or with why that is none of this problem."""
+    try:
+        return Outcome(start) if refit is None else refit(problem, start, deadline)
+    except InvalidPlanError as error:
+        return Outcome(None, infeasibility=_unfit(error))
+
+
+def _unfit(error: InvalidPlanError) -> Infeasibility:
+    return Infeasibility(f"the old plan is none of this problem: {error}", ("start",))
 
 
 def judged(
@@ -120,8 +173,8 @@ def judged(
     runtime_s: float,
     deadline: Deadline,
     *,
-    judge: Callable[[ProblemT, PlanT, Deadline], tuple[EvaluationT, int]],
-    bound: Callable[[ProblemT, PlanT, Deadline], tuple[int | Fraction | None, bool]],
+    judge: Judge[ProblemT, PlanT, EvaluationT],
+    bound: Bound[ProblemT, PlanT],
 ) -> Result[PlanT, EvaluationT]:
     """Check, price and bound what a method answered in so many seconds; see `solve_with`.
 
@@ -137,6 +190,8 @@ def judged(
     try:
         evaluation, objective = judge(problem, plan, deadline)
     except InvalidPlanError as error:
+        if method == REPLAN:
+            return Result(method, None, None, None, runtime_s, timed_out, _unfit(error))
         raise RuntimeError(f"method {method} made no plan: {error}") from error
     lowest = outcome.lower_bound
     if lowest is None:
@@ -202,8 +257,12 @@ def known_method(method: Any, known: Iterable[str], path: str = "method") -> str
     )
 
 
-def deadline_in(time_limit: Any) -> Deadline:
-    """Return the deadline a time limit in seconds sets; None sets none.
+def deadline_in(
+    time_limit: Any,
+    cancel: Cancel | None = None,
+    offered: Callable[[Any, int | Fraction | None], None] | None = None,
+) -> Deadline:
+    """Return the deadline a time limit in seconds sets, and a cancel; None sets none.
 
     Raises
     ------
@@ -213,4 +272,4 @@ def deadline_in(time_limit: Any) -> Deadline:
     number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (number and time_limit > 0):
         raise InvalidInputError("time_limit_s", f"expected a number > 0, got {shown(time_limit)}")
-    return Deadline(time_limit)
+    return Deadline(time_limit, cancel, offered)

@@ -125,7 +125,9 @@ def regrets(
             with suppress(InvalidInputError):
                 other = under(problem, scenario)
                 kept = price(other, plan)
-                planned = (_solved(solve, other, name, limit) for name in ("auto", DDP, LAYERS))
+                planned = (
+                    _solved(solve, other, name, limit, deadline) for name in ("auto", DDP, LAYERS)
+                )
                 yield _row(scenario, kept, *planned)
 
     return tuple(rows())
@@ -136,10 +138,11 @@ def _solved(
     problem: object,
     method: str,
     time_limit: float | None,
+    deadline: Deadline,
 ) -> tuple[int | None, int | None]:
     """Return what a method's plan costs, and the bound; None where it does not apply."""
     try:
-        result = solve(problem, method=method, time_limit=time_limit)
+        result = solve(problem, method=method, time_limit=time_limit, cancel=deadline.cancel)
     except NotApplicableError:
         return None, None
     return result.objective_ns, result.lower_bound_ns

@@ -9,7 +9,7 @@ which stops compiled code too. One that dies, or has grown large, is replaced by
 parent. Memory counts from what the child inherits, so that a large parent, such as a trainer,
 leaves as much for a message as a small one. What the child starts itself dies with it.
 
-Cost. Two pipe transfers and two system calls a message.
+Cost. Two pipe transfers and some system calls a message.
 """
 
 import gc
@@ -24,7 +24,8 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, Self
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias
 
 __all__ = ["Limits", "OverLimitError", "Usage", "Worker", "WorkerFaultError"]
 
@@ -34,7 +35,13 @@ _LENGTH = struct.Struct("!Q")
 _HEADER = struct.Struct("!BBdQQ")
 """What precedes an answer: kind, status, processor seconds, peak memory, length."""
 
-_ANSWER, _NO_MEMORY, _TOO_LONG = range(3)
+_ANSWER, _NO_MEMORY, _TOO_LONG, _TOLD = range(4)
+
+_MESSAGE = struct.Struct("!Q")
+"""What cancels a message: its number."""
+
+_LOOK_S = 0.02
+"""How often somebody looks whether to cancel."""
 
 _PATIENCE = 10
 """A message that waits rather than computes may take so many times its processor time."""
@@ -65,6 +72,16 @@ class Limits:
     seconds: float | None = 300.0
 
 
+class IsSet(Protocol):
+    """What says whether to stop."""
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+
+
+Serve: TypeAlias = Callable[[bytes, Callable[[bytes], None], IsSet], tuple[int, bytes]]
+
+
 class Usage(NamedTuple):
     """What an answer took.
 
@@ -93,22 +110,53 @@ class WorkerFaultError(Exception):
     """The process died of something else than a limit."""
 
 
+class Cancelled:
+    """Whether the message that the process answers has been cancelled; looks now and then.
+
+    Parameters
+    ----------
+    pipe : int
+        Where numbers of messages come from.
+    number : int
+        That of this one.
+    """
+
+    def __init__(self, pipe: int, number: int) -> None:
+        self._pipe, self._number = pipe, number
+        self._looked, self._set = 0.0, False
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+        now = time.monotonic()
+        if self._set or now < self._looked + _LOOK_S:
+            return self._set
+        self._looked = now
+        while select.select([self._pipe], [], [], 0)[0]:
+            number = os.read(self._pipe, _MESSAGE.size)
+            if not number:
+                break
+            self._set |= _MESSAGE.unpack(number)[0] == self._number
+        return self._set
+
+
 class Worker:
     """A process that answers messages.
 
     Parameters
     ----------
     serve : callable
-        Returns a status from 0 to 255, and the answer; runs in the process. A status of 1 stands
-        for a fault of its own.
+        Given a message, a function that sends what is told of it before it is answered, and
+        whether it has been cancelled, returns a status from 0 to 255, and the answer; runs in the
+        process. A status of 1 stands for a fault of its own.
     limits : Limits
         What a message may take.
     """
 
-    def __init__(self, serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> None:
+    def __init__(self, serve: Serve, limits: Limits) -> None:
         self._serve = serve
         self._limits = limits
         self._process: _Process | None = None
+        self._number = 0
         self.usage = Usage(0.0, 0)
 
     def __enter__(self) -> Self:
@@ -117,8 +165,22 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, message: bytes) -> tuple[int, bytes]:
+    def ask(
+        self,
+        message: bytes,
+        told: Callable[[bytes], None] | None = None,
+        cancel: IsSet | None = None,
+    ) -> tuple[int, bytes]:
         """Return the status and the answer to one message.
+
+        Parameters
+        ----------
+        message : bytes
+            The message.
+        told : callable, optional
+            Called with what the process tells before it answers.
+        cancel : object, optional
+            Once it is set the process is asked to end with what it has.
 
         Raises
         ------
@@ -131,12 +193,20 @@ class Worker:
         if most is not None and len(message) > most:
             raise OverLimitError("request_bytes")
         if self._process is None:
-            self._process = _started(self._serve, self._limits)
+            self._process, self._number = _started(self._serve, self._limits), 0
         limit = self._limits.seconds
         try:
+            self._number += 1
             _send(self._process.requests, _LENGTH.pack(len(message)), message)
             until = None if limit is None else time.monotonic() + _PATIENCE * (limit + 1)
-            (kind, status, *used, _), answer = _received(self._process.answers, _HEADER, until)
+            looking = self._looking(cancel)
+            kind = _TOLD
+            while kind == _TOLD:
+                (kind, status, *used, _), answer = _received(
+                    self._process.answers, _HEADER, until, looking
+                )
+                if kind == _TOLD and told is not None:
+                    told(answer)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise self._death() from None
         except TimeoutError:
@@ -163,6 +233,21 @@ class Worker:
             _ended(self._process)
             self._process = None
 
+    def _looking(self, cancel: IsSet | None) -> Callable[[], None] | None:
+        """Return what asks the process to stop once that is wanted."""
+        if cancel is None:
+            return None
+        assert self._process is not None
+        pipe, number, asked = self._process.cancels, _MESSAGE.pack(self._number), False
+
+        def look() -> None:
+            nonlocal asked
+            if cancel.is_set() and not asked:
+                asked = True
+                os.write(pipe, number)
+
+        return look
+
     def _death(self) -> Exception:
         """Return what the end of the process means."""
         assert self._process is not None
@@ -186,11 +271,13 @@ class _Process(NamedTuple):
     inherited: int
     requests: int
     answers: int
+    cancels: int
 
 
-def _started(serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> _Process:
+def _started(serve: Serve, limits: Limits) -> _Process:
     requests_in, requests_out = os.pipe()
     answers_in, answers_out = os.pipe()
+    cancels_in, cancels_out = os.pipe()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -202,12 +289,14 @@ def _started(serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> _Pr
     if pid == 0:
         os.close(requests_out)
         os.close(answers_in)
-        _answering(serve, limits, requests_in, answers_out, resident)
+        os.close(cancels_out)
+        _answering(serve, limits, requests_in, answers_out, cancels_in, resident)
     os.close(requests_in)
     os.close(answers_out)
+    os.close(cancels_in)
     with suppress(OSError):
         os.setpgid(pid, pid)  # by both, whoever is first
-    return _Process(pid, resident, requests_out, answers_in)
+    return _Process(pid, resident, requests_out, answers_in, cancels_out)
 
 
 def _memory() -> tuple[int, int]:
@@ -224,6 +313,7 @@ def _memory() -> tuple[int, int]:
 def _ended(process: _Process) -> tuple[int, resource.struct_rusage]:
     os.close(process.requests)
     os.close(process.answers)
+    os.close(process.cancels)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     _, code, usage = os.wait4(process.pid, 0)
@@ -231,10 +321,11 @@ def _ended(process: _Process) -> tuple[int, resource.struct_rusage]:
 
 
 def _answering(
-    serve: Callable[[bytes], tuple[int, bytes]],
+    serve: Serve,
     limits: Limits,
     requests: int,
     answers: int,
+    cancels: int,
     inherited: int,
 ) -> NoReturn:
     """Answer until there are no more messages; the life of the child."""
@@ -254,9 +345,12 @@ def _answering(
         if limits.memory_bytes is not None:
             # Counted here: stacks of the parent's threads may not have come along.
             _lowered(resource.RLIMIT_DATA, limits.memory_bytes + _memory()[1])
+        number = 0
         while True:
+            number += 1
             _, message = _received(requests, _LENGTH)
-            _answer(serve, limits, message, answers, inherited)
+            cancelled = Cancelled(cancels, number)
+            _answer(partial(serve, message), limits, cancelled, answers, inherited)
     except BaseException as error:  # nothing of the parent may run in the child
         os._exit(0 if isinstance(error, EOFError | BrokenPipeError) else 1)
 
@@ -270,18 +364,22 @@ def _die_with_the_parent() -> None:
 
 
 def _answer(
-    serve: Callable[[bytes], tuple[int, bytes]],
+    serve: Callable[[Callable[[bytes], None], IsSet], tuple[int, bytes]],
     limits: Limits,
-    message: bytes,
+    cancelled: IsSet,
     answers: int,
     inherited: int,
 ) -> None:
     before = _cpu_s()
+
+    def tell(data: bytes) -> None:
+        _send(answers, _HEADER.pack(_TOLD, 0, 0.0, 0, len(data)), data)
+
     if limits.seconds is not None:
         _lowered(resource.RLIMIT_CPU, int(time.process_time() + limits.seconds) + 1)
     kind = _ANSWER
     try:
-        status, answer = serve(message)
+        status, answer = serve(tell, cancelled)
     except MemoryError:
         kind, status, answer = _NO_MEMORY, 0, b""
     peaks = (
@@ -319,24 +417,42 @@ def _send(pipe: int, *parts: bytes) -> None:
 
 
 def _received(
-    pipe: int, header: struct.Struct, until: float | None = None
+    pipe: int,
+    header: struct.Struct,
+    until: float | None = None,
+    looking: Callable[[], None] | None = None,
 ) -> tuple[tuple[Any, ...], bytes]:
     """Return a header, whose last field is a length, and so many bytes after it.
 
-    Wait until a time of the monotonic clock. Nothing follows before it is asked for.
+    Wait until a time of the monotonic clock, and meanwhile call something now and then.
     """
     received = bytearray()
     needed = header.size
     while len(received) < needed:
-        if (
-            until is not None
-            and not select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
-        ):
-            raise TimeoutError
-        chunk = os.read(pipe, _READ)
+        _wait(pipe, until, looking)
+        chunk = os.read(pipe, min(_READ, needed - len(received)))
         if not chunk:
             raise EOFError
         received += chunk
         if len(received) >= header.size:
             needed = header.size + header.unpack_from(received)[-1]
     return header.unpack_from(received), bytes(memoryview(received)[header.size :])
+
+
+def _wait(pipe: int, until: float | None, looking: Callable[[], None] | None) -> None:
+    """Wait until there is something to read.
+
+    Raises
+    ------
+    TimeoutError
+        If there is nothing by a time of the monotonic clock.
+    """
+    while until is not None or looking is not None:
+        left = None if until is None else max(0.0, until - time.monotonic())
+        if looking is not None:
+            looking()
+            left = _LOOK_S if left is None else min(left, _LOOK_S)
+        if select.select([pipe], [], [], left)[0]:
+            return
+        if until is not None and time.monotonic() >= until:
+            raise TimeoutError

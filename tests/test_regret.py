@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.advice import advice
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Cancel, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.regret import Regret, regrets
 from planner.results import Infeasibility, Result
@@ -31,7 +31,10 @@ def rows(
             raise InvalidInputError("network", "too large")
         return problem
 
-    def solve(problem: str, *, method: str, time_limit: float | None) -> Result[str, None]:
+    def solve(
+        problem: str, *, method: str, time_limit: float | None, cancel: Cancel | None
+    ) -> Result[str, None]:
+        assert cancel is None
         assert (time_limit is None) == (deadline is NEVER)
         if method not in known:
             raise NotApplicableError("method", "does not apply")

@@ -18,7 +18,7 @@ def _busy() -> None:
         pass
 
 
-def serve(message: bytes) -> tuple[int, bytes]:
+def serve(message: bytes, *_: object) -> tuple[int, bytes]:
     """Do what a message says."""
     faulthandler.disable()  # pytest's, which would tell of deaths that are meant
     word = message.decode()

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 from planner.bigdl.bounds import lower_bound_ns
 from planner.bigdl.checker import check
@@ -18,7 +18,8 @@ from planner.bigdl.methods import (
 )
 from planner.bigdl.plan import Plan
 from planner.bigdl.problem import Problem
-from planner.deadline import Deadline
+from planner.bigdl.refit import refit
+from planner.deadline import Control, Deadline
 from planner.methods import Method as AnyMethod
 from planner.methods import named, solve_with
 from planner.results import Result
@@ -39,7 +40,11 @@ METHODS: Mapping[str, Method] = {
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Evaluation]:
     """Plan how gradients are summed and weights handed out.
 
@@ -51,6 +56,8 @@ def solve(
         A key of `METHODS`.
     time_limit : float, optional
         Seconds; every method is a formula, and none comes near.
+    **control
+        See `planner.Control`.
 
     Returns
     -------
@@ -62,7 +69,17 @@ def solve(
     InvalidInputError
         If the method is unknown, or times do not fit in 63 bits.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    return solve_with(
+        METHODS,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
+    )
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage, damage_of
@@ -19,7 +19,7 @@ from planner.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.bml.schedule import Schedule
 from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
-from planner.deadline import NEVER, Deadline, TimeUpError
+from planner.deadline import NEVER, Control, Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, solve_with
@@ -155,6 +155,7 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     outcomes: list[Outcome[AnyPlan]] = []
     with suppress(NotApplicableError):
         outcomes.append(replace(_detour(problem, deadline), method="detour"))
+        deadline.offer(outcomes[0].plan)
     small = damage.bcube.nics <= TREES_MAX_NICS
     if not outcomes or small or _is_far(outcomes[0].plan, damage):
         if outcomes:  # a plan is there: trees are for what is left of the time
@@ -203,7 +204,11 @@ METHODS: Mapping[str, Method] = {
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[AnyPlan]],
 ) -> Result[AnyPlan, Evaluation]:
     """Plan the synchronisation of a gradient.
 
@@ -215,6 +220,8 @@ def solve(
         A key of `METHODS`.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    **control
+        See `planner.Control`.
 
     Returns
     -------
@@ -228,7 +235,9 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    return solve_with(
+        METHODS, problem, method, time_limit, judge=_judge, bound=_bound, form=AnyPlan, **control
+    )
 
 
 def _judge(problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[Evaluation, int]:

@@ -337,7 +337,7 @@ def check_lanes(
     beside_ns: Sequence[int],
     *,
     held: bool = False,
-) -> tuple[Fraction, ...]:
+) -> tuple[int | Fraction, ...]:
     """Check what a schedule says of ops and of the channel, whatever is sent.
 
     Neither two transfers nor two ops overlap, everything takes as long as it does beside what runs
@@ -356,7 +356,7 @@ def check_lanes(
 
     Returns
     -------
-    tuple of Fraction
+    tuple of int or Fraction
         How much is computed when each transfer leaves, at most.
 
     Raises
@@ -374,10 +374,11 @@ def check_lanes(
     # beside computation, and of both its parts where computation begins to wait.
     slack = 3 if list(beside_ns) != list(alone_ns) or any(processor_ns) else 0
     for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
-        if abs(work - lasts) > slack and not (held and slack):
+        if not -slack <= work - lasts <= slack and not (held and slack):
             raise InvalidPlanError(f"transfers[{number}]", "does not take what it costs")
     for op, work, borders in zip(ops, done.ops, done.borders, strict=True):
-        if abs(work - op.duration_ns) > slack * borders and (work < op.duration_ns or not held):
+        most = slack * borders
+        if not -most <= work - op.duration_ns <= most and (work < op.duration_ns or not held):
             raise InvalidPlanError(op.name, "does not take its duration")
     if any(former[1] != latter[0] for former, latter in pairwise(((0, 0), *iteration.backward))):
         raise InvalidPlanError("ops", "the backward pass waits")

@@ -15,7 +15,7 @@ from planner.caramel.windows import Windows
 from planner.costs import DepthCost, TransferCost
 from planner.robustness import NOMINAL, Step, Strain, end_under, strained
 
-__all__ = ["Load", "LoadPricer", "loads_of", "plan_of"]
+__all__ = ["Load", "LoadPricer", "groups_of", "loads_of", "plan_of"]
 
 Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
@@ -84,7 +84,27 @@ class LoadPricer:
 
 def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
     """Return the plan that sends these loads, each at the depth that suits it best."""
-    element, sizes = problem.element_bytes, problem.windows.sizes
+    sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
+    groups = groups_of(loads, sizes, problem.element_bytes, problem.cost)
+    return Plan(groups, (order.backward,), order.forward)
+
+
+def groups_of(
+    loads: Sequence[Load], sizes: Sequence[int], element_bytes: int, cost: TransferCost
+) -> tuple[Group, ...]:
+    """Return transfers that carry these loads, each at the depth that suits it best.
+
+    Parameters
+    ----------
+    loads : sequence of Load
+        In transfer order.
+    sizes : sequence of int
+        Bytes of each parameter.
+    element_bytes : int
+        Parameters are cut at multiples of so many bytes.
+    cost : TransferCost
+        What a transfer costs.
+    """
     reached: dict[int, int] = {}
     groups = []
     for load in loads:
@@ -93,17 +113,16 @@ def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
             together[j] = together.get(j, 0) + size
         parts = []
         for j, size in together.items():
-            if size % element:  # only the end of a parameter is no whole number of elements
+            if size % element_bytes:  # only the end of a parameter is no whole number of elements
                 parts.append(Part(j, sizes[j] - size, sizes[j]))
                 continue
             start = reached.get(j, 0)
             reached[j] = start + size
             parts.append(Part(j, start, start + size))
         size = sum(together.values())
-        cost = problem.cost
         depth = cost.best_depth(size) if isinstance(cost, DepthCost) else 1
         groups.append(Group(tuple(parts), depth))
-    return Plan(tuple(groups), (order.backward,), order.forward)
+    return tuple(groups)
 
 
 def loads_of(plan: Plan) -> list[Load]:

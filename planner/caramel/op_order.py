@@ -71,7 +71,7 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Be
     ops = graph.pass_order("backward")
     known = windows(graph, ops, forward)
     left = deadline.remaining_s
-    part = Deadline(None if left is None else left / 4)
+    part = deadline.within(None if left is None else left / 4)
     start = best_grouping(known, cost, deadline=part)
     assert start.value is not None
     limit = start.value

@@ -35,7 +35,7 @@ from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.problem import Plan, Problem
 from planner.caramel.scenarios import under
 from planner.caramel.solver import RULES, result_of, solve
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import Cancel, Deadline, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.methods import Outcome, deadline_in
 from planner.results import Result
@@ -55,7 +55,11 @@ LEAST_SECONDS = 0.001
 
 
 def solve_for(
-    problem: Problem, outlook: Outlook, *, time_limit: float | None = None
+    problem: Problem,
+    outlook: Outlook,
+    *,
+    time_limit: float | None = None,
+    cancel: Cancel | None = None,
 ) -> tuple[Result[Plan, Evaluation], Prospect]:
     """Plan for several scenarios.
 
@@ -67,6 +71,8 @@ def solve_for(
         The scenarios.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    cancel : Cancel, optional
+        Does the same.
 
     Returns
     -------
@@ -80,9 +86,9 @@ def solve_for(
     InvalidInputError
         If the numbers of a scenario are too large.
     """
-    begin, deadline = time.perf_counter(), deadline_in(time_limit)
+    begin, deadline = time.perf_counter(), deadline_in(time_limit, cancel)
     count = len(outlook.scenarios) + len(LONGER) + 1
-    usual = solve(problem, time_limit=_share(deadline, count))
+    usual = solve(problem, time_limit=_share(deadline, count), cancel=deadline.cancel)
     assert usual.plan is not None
     assert usual.objective_ns is not None
     names = [op.name for op in problem.graph.ops]
@@ -94,7 +100,7 @@ def solve_for(
         with inside(f"scenarios[{place}]"):
             scenarios.append(under(fixed, scenario))
     own = [
-        solve(scenario, time_limit=_share(deadline, count - i))
+        solve(scenario, time_limit=_share(deadline, count - i), cancel=deadline.cancel)
         for i, scenario in enumerate(scenarios, 1)
     ]
     search = _Search(fixed, scenarios, outlook, MOST * usual.objective_ns)
@@ -168,7 +174,9 @@ def _bearing(problem: Problem, deadline: Deadline) -> Iterator[Plan]:
     """Yield plans that may bear more: made for what takes longer, and with more transfers."""
     for left, scenario in enumerate(reversed(LONGER), 1):
         with suppress(InvalidInputError):  # whose numbers are too large
-            plan = solve(under(problem, scenario), time_limit=_share(deadline, left)).plan
+            plan = solve(
+                under(problem, scenario), time_limit=_share(deadline, left), cancel=deadline.cancel
+            ).plan
             assert plan is not None
             yield plan
     size = sum(problem.windows.sizes)

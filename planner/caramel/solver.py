@@ -9,7 +9,7 @@ takes the better; what it proves holds for that one.
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 from planner.caramel.baselines import (
     bytescheduler,
@@ -27,11 +27,12 @@ from planner.caramel.for_target import least_ns, within
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
 from planner.caramel.problem import OpOrder, Plan, Problem
+from planner.caramel.refit import refit
 from planner.caramel.robust import steadied
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.targeted import broken_rule
 from planner.caramel.windows import windows
-from planner.deadline import NEVER, Deadline, TimeUpError
+from planner.deadline import NEVER, Control, Deadline, TimeUpError
 from planner.errors import InvalidPlanError, NotApplicableError
 from planner.interference import ALONE, bound_beside
 from planner.methods import Method as AnyMethod
@@ -95,8 +96,10 @@ def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         with suppress(NotApplicableError, TimeUpError):
             plan = rule(problem, deadline).plan
             assert plan is not None
+            deadline.offer(plan)
             plans.append(plan)
     outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
+    deadline.offer(outcome.plan)
     outcome, best = _mirrored(problem, outcome, deadline)
     if deadline.passed:
         return replace(outcome, timed_out=True)
@@ -196,7 +199,11 @@ METHODS: Mapping[str, Method] = {
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Evaluation]:
     """Plan the gradient transfers of `problem`.
 
@@ -208,6 +215,8 @@ def solve(
         A key of `METHODS`.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    **control
+        See `planner.Control`.
 
     Returns
     -------
@@ -225,7 +234,17 @@ def solve(
         methods = within(METHODS, problem.target)
     elif not problem.interference.is_none:
         methods = {name: _beside(name, method) for name, method in METHODS.items()}
-    return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
+    return solve_with(
+        methods,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
+    )
 
 
 def result_of(

@@ -270,7 +270,9 @@ class TransferModel:
             left -= budget
             if deadline.remaining_s is not None:
                 solver.parameters.max_time_in_seconds = deadline.remaining_s
-            status = solver.solve(self.model)
+            solver.parameters.catch_sigint_signal = deadline.cancel is None
+            with deadline.stopping(solver.stop_search):
+                status = solver.solve(self.model)
             assert status != cp_model.MODEL_INVALID, self.model.validate()
             if status == cp_model.INFEASIBLE:
                 return ModelAnswer(best, self.lower, finished=True)

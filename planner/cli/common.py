@@ -16,6 +16,7 @@ from planner.printing import escaped, escaped_json, printable
 __all__ = [
     "REGRET_HELP",
     "add_fit_options",
+    "add_fit_outputs",
     "add_loudness",
     "check_outputs",
     "command",
@@ -146,6 +147,11 @@ def readable(name: str) -> str:
 def add_fit_options(parser: argparse.ArgumentParser) -> None:
     """Add what is fitted to, and where the constants go."""
     parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
+    add_fit_outputs(parser)
+
+
+def add_fit_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add where the constants go."""
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
     )

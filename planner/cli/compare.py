@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from planner.cli.compare_cluster import settle_cluster
 from planner.cli.compare_help import add_compare
 from planner.cli.compare_network import ASSUMED, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
+from planner.cli.interrupting import ended, interruptible
 from planner.cli.parsing import parse_names
 from planner.cli.progress import Progress
 from planner.cli.regret_text import beside
@@ -91,36 +93,29 @@ def run(options: argparse.Namespace) -> int:
     """Compare."""
     if options.peers:
         _refuse(options, _apart(), "--peers")
+        if not options.file:
+            raise InvalidInputError("FILE", "missing: profiles to compare")
         return compare_peers.run(options)
-    if len(options.file) > 1:
-        raise InvalidInputError("FILE", "expected one file; only --peers takes several profiles")
-    (options.file,) = options.file
-    data = read(options.file)
-    with in_file(options.file):
-        value = decode(data)
-    of_request = isinstance(value, dict) and "problem" in value
-    if isinstance(value, dict) and of_request and "status" in value:
-        raise PlannerError(f"{options.file}: holds an answer: expected a request or a profile")
-    if not of_request:
-        with in_file(options.file):
-            refuse_other(value, "profile")
-    name, compared = (_requested if of_request else _profiled)(data, options)
+    name, compared = _of_events(options) if "events" in options else _of_file(options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
     with in_option("--picture"):
         draw = drawing.writer(Path(options.picture)) if options.picture else None
-    check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
+    inputs = options.events if "events" in options and options.events else (options.file,)
+    check_outputs({"--picture": options.picture, "--output": options.output}, inputs)
     seconds = compared.time_limit or DEFAULT_SECONDS
     progress = Progress(quiet=options.quiet)
     limit = seconds if options.time_limit is None else options.time_limit
-    comparison = compare(
-        compared.problem,
-        parse_names(options.methods, "--methods")
-        if options.methods
-        else compared.methods or family.methods,
-        solve=compared.solve or family.solve,
-        time_limit=limit,
-        progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
-    )
+    with interruptible() as cancel:
+        comparison = compare(
+            compared.problem,
+            parse_names(options.methods, "--methods")
+            if options.methods
+            else compared.methods or family.methods,
+            solve=compared.solve or partial(family.solve, cancel=cancel),
+            time_limit=limit,
+            progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
+            cancel=cancel,
+        )
     results = comparison.rows
     best = None
     if results and results[0].plan is not None:
@@ -151,7 +146,37 @@ def run(options: argparse.Namespace) -> int:
         if draw is not None and chart is not None:
             with replacing(options.picture) as place:
                 draw(chart, place)
-    return 0
+    return ended(cancel)
+
+
+def _of_events(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
+    """Return the problem that event logs make."""
+    options.problem = options.problem or "drizzle"
+    if options.file:
+        raise InvalidInputError("FILE", "not together with --events, which say it all")
+    others = ("--startup", "--bandwidth", "--network", "--network-model")
+    _refuse(options, (*others, *compare_peers.OPTIONS), "--events")
+    _settle(options, options.problem)
+    return options.problem, compare_drizzle.of_events(options)
+
+
+def _of_file(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
+    """Return the problem of a request, or of a profile."""
+    if not options.file:
+        raise InvalidInputError("FILE", "missing: a profile, or a request of planner solve")
+    if len(options.file) > 1:
+        raise InvalidInputError("FILE", "expected one file; only --peers takes several profiles")
+    (options.file,) = options.file
+    data = read(options.file)
+    with in_file(options.file):
+        value = decode(data)
+    of_request = isinstance(value, dict) and "problem" in value
+    if isinstance(value, dict) and of_request and "status" in value:
+        raise PlannerError(f"{options.file}: holds an answer: expected a request or a profile")
+    if not of_request:
+        with in_file(options.file):
+            refuse_other(value, "profile")
+    return (_requested if of_request else _profiled)(data, options)
 
 
 def _apart() -> list[str]:

@@ -8,6 +8,7 @@ from planner.cli.compare_bigdl import sliced
 from planner.cli.compare_cluster import needs_cluster
 from planner.cli.family import ComparedProblem, Family, Option, Profiled, about, percent
 from planner.cli.parsing import parse_number
+from planner.cli.spark_logs import read_logs
 from planner.comparison import Comparison
 from planner.drizzle.closed_form import largest_group
 from planner.errors import InvalidInputError
@@ -20,9 +21,18 @@ from planner.results import Result
 from planner.units import counted, format_ns, parse_time
 from planner.validation import MAX_VALUE
 
-__all__ = ["FAMILY"]
+__all__ = ["FAMILY", "of_events"]
 
 _OPTIONS = (
+    Option(
+        "--events",
+        None,
+        {
+            "nargs": "+",
+            "metavar": "LOG",
+            "help": "Spark's event logs, files or folders, in place of a profile and a cluster",
+        },
+    ),
     Option(
         "--max-overhead",
         str(float(MAX_OVERHEAD)),
@@ -47,13 +57,49 @@ def _requested(request: drizzle_json.DrizzleRequest) -> ComparedProblem:
 
 
 def _summary(problem: drizzle.Problem) -> str:
+    tasks = counted(problem.tasks or 0, "task")
+    return f"{tasks}, {format_ns(problem.compute_ns)} to compute, {_limits(problem)}"
+
+
+def _limits(problem: drizzle.Problem) -> str:
     limit = problem.max_group_ns
     return (
-        f"{counted(problem.tasks or 0, 'task')}, "
-        f"{format_ns(problem.compute_ns)} to compute, "
         f"overhead of at most {float(problem.max_overhead):.4g}"
         f"{'' if limit is None else f', a decision every {format_ns(limit)}'}"
     )
+
+
+def of_events(options: argparse.Namespace) -> ComparedProblem:
+    """Return the problem that event logs make, with what they say in plain words."""
+    _check_limits(options)
+    logs = read_logs(
+        options.events,
+        max_overhead=options.max_overhead,
+        max_group_ns=options.max_group,
+        quiet=options.quiet,
+    )
+    problem = logs.problem
+
+    def notes(comparison: Comparison[drizzle.Plan, drizzle.Evaluation]) -> list[str]:
+        plan = comparison.rows[0].plan if comparison.rows else None
+        told = logs.sentence(None if plan is None else plan.group_size)
+        return [*_online(problem, comparison), "", told]
+
+    return ComparedProblem(
+        problem,
+        lambda result: drizzle_json.answer(problem, result),
+        (f"events: {logs.about()}", f"limits: {_limits(problem)}"),
+        logs.applications[0].name,
+        notes=notes,
+        warnings=logs.warnings,
+    )
+
+
+def _check_limits(options: argparse.Namespace) -> None:
+    options.max_overhead = parse_number(options.max_overhead, "--max-overhead", positive=True)
+    if options.max_overhead >= 1:
+        raise InvalidInputError("--max-overhead", "expected a number < 1")
+    options.max_group = parse_time(options.max_group, "--max-group")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -65,8 +111,7 @@ def _check(options: argparse.Namespace) -> None:
             "does",
         )
     options.machines = options.at.workers
-    options.max_overhead = parse_number(options.max_overhead, "--max-overhead", positive=True)
-    options.max_group = parse_time(options.max_group, "--max-group")
+    _check_limits(options)
 
 
 def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> drizzle.Problem:

@@ -51,7 +51,7 @@ def add_compare(
 def _add_common(parser: argparse.ArgumentParser, families: Families) -> None:
     parser.add_argument(
         "file",
-        nargs="+",
+        nargs="*",
         metavar="FILE",
         help="a profile, or a request of planner solve; '-': standard input; with --peers profiles",
     )

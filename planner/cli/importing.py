@@ -1,4 +1,4 @@
-"""``planner import``: other tools' files as profiles, networks, or requests."""
+"""``planner import``: other tools' files as profiles, networks, requests, measurements."""
 
 import argparse
 import sys
@@ -19,6 +19,7 @@ from planner.cli.common import (
 from planner.cli.import_graph import GRAPHS, import_graph
 from planner.cli.import_network import NETWORKS, import_network
 from planner.cli.progress import Progress
+from planner.cli.spark_logs import FORMAT, import_spark
 from planner.cli.telling import tell
 from planner.errors import InvalidInputError
 from planner.formats import READERS
@@ -39,21 +40,23 @@ def add_parser(commands: Any) -> None:
         commands,
         "import",
         run,
-        "turn another tool's file into a profile, a network, or a request",
+        "turn another tool's file into a profile, a network, a request, or what scheduling takes",
         "planner import pipedream graph.txt -o vgg16.json\n"
         "  planner import kineto trace.json.gz --batch-size 64 -o resnet50.json\n"
         "  planner import nccl-tests all_reduce.log all_gather.log -o network.json\n"
-        "  planner import fx rank0.json rank1.json -o graph.json",
+        "  planner import fx rank0.json rank1.json -o graph.json\n"
+        "  planner import spark-events eventlog_v2_app-20261125093000-0001 -o spark.json",
     )
     parser.add_argument(
         "format",
-        choices=[*READERS, *NETWORKS, *GRAPHS],
+        choices=[*READERS, *NETWORKS, *GRAPHS, FORMAT],
         help="; ".join(
             f"{name}: {about}"
             for name, about in (
                 *((name, reader.about) for name, reader in READERS.items()),
                 *((name, network.about) for name, network in NETWORKS.items()),
                 *((name, graph.about) for name, graph in GRAPHS.items()),
+                (FORMAT, "event logs of Spark 3 or 4, files or folders"),
             )
         ),
     )
@@ -113,12 +116,10 @@ def run(options: argparse.Namespace) -> int:
     reader = READERS.get(options.format)
     if options.statistic is not None and not (reader and reader.streams):
         raise InvalidInputError("--statistic", f"a file of {options.format} has one time an op")
-    if reader is None:
-        if options.batch_size is not None or options.name is not None:
-            raise InvalidInputError("--name, --batch-size", "only of models")
+    if reader is None and (options.batch_size is not None or options.name is not None):
+        raise InvalidInputError("--name, --batch-size", "only of models")
+    if reader is None and options.format != FORMAT:
         return import_network(options)
-    if len(options.file) > 1:
-        raise InvalidInputError("FILE", f"expected one of {options.format}")
     counts = (options.ranks, options.ranks_per_host)
     rows_only = (options.in_place, options.link, options.collective)
     if any(rows_only) or any(count is not None for count in counts):
@@ -126,6 +127,11 @@ def run(options: argparse.Namespace) -> int:
             "--ranks, --ranks-per-host, --link, --collective, --in-place",
             "only of timed collectives",
         )
+    if reader is None:
+        import_spark(options.file, options.output, quiet=options.quiet)
+        return 0
+    if len(options.file) > 1:
+        raise InvalidInputError("FILE", f"expected one of {options.format}")
     (file,) = options.file
     path = Path(file)
     named: dict[str, Any] = {

@@ -1,16 +1,20 @@
 """``planner solve``: requests in, answers out."""
 
 import argparse
-from collections.abc import Generator
+import threading
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from planner.cli.common import check_outputs, command, standard_input, standard_output
+from planner.cli.interrupting import interruptible
 from planner.cli.parsing import seconds
+from planner.cli.progress import Progress
 from planner.cli.telling import tell
 from planner.cli.writing import replacing, writing
-from planner.jsonio import Reply, limited_replies, one_message, read_lines
+from planner.deadline import Cancel
+from planner.jsonio import CancellableLines, Reply, limited_replies, one_message
 from planner.printing import escaped_json
 from planner.validation import shown
 from planner.workers import Limits
@@ -68,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
         memory_bytes=options.max_memory_bytes or None,
         seconds=options.max_seconds or None,
     )
-    messages = read_lines if options.jsonl else one_message
     tell("reading standard input" if options.file == "-" else f"reading {options.file}")
     with ExitStack() as files:
         source = (
@@ -81,7 +84,62 @@ def run(options: argparse.Namespace) -> int:
             if options.output == "-"
             else files.enter_context(files.enter_context(replacing(options.output)).open("wb"))
         )
-        return _written(limited_replies(messages(source, limits), limits), target, options.output)
+        return _answered(options, source, target, limits)
+
+
+def _answered(
+    options: argparse.Namespace, source: BinaryIO, target: BinaryIO, limits: Limits
+) -> int:
+    """Answer what a stream asks; Ctrl-C ends with the best answer so far."""
+    progress = Progress(quiet=options.quiet)
+    lines = CancellableLines(source, limits) if options.jsonl else None
+    messages = one_message(source, limits) if lines is None else lines
+
+    def told(line: bytes) -> None:
+        if lines is not None:
+            _write(line, target, options.output)
+
+    with ExitStack() as interrupting:
+        interrupted: list[threading.Event] = []
+
+        def cancels(number: int) -> Cancel:
+            progress(f"answering request {number}")
+            if not interrupted:  # from now on there is something to end with
+                interrupted.append(interrupting.enter_context(interruptible()))
+            return _Either(interrupted[0], lines, number)
+
+        def until_interrupted() -> Iterator[bytes]:
+            for message in messages:
+                yield message
+                interrupting.close()
+                if interrupted.pop().is_set():
+                    raise KeyboardInterrupt
+
+        replies = limited_replies(until_interrupted(), limits, told, cancels)
+        status = _written(replies, target, options.output)
+    progress.done()
+    return status
+
+
+class _Either:
+    """Whether a request is to end: by Ctrl-C, or by another line of the stream."""
+
+    def __init__(
+        self, interrupted: threading.Event, lines: CancellableLines | None, number: int
+    ) -> None:
+        self._interrupted, self._lines, self._number = interrupted, lines, number
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+        if self._interrupted.is_set():
+            return True
+        return self._lines is not None and self._lines.cancelled(self._number)
+
+
+def _write(data: bytes, stream: BinaryIO, path: str) -> None:
+    with writing("standard output") if path == "-" else nullcontext():
+        stream.write(escaped_json(data) + b"\n")
+        stream.flush()
 
 
 def _written(replies: Generator[Reply, None, None], stream: BinaryIO, path: str) -> int:
@@ -89,9 +147,7 @@ def _written(replies: Generator[Reply, None, None], stream: BinaryIO, path: str)
     statuses = set()
     with closing(replies):
         for number, reply in enumerate(replies, start=1):
-            with writing("standard output") if path == "-" else nullcontext():
-                stream.write(escaped_json(reply.data) + b"\n")
-                stream.flush()
+            _write(reply.data, stream, path)
             statuses.add(reply.exit_status)
             tell(f"answered request {number}")
     return next((status for status in (1, 2) if status in statuses), 0)

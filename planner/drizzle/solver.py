@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
-from planner.deadline import Deadline
+from planner.deadline import Control, Deadline
 from planner.drizzle.closed_form import solve_exact
 from planner.drizzle.evaluation import Evaluation, check, evaluate
 from planner.drizzle.problem import Plan, Problem
+from planner.drizzle.refit import refit
 from planner.methods import Method as AnyMethod
 from planner.methods import named, solve_with
 from planner.results import Result
@@ -21,7 +22,11 @@ METHODS: Mapping[str, Method] = {"auto": named("exact", solve_exact), "exact": s
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Evaluation]:
     """Choose how many iterations of `problem` are scheduled at once.
 
@@ -33,6 +38,8 @@ def solve(
         A key of `METHODS`.
     time_limit : float, optional
         Seconds; the closed form needs none of them.
+    **control
+        See `planner.Control`.
 
     Returns
     -------
@@ -45,7 +52,17 @@ def solve(
     InvalidInputError
         If the method is unknown, or the time of the group does not fit in 63 bits.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    return solve_with(
+        METHODS,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
+    )
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:

@@ -8,10 +8,7 @@ Method. The plan without the setting is followed by the simulator, with the rule
 
 - without ``set_reduce_scatter_max_input_buffers`` one input is kept;
 - without ``set_separate_reduce_scatter_group`` there is one channel;
-- without ``_set_unshard_async_op`` gathers wait for no computation, but for copies out of earlier
-  gathers: in the forward pass one that a step prefetches for that of the step before, any other for
-  that of two units before; in the backward pass for the latest that the host has asked for, and on
-  one channel for the scatters before it.
+- without ``_set_unshard_async_op`` FSDP2's own streams gather (`planner.programs.units`).
 
 Complexity. O(units) a setting. Source. torch.distributed.fsdp._fully_shard of PyTorch 2.13.
 """
@@ -20,14 +17,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from msgspec import UNSET
+
 from planner.fsdp.evaluation import follow
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Channels
 from planner.jsonio.fsdp import FsdpAnswer
 from planner.programs import UnitProgram, program_of
-from planner.programs.units import plan_of
+from planner.programs.units import Lists, by_streams, plan_of
 
-__all__ = ["ASYNCHRONOUS", "BUFFERS", "SEPARATE", "fsdp2_unit_settings", "needed", "without"]
+__all__ = [
+    "ASYNCHRONOUS",
+    "BUFFERS",
+    "SEPARATE",
+    "fsdp2_unit_settings",
+    "needed",
+    "prefetched",
+    "without",
+]
 
 ASYNCHRONOUS = "_set_unshard_async_op"
 BUFFERS = "set_reduce_scatter_max_input_buffers"
@@ -67,10 +74,10 @@ def fsdp2_unit_settings(answer: FsdpAnswer) -> dict[str, Any]:
                 "modules": list(unit.modules),
                 "reshard_after_forward": unit.reshard,
                 "checkpoint": unit.recompute,
-                "forward_prefetch": [first[target] for target in unit.forward_prefetch],
-                "backward_prefetch": [first[target] for target in unit.backward_prefetch or (u,)],
+                "forward_prefetch": [first[target] for target in forward],
+                "backward_prefetch": [first[target] for target in backward],
             }
-            for u, unit in enumerate(program.units)
+            for unit, (forward, backward) in zip(program.units, prefetched(program), strict=True)
         ],
         "settings": dict(needed(program)),
         "iteration_ns": answer.iteration_ns,
@@ -80,9 +87,22 @@ def fsdp2_unit_settings(answer: FsdpAnswer) -> dict[str, Any]:
     }
 
 
+def prefetched(program: UnitProgram, *, streams: bool = True) -> Lists:
+    """Return the lists of modules to prefetch, by numbers of units, each with what stands for none.
+
+    FSDP2 takes an empty list for its own choice, which is none in the forward pass.
+    """
+    lists = program.streams if streams else ()
+    lists = lists or tuple(
+        (unit.forward_prefetch, unit.backward_prefetch) for unit in program.units
+    )
+    return tuple((forward, backward or (u,)) for u, (forward, backward) in enumerate(lists))
+
+
 def needed(program: UnitProgram) -> Iterator[tuple[str, Any]]:
     """Yield the methods of the model that a plan needs, each with its argument."""
-    yield ASYNCHRONOUS, True
+    if not program.streams:
+        yield ASYNCHRONOUS, True
     if program.buffers > 1:
         yield BUFFERS, program.buffers
     if program.separate:
@@ -92,9 +112,10 @@ def needed(program: UnitProgram) -> Iterator[tuple[str, Any]]:
 def _without(answer: FsdpAnswer, program: UnitProgram) -> Iterator[dict[str, Any]]:
     """Yield how long an iteration takes without each setting that it needs."""
     plan, loads = plan_of(answer)
+    assert answer.mesh is not UNSET
     for method, _ in needed(program):
         remains, channels = without(plan, answer.channels, method)
-        time = follow(remains, loads, channels).iteration_ns
+        time = follow(remains, loads, channels, apart=answer.mesh.own_links).iteration_ns
         yield {"method": method, "iteration_ns": time}
 
 
@@ -108,17 +129,4 @@ def without(plan: Plan, channels: Channels, method: str) -> tuple[Plan, Channels
         return plan, "one"
     if method == BUFFERS:
         return replace(plan, buffers=1), channels
-    count = len(plan.units)
-    copied = [
-        step for step in range(2 * count) if step < count or not plan.units[plan.unit_of(step)].keep
-    ]
-    units = []
-    for u, unit in enumerate(plan.units):
-        ahead = unit.forward_at - (1 if unit.forward_at < u else 2)
-        again = unit.backward_at
-        if again is not None and again < count:
-            again = max(again - 1, 0)
-        elif again is not None and (again == count or channels != "one"):
-            again = max(step for step in copied if step <= min(again, 2 * count - 2 - u))
-        units.append(unit._replace(forward_at=max(ahead, 0), backward_at=again))
-    return replace(plan, units=tuple(units)), channels
+    return by_streams(plan, channels), channels

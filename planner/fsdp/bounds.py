@@ -17,7 +17,8 @@ Three bounds for each mesh on which anything fits; the largest counts, and of al
 
    The more is ahead, the better, so it is enough to follow the fullest schedule. If gathers and
    reduce-scatters share the links, each second they carry either, and what is ahead less what is
-   behind, in time of the links, is one amount.
+   behind, in time of the links, is one amount. Sums over copies that share the links take no
+   buffers: they fill what time the links have left, and what remains of them comes last.
 
    Recomputed layers take no memory and no time here; that as many are recomputed as let the
    activations fit is counted beside computations alone.
@@ -83,9 +84,12 @@ def mesh_bound(problem: Problem, mesh: Mesh, deadline: Deadline = NEVER) -> tupl
 def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
     """Return how long the channels are busy, and what comes behind the last gather."""
     work = least_work(problem, mesh, deadline)
-    made, (_, reduce) = problem.gradients[0], mesh_costs(problem, mesh)
-    alone = work.gathers + (reduce.cost_ns(made) if made else 0)
-    return alone if problem.channels == "two" else max(alone, work.both)
+    alone = work.gathers + _last(problem, mesh)
+    if problem.channels == "two":
+        return alone
+    made = problem.gradients[0]
+    least = mesh_costs(problem, mesh).sums.cost_ns(made) if made else 0
+    return max(alone, work.both + least, work.shared)
 
 
 def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
@@ -111,23 +115,52 @@ def _unlimited(problem: Problem, mesh: Mesh, deadline: Deadline) -> tuple[Fracti
                 return Fraction(best.iteration_ns), False
         except TimeUpError:
             cut = True
-    forward = _pass(mesh_costs(problem, mesh)[0], problem.parameter_bytes, problem.forward_ns)
-    backward = _pass(mesh_costs(problem, mesh)[1], problem.gradients, problem.backward_ns)
+    costs, made = mesh_costs(problem, mesh), problem.gradients[0]
+    forward = _pass(costs.gather, problem.parameter_bytes, problem.forward_ns)
+    gradients, computes = problem.gradients, problem.backward_ns
+    if problem.apart(mesh):
+        # The last sum comes behind the last reduce-scatter, the first one behind the first.
+        behind, before = (
+            (costs.sums.cost_ns(made), costs.reduce.cost_ns(min(filter(None, gradients))))
+            if made
+            else (0, 0)
+        )
+        backward = max(
+            _pass(costs.reduce, gradients, computes) + behind,
+            _pass(costs.sums, gradients, computes) + before,
+        )
+    else:
+        both = AffineCost(
+            costs.reduce.startup_ns + costs.sums.startup_ns,
+            costs.reduce.ns_per_byte + costs.sums.ns_per_byte,
+        )
+        backward = _pass(both, gradients, computes)
     return forward + backward, cut
 
 
-def mesh_costs(problem: Problem, mesh: Mesh) -> tuple[AffineCost, AffineCost]:
-    """Return affine costs below those of gathers and of reductions."""
+class Costs(NamedTuple):
+    """Affine costs below those of a mesh, by bytes of a unit's parameters or gradients."""
+
+    gather: AffineCost
+    reduce: AffineCost
+    sums: AffineCost
+
+
+def mesh_costs(problem: Problem, mesh: Mesh) -> Costs:
+    """Return affine costs below those of gathers, of reduce-scatters and of sums over copies."""
     gather = affine_below(mesh.all_gather, sum(problem.parameter_bytes))
-    whole = max(sum(problem.gradients), 1)
-    reduce = affine_below(mesh.reduce_scatter, whole)
+    reduce = affine_below(mesh.reduce_scatter, max(sum(problem.gradients), 1))
+    sums = AffineCost(0, Fraction(0))
     if mesh.all_reduce is not None:
-        again = affine_below(mesh.all_reduce, sum(problem.shares(mesh.shards)) or 1)
-        reduce = AffineCost(
-            reduce.startup_ns + again.startup_ns,
-            reduce.ns_per_byte + again.ns_per_byte / mesh.shards,
-        )
-    return gather, reduce
+        whole = affine_below(mesh.all_reduce, sum(problem.shares(mesh.shards)) or 1)
+        sums = AffineCost(whole.startup_ns, whole.ns_per_byte / mesh.shards)
+    return Costs(gather, reduce, sums)
+
+
+def _last(problem: Problem, mesh: Mesh) -> int:
+    """Return what is left at least to be sent when all has been computed."""
+    costs, made = mesh_costs(problem, mesh), problem.gradients[0]
+    return costs.reduce.cost_ns(made) + costs.sums.cost_ns(made) if made else 0
 
 
 def _pass(cost: AffineCost, sizes: Sequence[int], compute_ns: Sequence[int]) -> Fraction:
@@ -196,7 +229,7 @@ def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
     """Return what the fullest schedule of liquid transfers takes."""
     limits, costs = _limits(problem, mesh), mesh_costs(problem, mesh)
     gathering, reducing = _rates(problem, mesh)
-    sizes, gradients = problem.parameter_bytes, problem.gradients
+    sizes = problem.parameter_bytes
     work = list(
         accumulate(
             (size * rate for size, rate in zip(sizes, gathering, strict=True)), initial=Fraction(0)
@@ -216,20 +249,21 @@ def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
     for layer, computes in enumerate(problem.forward_ns):
         needed = work[layer + 1]
         if not layer:
-            needed = max(needed, Fraction(costs[0].cost_ns(sizes[0])))
+            needed = max(needed, Fraction(costs.gather.cost_ns(sizes[0])))
         now, done = max(now, now + needed - done), max(done, needed)
         now += computes
         most = until(sums[layer + 1] + limits.ahead_forward[layer])
         done = min(done + computes, max(most, work[layer + 1]))
-    last = costs[1].cost_ns(gradients[0]) if gradients[0] else 0
+    last = _last(problem, mesh)
     computed = problem.compute_ns + _recomputing(problem, mesh)
     bound = max(
         _apart(problem, limits, gather, reduce, now, last),
-        computed + costs[0].cost_ns(sizes[0]) + last,
+        computed + costs.gather.cost_ns(sizes[0]) + last,
     )
     if problem.channels == "two":
         return bound
-    return max(bound, _together(problem, limits, gather, reduce, now))
+    summed = Fraction(0) if problem.apart(mesh) else costs.sums.ns_per_byte
+    return max(bound, _together(problem, limits, (gather, reduce, summed), now))
 
 
 def _apart(
@@ -263,20 +297,27 @@ def _apart(
 
 
 def _together(
-    problem: Problem, limits: _Limits, gather: Fraction, reduce: Fraction, now: Fraction
+    problem: Problem,
+    limits: _Limits,
+    rates: tuple[Fraction, Fraction, Fraction],
+    now: Fraction,
 ) -> Fraction:
-    """Follow it where both are carried by the same links: in time of the links."""
+    """Follow it where both are carried by the same links, and sums too: in time of the links."""
     sizes, gradients = problem.parameter_bytes, problem.gradients
+    gather, reduce, summed = rates
     credit = limits.turn * gather
+    later = Fraction(0)  # sums to be made
     for layer in reversed(range(problem.layers)):
         needed = sizes[layer] * gather - max(limits.behind[layer], 0) * reduce
         wait = max(needed - credit, Fraction(0))
         computes = problem.backward_ns[layer]
         now += wait + computes
         credit += wait + computes - sizes[layer] * gather
-        credit = min(credit, max(limits.ahead_backward[layer], 0) * gather)
-        credit -= gradients[layer] * reduce
-    return now + max(-credit, Fraction(0))
+        most = max(limits.ahead_backward[layer], 0) * gather
+        later = max(later - max(credit - most, Fraction(0)), Fraction(0))
+        later += gradients[layer] * summed
+        credit = min(credit, most) - gradients[layer] * reduce
+    return now + max(later - credit, Fraction(0))
 
 
 def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]]:
@@ -288,7 +329,7 @@ def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]
     stop = 0
     gathering: list[Fraction] = []
     reducing: list[Fraction] = []
-    costs = mesh.all_gather, mesh_costs(problem, mesh)[1]
+    costs = mesh.all_gather, mesh_costs(problem, mesh).reduce
     cheap: dict[tuple[int, int], Fraction] = {}
 
     for layer in range(count):

@@ -94,8 +94,9 @@ def check_issues(units: tuple[Unit, ...]) -> None:
             raise InvalidPlanError(path, f"expected {expected}")
         if unit.backward_at is None:
             continue
-        if not u < unit.backward_at <= last - u:
-            expected = f"expected a step from {u + 1} to {last - u}"
+        first = u if u + 1 == len(units) else u + 1  # as in `Unit`
+        if not first <= unit.backward_at <= last - u:
+            expected = f"expected a step from {first} to {last - u}"
             raise InvalidPlanError(path, f"{expected}, got {unit.backward_at}")
         issued.append((unit.backward_at, path))
     for (before, _), (step, path) in pairwise(issued):
@@ -150,7 +151,8 @@ def _stretches(problem: Problem, plan: Plan) -> Iterator[tuple[int, int, int]]:
             yield at(back, _COMPUTE), at(back, _SCATTER), made
             shards = problem.meshes[plan.mesh].shards
             share = sum(-(-problem.gradients[i] // shards) for i in layers)
-            yield at(back, _SCATTER), at(final, _MOMENTS - 1), share
+            if u:
+                yield at(back + 1, _WAIT), at(final, _MOMENTS - 1), share
             scattered.append((at(back, _SCATTER), made))
     for begun, amount in scattered:
         yield begun, at(final, _MOMENTS - 1), amount

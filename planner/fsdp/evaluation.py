@@ -14,7 +14,7 @@ What is in memory depends on the order of these events alone, not on their times
   recomputed unit come back in its backward step, one layer after the other;
 - gradients are there from the beginning of the backward step until they have been copied into the
   buffer of the reduce-scatter, that buffer until its end is waited for, and each rank's share of
-  the sum from then on.
+  the sum from when they are gone.
 
 Complexity: O(units). Source: ``_fsdp_param_group.py`` and ``_fsdp_collectives.py`` of torch 2.13
 for the order of events; own model of when a stream frees what.
@@ -34,6 +34,7 @@ __all__ = [
     "Evaluation",
     "Level",
     "Load",
+    "Merit",
     "Schedule",
     "Step",
     "Transfer",
@@ -42,6 +43,7 @@ __all__ = [
     "iteration_ns",
     "levels",
     "loads_of",
+    "merit",
     "peak_of",
 ]
 
@@ -101,8 +103,8 @@ class Load(NamedTuple):
         What it keeps between its steps, and what is there beside it in the backward one.
     forward_ns, backward_ns : int
         Its steps, with what is recomputed.
-    gather_ns, reduce_ns : int
-        Its transfers.
+    gather_ns, reduce_ns, sum_ns : int
+        Its transfers: all-gather, reduce-scatter, and all-reduce among copies.
     """
 
     parameter_bytes: int
@@ -114,6 +116,7 @@ class Load(NamedTuple):
     backward_ns: int
     gather_ns: int
     reduce_ns: int
+    sum_ns: int
 
 
 class Level(NamedTuple):
@@ -155,8 +158,9 @@ class Evaluation:
         Time of all computations, and of those made a second time, which it does not include.
     steps : tuple of Step
         When each step is computed.
-    gathers, reduces : tuple of Transfer
-        In the order in which they are issued.
+    gathers, reduces, sums : tuple of Transfer
+        All-gathers, reduce-scatters, and all-reduces among copies, in the order in which they are
+        issued.
     state_bytes : int
         What is in memory all the time.
     levels : tuple of Level
@@ -171,6 +175,7 @@ class Evaluation:
     steps: tuple[Step, ...]
     gathers: tuple[Transfer, ...]
     reduces: tuple[Transfer, ...]
+    sums: tuple[Transfer, ...]
     state_bytes: int
     levels: tuple[Level, ...]
     loads: tuple[Load, ...]
@@ -199,6 +204,24 @@ class Evaluation:
         )
 
 
+class Merit(NamedTuple):
+    """What plans are compared by, in this order; less is better.
+
+    Attributes
+    ----------
+    iteration_ns : int
+        The objective. Of plans that take as long,
+    peak_bytes : int
+        the one that takes the least memory is better, and of those
+    units : int
+        the one with the fewest units.
+    """
+
+    iteration_ns: int
+    peak_bytes: int
+    units: int
+
+
 class Schedule(NamedTuple):
     """When everything happens; see `Evaluation`."""
 
@@ -206,12 +229,13 @@ class Schedule(NamedTuple):
     steps: tuple[Step, ...]
     gathers: tuple[Transfer, ...]
     reduces: tuple[Transfer, ...]
+    sums: tuple[Transfer, ...]
 
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a plan that follows the rules; see `planner.fsdp.checker.check`."""
     loads = loads_of(problem, plan)
-    schedule = follow(plan, loads, problem.channels)
+    schedule = _scheduled(problem, plan, loads)
     again = sum(
         sum(problem.forward_ns[unit.start : unit.stop]) for unit in plan.units if unit.recompute
     )
@@ -222,6 +246,7 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
         schedule.steps,
         schedule.gathers,
         schedule.reduces,
+        schedule.sums,
         problem.state_bytes(problem.meshes[plan.mesh].shards),
         tuple(levels(plan, loads)),
         loads,
@@ -230,7 +255,12 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
 
 def iteration_ns(problem: Problem, plan: Plan) -> int:
     """Return what an iteration takes, whatever the memory."""
-    return follow(plan, loads_of(problem, plan), problem.channels).iteration_ns
+    return _scheduled(problem, plan, loads_of(problem, plan)).iteration_ns
+
+
+def _scheduled(problem: Problem, plan: Plan, loads: Sequence[Load]) -> Schedule:
+    apart = problem.apart(problem.meshes[plan.mesh])
+    return follow(plan, loads, problem.channels, apart=apart)
 
 
 def peak_of(problem: Problem, plan: Plan) -> int:
@@ -239,43 +269,58 @@ def peak_of(problem: Problem, plan: Plan) -> int:
     return state + max(level.moving for level in levels(plan, loads_of(problem, plan)))
 
 
+def merit(problem: Problem, plan: Plan) -> Merit:
+    """Return what a plan is compared by."""
+    return Merit(iteration_ns(problem, plan), peak_of(problem, plan), len(plan.units))
+
+
 def loads_of(problem: Problem, plan: Plan) -> tuple[Load, ...]:
     """Return what the units of a plan are."""
-    mesh = problem.meshes[plan.mesh]
-    sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
+    known = problem.known
     loads = []
     for start, stop, _, recompute, *_ in plan.units:
-        parameters, gradients, whole, checkpoint, forward, backward = (
-            sums[name][stop] - sums[name][start]
-            for name in (
-                "parameter_bytes",
-                "gradients",
-                "activations",
-                "checkpoints",
-                "forward_ns",
-                "backward_ns",
-            )
-        )
-        share = shares[stop] - shares[start]
-        loads.append(
-            Load(
-                parameters,
-                gradients,
-                share,
-                checkpoint if recompute else whole,
-                max(problem.activations[start:stop]) if recompute else 0,
-                forward,
-                backward + forward if recompute else backward,
-                mesh.gather_ns(parameters),
-                mesh.reduce_ns(gradients, share),
-            )
-        )
+        key = (plan.mesh, start, stop, recompute)
+        if key not in known:
+            known[key] = _load(problem, *key)
+        loads.append(known[key])
     return tuple(loads)
 
 
-def follow(plan: Plan, loads: Sequence[Load], channels: Channels) -> Schedule:
-    """Return when everything happens."""
-    lanes = lanes_of(channels)
+def _load(problem: Problem, over: int, start: int, stop: int, recompute: bool) -> Load:
+    mesh = problem.meshes[over]
+    prefixes = problem.prefixes
+    parameters, gradients, whole, checkpoint, forward, backward = (
+        prefixes[name][stop] - prefixes[name][start]
+        for name in (
+            "parameter_bytes",
+            "gradients",
+            "activations",
+            "checkpoints",
+            "forward_ns",
+            "backward_ns",
+        )
+    )
+    shares = problem.share_sums(mesh.shards)
+    share = shares[stop] - shares[start]
+    return Load(
+        parameters,
+        gradients,
+        share,
+        checkpoint if recompute else whole,
+        max(problem.activations[start:stop]) if recompute else 0,
+        forward,
+        backward + forward if recompute else backward,
+        mesh.gather_ns(parameters),
+        mesh.reduce_ns(gradients),
+        mesh.sum_ns(share),
+    )
+
+
+def follow(
+    plan: Plan, loads: Sequence[Load], channels: Channels, *, apart: bool = True
+) -> Schedule:
+    """Return when everything happens; `apart` is as in `lanes_of`."""
+    lanes = lanes_of(channels, apart=apart)
     steps: list[Step] = []
     gathers: dict[int, tuple[int, int]] = {}
     reduces: list[tuple[int, int, int]] = []
@@ -298,7 +343,7 @@ def follow(plan: Plan, loads: Sequence[Load], channels: Channels) -> Schedule:
             while len(held) >= plan.buffers:
                 left = max(left, lanes.end(held.popleft()))
             if load.gradient_bytes:
-                transfer = lanes.issue(REDUCES, load.reduce_ns, left)
+                transfer = lanes.issue(REDUCES, load.reduce_ns, left, load.sum_ns)
                 reduces.append((number, transfer, left))
                 held.append(transfer)
         steps.append(Step(ready, start, end, left))
@@ -309,6 +354,11 @@ def follow(plan: Plan, loads: Sequence[Load], channels: Channels) -> Schedule:
         tuple(steps),
         tuple(Transfer(step, now, *spans[which]) for step, (which, now) in gathers.items()),
         tuple(Transfer(step, now, *spans[which]) for step, which, now in reduces),
+        tuple(
+            Transfer(step, spans[which][1], *spans[which + 1])
+            for step, which, _ in reduces
+            if loads[plan.unit_of(step)].sum_ns
+        ),
     )
 
 
@@ -347,7 +397,6 @@ def levels(plan: Plan, loads: Sequence[Load]) -> Iterator[Level]:
             buffers -= held.popleft()
         if made:
             buffers += made
-            gradients += load.share_bytes
             held.append(made)
             yield Level(number, "scatter", parameters, gradients, activations, buffers)
-            gradients -= made
+            gradients += load.share_bytes - made

@@ -1,17 +1,19 @@
 """The best plan of a short chain, with proof.
 
-Problem: that of the family.
+Problem: that of the family; of plans that take as long, the one with the least memory, then the
+fewest units.
 
 Method: every choice of mesh, units, what they keep and recompute, and number of buffers is priced
 as if gathers and reduce-scatters did not meet, with every gather as early as memory allows: no plan
 of that shape is faster, and if the channels do not meet, that is its best plan. Where they do, and
 the best plan so far is slower, the steps that issue gathers are searched depth first: how many have
-been issued in each step. On one channel a partial choice is dropped if another with as many issued
-has everything as early: all that follows only ever waits for what has ended. Wherever the
-computations left would end too late, nothing follows.
+been issued in each step. If no links are shared a partial choice is dropped if another with as many
+issued has everything as early: all that follows only ever waits for what has ended. Wherever the
+computations left would end too late, nothing follows. The least memory with which a shape is as
+fast is found by halving: the less there is, the later gathers are issued.
 
-The last unit always keeps its parameters: nothing comes between its two steps. Without a memory
-limit all do, and no reduce-scatter waits for a buffer.
+Units that take too long with everything kept, and memory enough, are left out with all that they
+could keep. The last unit always keeps its parameters: nothing comes between its two steps.
 
 Guarantee: optimal; at the deadline, the best so far.
 Complexity: exponential, some 3^layers shapes, 5^layers with recomputation. Source: own.
@@ -24,16 +26,16 @@ from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.fsdp.evaluation import follow, iteration_ns, loads_of
+from planner.fsdp.evaluation import Merit, follow, iteration_ns, loads_of, merit, peak_of
 from planner.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
 from planner.fsdp.least import finest
-from planner.fsdp.plan import Plan, layer_ranges
+from planner.fsdp.plan import Plan, Unit, layer_ranges
 from planner.fsdp.problem import Problem
 from planner.fsdp.search import search
-from planner.fsdp.shaping import Room, Shape, issued_by, room_of
+from planner.fsdp.shaping import Room, Shape, issued_by, needs_of
 from planner.methods import Outcome
 
-__all__ = ["MAX_LAYERS", "exact", "shapes"]
+__all__ = ["MAX_LAYERS", "exact"]
 
 MAX_LAYERS = 12
 """Longest chain, ties counted as one layer."""
@@ -54,51 +56,83 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     if outcome.plan is None or outcome.timed_out:
         return outcome
     assert outcome.lower_bound is not None
-    best, plan = iteration_ns(problem, outcome.plan), outcome.plan
-    if best <= outcome.lower_bound:
-        return outcome
+    plan, best = outcome.plan, merit(problem, outcome.plan)
     try:
-        for shape in shapes(problem):
-            deadline.check()
-            found = _best_of(problem, shape, best)
-            if found is not None:
-                plan, best = found, iteration_ns(problem, found)
+        for mesh in range(len(problem.meshes)):
+            for ranges in _partitions(problem):
+                deadline.check()
+                if _least_ns(problem, mesh, ranges) > best.iteration_ns:
+                    continue
+                for shape in _shapes(problem, mesh, ranges):
+                    deadline.check()
+                    better = _better(problem, shape, best)
+                    if better is not None:
+                        plan, best = better, merit(problem, better)
     except TimeUpError:
-        return Outcome(plan, outcome.lower_bound, timed_out=True)
-    return Outcome(plan, best)
+        proven = best.iteration_ns <= outcome.lower_bound
+        return Outcome(plan, outcome.lower_bound, timed_out=not proven)
+    return Outcome(plan, best.iteration_ns)
 
 
-def shapes(problem: Problem) -> Iterator[Shape]:
-    """Yield every shape that can be better than all others."""
+def _partitions(problem: Problem) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield all units there can be."""
     starts = [start for start, _ in finest(problem)]
-    free = problem.memory_bytes is None
-    for mesh in range(len(problem.meshes)):
-        for cuts in product((False, True), repeat=len(starts) - 1):
-            chosen = [0, *(start for start, cut in zip(starts[1:], cuts, strict=True) if cut)]
-            ranges = tuple(layer_ranges(chosen, problem.layers))
-            count = len(ranges)
-            known = problem.checkpoint_bytes is not None and not free
-            options = [
-                (False, True) if known and any(problem.activations[start:stop]) else (False,)
-                for start, stop in ranges
-            ]
-            for recompute in product(*options):
-                for keeps in product((True,) if free else (False, True), repeat=count - 1):
-                    for buffers in (count,) if free else range(1, count + 1):
-                        yield Shape(mesh, ranges, (*keeps, True), recompute, buffers)
+    for cuts in product((False, True), repeat=len(starts) - 1):
+        chosen = [0, *(start for start, cut in zip(starts[1:], cuts, strict=True) if cut)]
+        yield tuple(layer_ranges(chosen, problem.layers))
 
 
-def _best_of(problem: Problem, shape: Shape, best_ns: int) -> Plan | None:
-    """Return the best plan of a shape if it is faster than another."""
-    room = room_of(problem, shape)
+def _least_ns(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> int:
+    """Return what plans with these units take at least."""
+    units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
+    plan = Plan(mesh, units, len(units))
+    return follow(plan, loads_of(problem, plan), "two").iteration_ns
+
+
+def _shapes(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> Iterator[Shape]:
+    """Yield every shape with some units that can be better than all others."""
+    count = len(ranges)
+    known = problem.checkpoint_bytes is not None
+    options = [
+        (False, True) if known and any(problem.activations[start:stop]) else (False,)
+        for start, stop in ranges
+    ]
+    for recompute in product(*options):
+        for keeps in product((False, True), repeat=count - 1):
+            for buffers in range(1, count + 1):
+                yield Shape(mesh, ranges, (*keeps, True), recompute, buffers)
+
+
+def _better(problem: Problem, shape: Shape, best: Merit) -> Plan | None:
+    """Return the best plan of a shape if it is better than another."""
+    needs, memory = needs_of(problem, shape), problem.memory_bytes
+    plan = _fastest(problem, shape, needs.within(memory), best.iteration_ns - 1)
+    if plan is None:
+        most = best.peak_bytes - (len(shape.ranges) >= best.units)
+        plan = _fastest(problem, shape, needs.within(most), best.iteration_ns)
+    if plan is None:
+        return None
+    time, low = iteration_ns(problem, plan), needs.least - 1
+    while low + 1 < (high := peak_of(problem, plan)):
+        middle = (low + high) // 2
+        smaller = _fastest(problem, shape, needs.within(middle), time)
+        if smaller is None:
+            low = middle
+        else:
+            plan = smaller
+    return plan
+
+
+def _fastest(problem: Problem, shape: Shape, room: Room | None, most_ns: int) -> Plan | None:
+    """Return the fastest plan of a shape in some memory, if it takes no longer than some time."""
     if room is None:
         return None
     plan = issued_by(shape, room, room.most)
-    if follow(plan, loads_of(problem, plan), "two").iteration_ns >= best_ns:
+    if follow(plan, loads_of(problem, plan), "two").iteration_ns > most_ns:
         return None
     if problem.channels == "two":
         return plan
-    return _Issues(problem, shape, room, best_ns).best()
+    return _Issues(problem, shape, room, most_ns + 1).best()
 
 
 class _State(NamedTuple):
@@ -124,7 +158,7 @@ class _Issues:
         self._shape, self._room, self._best_ns = shape, room, best_ns
         gathers = [mesh.gather_ns(size) for size in between("parameter_bytes")]
         self._reduces = [
-            mesh.reduce_ns(size, sum(shares[start:stop])) if size else None
+            (mesh.reduce_ns(size), mesh.sum_ns(sum(shares[start:stop]))) if size else None
             for size, (start, stop) in zip(between("gradients"), shape.ranges, strict=True)
         ][::-1]
         again = [
@@ -135,11 +169,12 @@ class _Issues:
         self._compute = [*between("forward_ns"), *reversed(backward)]
         self._after = [sum(self._compute[step:]) for step in range(len(self._compute) + 1)]
         self._gathers = [(gathers + gathers[::-1])[step] for step in room.needed]
-        self._monotone = problem.channels != "shared"
+        apart = problem.apart(mesh)
+        self._monotone = apart and problem.channels != "shared"
         self._chosen: list[int] | None = None
         self._path: list[int] = []
         self._kept: dict[tuple[int, int], list[tuple[int, ...]]] = {}
-        self._begin = _State(0, lanes_of(problem.channels), 0, (), ())
+        self._begin = _State(0, lanes_of(problem.channels, apart=apart), 0, (), ())
 
     def best(self) -> Plan | None:
         """Return the plan if it is faster than the one known."""
@@ -152,7 +187,7 @@ class _Issues:
         if state.ready + self._after[step] >= self._best_ns:
             return
         if step == len(self._compute):
-            end = max([state.ready, *(end for _, end in state.lanes.copy().spans())])
+            end = max(state.ready, *state.lanes.free())
             if end < self._best_ns:
                 self._best_ns, self._chosen = end, [*self._path]
             return
@@ -182,9 +217,10 @@ class _Issues:
         if step >= count:
             while len(held) >= self._shape.buffers:
                 ready = max(ready, lanes.end(held.popleft()))
-            time = self._reduces[step - count]
-            if time is not None:
-                held.append(lanes.issue(REDUCES, time, ready))
+            times = self._reduces[step - count]
+            if times is not None:
+                scatter, added = times
+                held.append(lanes.issue(REDUCES, scatter, ready, added))
         return _State(ready, lanes, issued, tuple(waited), tuple(held))
 
     def _dominated(self, step: int, state: _State) -> bool:
@@ -192,7 +228,7 @@ class _Issues:
         ends = [end for _, end in state.lanes.spans()]
         times = (
             state.ready,
-            max(ends, default=0),
+            *state.lanes.free(),
             *(ends[transfer] for transfer in (*state.waited, *state.held)),
         )
         kept = self._kept.setdefault((step, state.issued), [])

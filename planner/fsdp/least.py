@@ -86,10 +86,10 @@ def too_little(problem: Problem) -> Infeasibility | None:
         return None
     if any(fitting(problem, mesh, limit) for mesh in range(len(problem.meshes))):
         return None
-    least = min(
-        (least_memory(problem, mesh) for mesh in range(len(problem.meshes))),
-        key=lambda least: least.memory_bytes,
-    )
+    least = least_memory(problem, 0)
+    for mesh in range(1, len(problem.meshes)):
+        if fitting(problem, mesh, least.memory_bytes - 1) is not None:
+            least = least_memory(problem, mesh)
     evaluation = evaluate(problem, at_use(least.shape))
     peak = evaluation.peak
     parts = {
@@ -205,12 +205,12 @@ def _first(
         problem.prefixes[name][stop] - problem.prefixes[name][start]
         for name in ("parameter_bytes", "gradients", "activations", "checkpoints")
     )
-    own, scattered = shares[stop] - shares[start], shares[-1] - shares[stop]
+    scattered = shares[-1] - shares[stop]
     again = max(problem.activations[start:stop])
     best = None
     for recompute in (False, True) if problem.checkpoint_bytes is not None and again else (False,):
         kept, extra = (checkpoint, again) if recompute else (whole, 0)
-        alone = room - max(2 * size, size + kept, 2 * made + scattered + own if made else 0)
+        alone = room - max(2 * size, size + kept, 2 * made + scattered if made else 0)
         for keep in (True, False):
             copied = 0 if keep else 2 * size
             beside = room - kept - scattered - max(copied, extra + size + made)

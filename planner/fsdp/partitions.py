@@ -7,11 +7,12 @@ Method: the two passes meet only between them. Going through the layers from the
 a unit in front of others makes of the time g that their gathers and computations take from the
 first gather on, and of the time f from the beginning of the backward pass to their last
 reduce-scatter's end: gather + max(its computation, g), and max(f, when it has been computed) +
-reduce-scatter. An iteration takes g + f of all units. Less of both is never worse, so only
-undominated pairs are kept: of the whole chain, the one with the least sum.
+reduce-scatter. An iteration takes g + f of all units. Sums over copies that have links of their own
+end at s: max(s, f) + sum, and s comes in place of f; others share them, and lengthen f. Less of all
+is never worse, so only undominated choices are kept: of the whole chain, the one that takes least.
 
 Guarantee: the least iteration, and so a bound for every memory limit, as long as no more than
-`kept` pairs are undominated; else only the plan. With `most_bytes`, the same of units no larger.
+`kept` choices are undominated; else only the plan. With `most_bytes`, the same of units no larger.
 Complexity: O(layers · layers of a unit · kept). Source: own, after iBatch both ways.
 """
 
@@ -36,6 +37,7 @@ class Partition(NamedTuple):
 class _Label(NamedTuple):
     gathered: int
     scattered: int
+    summed: int  # the last end, in the backward pass
     units: Any  # where the first one ends, and those behind it
 
 
@@ -64,7 +66,7 @@ def best_units(
     fits : callable, optional
         Tells whether a range of layers may be a unit; some ranges that may make up the chain.
     kept : int
-        Undominated pairs to keep.
+        Undominated choices to keep.
     deadline : Deadline
         When to give up.
     """
@@ -77,7 +79,8 @@ def best_units(
     if starts is None:
         starts = [layer for layer in range(count) if problem.cuts[layer]]
     starts = [*starts, count]
-    labels: dict[int, list[_Label]] = {count: [_Label(0, 0, None)]}
+    labels: dict[int, list[_Label]] = {count: [_Label(0, 0, 0, None)]}
+    apart = problem.apart(mesh)
     proven = True
     for place in range(len(starts) - 2, -1, -1):
         deadline.check()
@@ -92,33 +95,42 @@ def best_units(
             if fits is not None and not fits(start, stop):
                 continue
             gather = mesh.gather_ns(sizes[stop] - sizes[start])
-            reduce = mesh.reduce_ns(
-                gradients[stop] - gradients[start], shares[stop] - shares[start]
-            )
-            for gathered, scattered, units in labels[stop]:
+            reduce = mesh.reduce_ns(gradients[stop] - gradients[start])
+            added = mesh.sum_ns(shares[stop] - shares[start])
+            if not apart:
+                reduce, added = reduce + added, 0
+            for gathered, before, summed, units in labels[stop]:
+                scattered = max(before, computed) + reduce
                 candidates.append(
                     _Label(
                         gather + max(forward[count] - forward[start], gathered),
-                        max(scattered, computed) + reduce,
+                        scattered,
+                        max(scattered, summed) + added,
                         (stop, units),
                     )
                 )
         labels[start] = _undominated(candidates)
         proven &= len(labels[start]) <= kept
         labels[start] = labels[start][:kept]
-    best = min(labels[0], key=lambda label: label.gathered + label.scattered)
+    best = min(labels[0], key=lambda label: label.gathered + label.summed)
     ranges, start, trail = [], 0, best.units
     while trail is not None:
         stop, trail = trail
         ranges.append((start, stop))
         start = stop
-    return Partition(tuple(ranges), best.gathered + best.scattered, proven)
+    return Partition(tuple(ranges), best.gathered + best.summed, proven)
 
 
 def _undominated(labels: list[_Label]) -> list[_Label]:
-    """Return those than which no other takes less in both passes."""
+    """Return those than which no other has everything as early."""
     best: list[_Label] = []
-    for label in sorted(labels, key=lambda label: label[:2]):
-        if not best or label.scattered < best[-1].scattered:
-            best.append(label)
+    ends: list[tuple[int, int]] = []  # of both kinds of transfers, the first ones falling
+    for label in sorted(labels, key=lambda label: label[:3]):
+        if any(
+            scattered <= label.scattered and summed <= label.summed for scattered, summed in ends
+        ):
+            continue
+        best.append(label)
+        ends = [end for end in ends if not (label.scattered <= end[0] and label.summed <= end[1])]
+        ends.append((label.scattered, label.summed))
     return best

@@ -27,7 +27,9 @@ class Unit(NamedTuple):
         Step that issues its gather for the forward pass, when its own parameters have arrived; its
         own step issues it as soon as the step before has ended.
     backward_at : int or None
-        The same of the gather for the backward pass; None exactly if it keeps its parameters.
+        The same of the gather for the backward pass; None exactly if it keeps its parameters. A
+        step behind its own forward one; or that, of the last unit: as FSDP2's streams gather it
+        beside its computation.
     """
 
     start: int

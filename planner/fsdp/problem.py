@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
@@ -39,9 +39,8 @@ Cost: TypeAlias = AffineCost | TableCost | DepthCost
 """What a collective costs, by the bytes it is about."""
 
 Channels: TypeAlias = Literal["one", "two", "shared"]
-"""One communicator, so one transfer after the other; one for all-gathers and one for
-reduce-scatters that do not disturb each other; or two of which each is half as fast while both are
-busy."""
+"""Of gathers and reduce-scatters: one communicator, so one transfer after the other; one for each
+that do not disturb each other; or two of which each is half as fast while both are busy."""
 
 CHANNELS: tuple[Channels, ...] = ("one", "two", "shared")
 
@@ -60,7 +59,10 @@ class Mesh:
         Time of the collective among the ranks of a copy, by all bytes of a unit.
     all_reduce : AffineCost, TableCost or DepthCost, optional
         Time of the sum over copies, by the bytes of a rank's share of a unit; exactly with several.
-        It follows the reduce-scatter on the same channel.
+        It follows the reduce-scatter on a channel of its own.
+    own_links : bool
+        Whether the sum over copies goes over links of its own, as where shards are those of a host;
+        otherwise it shares them, unless channels do not disturb each other at all ("two").
     """
 
     shards: int
@@ -68,6 +70,7 @@ class Mesh:
     all_gather: Cost
     reduce_scatter: Cost
     all_reduce: Cost | None = None
+    own_links: bool = True
 
     def __post_init__(self) -> None:
         set_integer(self, "shards", minimum=1)
@@ -89,15 +92,16 @@ class Mesh:
         """Return the time of gathering so many bytes of parameters."""
         return self.all_gather.cost_ns(size)
 
-    def reduce_ns(self, size: int, share: int) -> int:
-        """Return the time of summing up gradients: all their bytes, and a rank's share of them.
+    def reduce_ns(self, size: int) -> int:
+        """Return the time of scattering so many bytes of gradients.
 
         A unit without gradients, whose parameters are frozen, takes none.
         """
-        if not size:
-            return 0
-        time = self.reduce_scatter.cost_ns(size)
-        return time if self.all_reduce is None else time + self.all_reduce.cost_ns(share)
+        return self.reduce_scatter.cost_ns(size) if size else 0
+
+    def sum_ns(self, share: int) -> int:
+        """Return the time of summing up a rank's share of gradients over copies."""
+        return 0 if self.all_reduce is None or not share else self.all_reduce.cost_ns(share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +192,7 @@ class Problem:
                     f"{mesh.replicas}",
                 )
             with inside(f"meshes[{place}]"):
-                dearest = max(mesh.gather_ns(whole), mesh.reduce_ns(whole, whole))
+                dearest = max(mesh.gather_ns(whole), mesh.reduce_ns(whole) + mesh.sum_ns(whole))
                 longest = 3 * self.layers * dearest
                 longest += 2 * sum(self.forward_ns) + sum(self.backward_ns)
                 total(longest, "all_gather", "the time of all computations and transfers")
@@ -281,8 +285,17 @@ class Problem:
         return self._share_sums[shards]
 
     @cached_property
+    def known(self) -> dict[Any, Any]:
+        """What has been worked out of units: a memory of `planner.fsdp.evaluation`."""
+        return {}
+
+    @cached_property
     def _share_sums(self) -> dict[int, tuple[int, ...]]:
         return {}
+
+    def apart(self, mesh: Mesh) -> bool:
+        """Return whether sums over copies do not disturb what else is carried."""
+        return mesh.own_links or self.channels == "two"
 
     def state_bytes(self, shards: int) -> int:
         """Return what a rank stores all the time: its share of each layer, rounded up."""

@@ -4,9 +4,9 @@ FSDP2 (torch 2.13, ``_fsdp_param_group.py``), with the host ahead of the device:
 the streams of gathers wait for the copy out of each gather, so that of unit u leaves once the
 computation of unit u-2 has begun; lists of n modules to prefetch make that u-n-1, so lists of one
 change nothing. In the backward pass a unit prefetches the next when its own parameters have
-arrived, and lists of n modules the next n. One reduce-scatter's input is kept. Real FSDP2 gathers
-the last unit again beside that unit's own forward computation, which no plan here may: where that
-unit is freed, these rules take a little longer.
+arrived, and lists of n modules the next n. One reduce-scatter's input is kept. The last unit is
+freed and gathered again by the host before the device has begun with it: beside its own forward
+computation.
 
 - `fsdp2`: every block a unit, freed after the forward pass.
 - `fsdp2_ahead_2`: with lists of two modules in both passes.
@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from planner.fsdp.checker import checked_peak
-from planner.fsdp.evaluation import iteration_ns
+from planner.fsdp.evaluation import merit
 from planner.fsdp.least import wrapped
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
@@ -64,7 +64,7 @@ def fitted(problem: Problem, rule: Rule) -> Plan | None:
         if limit is not None:
             plans = [plan for plan in plans if checked_peak(problem, plan) <= limit]
         if plans:
-            return min(plans, key=lambda plan: iteration_ns(problem, plan))
+            return min(plans, key=lambda plan: merit(problem, plan))
     return None
 
 
@@ -129,10 +129,11 @@ def zero_3(problem: Problem) -> Plan:
 
 def _streams(ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
     """Return FSDP2's plan with lists of so many modules."""
-    last = 2 * len(ranges) - 1
+    count = len(ranges)
+    last = 2 * count - 1
     units = []
     for u, (start, stop) in enumerate(ranges):
-        back = max(last - u - ahead, min(len(ranges), last - u))
+        back = u if u + 1 == count else max(last - u - ahead, count)
         units.append(Unit(start, stop, keep, False, max(u - ahead - 1, 0), None if keep else back))
     return Plan(0, tuple(units))
 

@@ -13,6 +13,7 @@ Method, on each mesh:
 3. Reduce-scatters kept at once, and how far gathers are ahead (`planner.fsdp.shaping`).
 4. The best of all is changed step by step: a cut moved, set or left out, parameters of a unit kept
    or not, a unit recomputed or not, one buffer more or less; what is better is taken.
+5. Of plans that are as fast, those that need less memory are looked for (`planner.fsdp.slimming`).
 
 The effort is counted in steps simulated, not in time, so the same problem has the same plan.
 
@@ -21,31 +22,34 @@ Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
 from planner.fsdp.bounds import mesh_bounds
-from planner.fsdp.evaluation import iteration_ns
+from planner.fsdp.changes import changes
+from planner.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
 from planner.fsdp.least import finest, fitting, too_little, wrapped
 from planner.fsdp.partitions import best_units
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
 from planner.fsdp.rules import RULES, fitted
 from planner.fsdp.shaping import FARTHEST, Ahead, Shape, at_use, filled, room_of
+from planner.fsdp.slimming import slimmed
 from planner.fsdp.tight import cheapest_units
 from planner.methods import Outcome
 
 __all__ = ["search"]
 
 EFFORT = 100_000
-"""Steps simulated on the most promising mesh, and for changes; on the n-th, an n-th of that."""
+"""Steps simulated on the most promising mesh, and for changes; half as many on each of the next."""
 
 MAX_STARTS = 160
 """Layers that units may begin with in longer chains."""
 
 
 class _Candidate(NamedTuple):
-    iteration_ns: int
+    merit: Merit
     shape: Shape
     ahead: Ahead
     plan: Plan
@@ -62,23 +66,64 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     pool = _Pool(problem, bound)
     pool.fallback()
     assert pool.best is not None
+    deadline.offer(pool.best.plan, bound)
     try:
-        for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh]), start=1):
-            pool.left = EFFORT // rank
+        for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh])):
+            pool.left = max(EFFORT >> rank, EFFORT >> 6)
             for shape in _shapes(problem, mesh, deadline):
                 deadline.check()
-                if pool.settled or pool.best.iteration_ns <= bounds[mesh]:
+                if pool.settled or pool.best.merit.iteration_ns <= bounds[mesh]:
                     break
                 pool.try_all(shape)
+                deadline.offer(pool.best.plan)
         pool.improve(deadline)
     except TimeUpError:
         cut = True
     assert pool.best is not None
-    best = pool.best.plan
-    fitting = (fitted(problem, rule) for rule in RULES.values())
-    plans = [best, *(plan for plan in fitting if plan is not None)]
-    best = min(plans, key=lambda plan: iteration_ns(problem, plan))
-    return Outcome(best, bound, cut)
+    rules = (fitted(problem, rule) for rule in RULES.values())
+    plans = [pool.best.plan, *(plan for plan in rules if plan is not None)]
+    best = min(plans, key=lambda plan: merit(problem, plan))
+    ahead = pool.best.ahead if best is pool.best.plan else FARTHEST
+    return Outcome(best if cut else slimmed(problem, best, ahead, deadline), bound, cut)
+
+
+def improved(
+    problem: Problem,
+    shapes: Iterable[Shape],
+    plans: Iterable[Plan],
+    effort: int,
+    deadline: Deadline,
+) -> Plan | None:
+    """Return the best of some plans and of what small changes make of some shapes.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    shapes : iterable of Shape
+        The first that fits is changed.
+    plans : iterable of Plan
+        Plans of the problem.
+    effort : int
+        Steps simulated.
+    deadline : Deadline
+        When to stop in any case.
+
+    Returns
+    -------
+    Plan or None
+        None if there are no plans, and no shape fits.
+    """
+    known = list(plans)
+    pool = _Pool(problem, 0)
+    for shape in shapes:
+        if pool.offer(shape, FARTHEST):
+            break
+    if pool.best is not None:
+        with suppress(TimeUpError):
+            pool.improve(deadline, effort)
+        known.append(pool.best.plan)
+    return min(known, key=lambda plan: iteration_ns(problem, plan), default=None)
 
 
 class _Pool:
@@ -95,7 +140,7 @@ class _Pool:
         """Whether nothing more is to be tried."""
         if self.left <= 0:
             return True
-        return self.best is not None and self.best.iteration_ns <= self.bound_ns
+        return self.best is not None and self.best.merit.iteration_ns <= self.bound_ns
 
     def offer(self, shape: Shape, ahead: Ahead) -> bool:
         """Price a shape; tell whether it fits."""
@@ -106,10 +151,17 @@ class _Pool:
         plan = filled(self.problem, shape, ahead)
         if plan is None:
             return False
-        time = iteration_ns(self.problem, plan)
-        if self.best is None or time < self.best.iteration_ns:
-            self.best = _Candidate(time, shape, ahead, plan)
+        self._take(shape, ahead, plan)
         return True
+
+    def _take(self, shape: Shape, ahead: Ahead, plan: Plan) -> None:
+        """Keep a plan if it is the best."""
+        time = iteration_ns(self.problem, plan)
+        if self.best is not None and time > self.best.merit.iteration_ns:
+            return
+        own = Merit(time, peak_of(self.problem, plan), len(plan.units))
+        if self.best is None or own < self.best.merit:
+            self.best = _Candidate(own, shape, ahead, plan)
 
     def try_all(self, shape: Shape) -> None:
         """Try a shape with numbers of buffers, of kept units, and of gathers ahead."""
@@ -162,27 +214,24 @@ class _Pool:
             else:
                 shape = fitting(self.problem, mesh, limit)
             if shape is not None:
-                plan = filled(self.problem, shape) or at_use(shape)
-                time = iteration_ns(self.problem, plan)
-                if self.best is None or time < self.best.iteration_ns:
-                    self.best = _Candidate(time, shape, FARTHEST, plan)
+                self._take(shape, FARTHEST, filled(self.problem, shape) or at_use(shape))
 
-    def improve(self, deadline: Deadline) -> None:
+    def improve(self, deadline: Deadline, effort: int = EFFORT) -> None:
         """Change the best step by step."""
-        self.left = EFFORT
+        self.left = effort
         while not self.settled and self._improved(deadline):
             pass
 
     def _improved(self, deadline: Deadline) -> bool:
         """Take the first change for the better; tell whether there was one."""
         assert self.best is not None
-        before = self.best.iteration_ns
-        for shape, ahead in _changes(self.problem, self.best):
+        before = self.best.merit.iteration_ns
+        for shape, ahead in changes(self.problem, self.best.shape, self.best.ahead):
             deadline.check()
             if self.settled:
                 return False
             self.offer(shape, ahead)
-            if self.best.iteration_ns < before:
+            if self.best.merit.iteration_ns < before:
                 return True
         return False
 
@@ -288,60 +337,3 @@ def _recomputed(
     for number in sorted(numbers):
         if 0 < number <= len(ordered):
             yield of(number)
-
-
-def _changes(problem: Problem, best: _Candidate) -> Iterator[tuple[Shape, Ahead]]:
-    """Yield everything that is one change away."""
-    shape, ahead = best.shape, best.ahead
-    ranges, keep, recompute = shape.ranges, shape.keep, shape.recompute
-    count = len(ranges)
-    for buffers in (shape.buffers + 1, shape.buffers - 1):
-        if 1 <= buffers <= count:
-            yield shape._replace(buffers=buffers), ahead
-    for u in range(count):
-        yield shape._replace(keep=_but(keep, u)), ahead
-    if problem.channels != "two":
-        for distance in (1, 2, 3, 4, 6, 8, None):
-            yield shape, Ahead(ahead.forward, distance)
-            yield shape, Ahead(distance, ahead.backward)
-    starts = [start for start, _ in finest(problem)]
-    places = {start: place for place, start in enumerate(starts)}
-    for u in range(1, count):
-        place = places[ranges[u][0]]
-        for other in (place - 1, place + 1, place - 3, place + 3):
-            if 0 < other < len(starts) and ranges[u - 1][0] < starts[other] < ranges[u][1]:
-                cut = starts[other]
-                moved = (*ranges[: u - 1], (ranges[u - 1][0], cut), (cut, ranges[u][1]))
-                yield shape._replace(ranges=(*moved, *ranges[u + 1 :])), ahead
-    for u in range(1, count):
-        whole = (ranges[u - 1][0], ranges[u][1])
-        merged = (*ranges[: u - 1], whole, *ranges[u + 1 :])
-        yield (
-            shape._replace(
-                ranges=merged,
-                keep=(*keep[: u - 1], *keep[u:]),
-                recompute=(*recompute[: u - 1], *recompute[u:]),
-                buffers=min(shape.buffers, count - 1),
-            ),
-            ahead,
-        )
-    for u, (start, stop) in enumerate(ranges):
-        inside = [cut for cut in starts if start < cut < stop]
-        for cut in inside[len(inside) // 2 : len(inside) // 2 + 1]:
-            halves = (*ranges[:u], (start, cut), (cut, stop), *ranges[u + 1 :])
-            yield (
-                shape._replace(
-                    ranges=halves,
-                    keep=(*keep[:u], keep[u], *keep[u:]),
-                    recompute=(*recompute[:u], recompute[u], *recompute[u:]),
-                ),
-                ahead,
-            )
-    if problem.checkpoint_bytes is not None:
-        for u, (start, stop) in enumerate(ranges):
-            if any(problem.activations[start:stop]):
-                yield shape._replace(recompute=_but(recompute, u)), ahead
-
-
-def _but(values: tuple[bool, ...], place: int) -> tuple[bool, ...]:
-    return (*values[:place], not values[place], *values[place + 1 :])

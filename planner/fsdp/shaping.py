@@ -23,7 +23,19 @@ from planner.fsdp.evaluation import levels, loads_of
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
 
-__all__ = ["FARTHEST", "Ahead", "Room", "Shape", "at_use", "filled", "issued_by", "room_of"]
+__all__ = [
+    "FARTHEST",
+    "Ahead",
+    "Needs",
+    "Room",
+    "Shape",
+    "at_use",
+    "filled",
+    "filled_room",
+    "issued_by",
+    "needs_of",
+    "room_of",
+]
 
 
 class Shape(NamedTuple):
@@ -89,8 +101,53 @@ def at_use(shape: Shape) -> Plan:
     return Plan(shape.mesh, tuple(units), shape.buffers)
 
 
-def room_of(problem: Problem, shape: Shape) -> Room | None:
-    """Return what is left for gathers ahead, or None if the shape does not fit into memory."""
+class Needs(NamedTuple):
+    """What a shape needs in memory if every gather is issued in its own step.
+
+    Attributes
+    ----------
+    needed, used : tuple of int
+        As in `Room`.
+    issued : tuple of int
+        Bytes of the first gathers, by their number.
+    computing, before : tuple of int
+        Most bytes that are in memory from the computation of each step on, and before it.
+    again : int
+        The first step in which a gather for the backward pass may be issued.
+    """
+
+    needed: tuple[int, ...]
+    used: tuple[int, ...]
+    issued: tuple[int, ...]
+    computing: tuple[int, ...]
+    before: tuple[int, ...]
+    again: int
+
+    @property
+    def least(self) -> int:
+        """Least memory that does."""
+        return max(*self.computing, *self.before)
+
+    def within(self, memory_bytes: int | None) -> Room | None:
+        """Return what so much memory leaves to gathers ahead, or None if it is too little."""
+        steps = len(self.used)
+        most = [len(self.needed)] * steps
+        if memory_bytes is not None:
+            if memory_bytes < self.least:
+                return None
+            for step in range(steps):
+                room = self.issued[self.used[step]] + memory_bytes - self.computing[step]
+                if step + 1 < steps:
+                    following = self.issued[self.used[step + 1]]
+                    room = min(room, following + memory_bytes - self.before[step + 1])
+                most[step] = bisect_right(self.issued, room) - 1
+        for step in range(min(self.again, steps)):
+            most[step] = min(most[step], steps // 2)  # the first one freed is not free before
+        return Room(self.needed, self.used, tuple(_falling(most)))
+
+
+def needs_of(problem: Problem, shape: Shape) -> Needs:
+    """Return what a shape needs in memory."""
     plan = at_use(shape)
     count = len(plan.units)
     kept_from = max((u for u, keep in enumerate(shape.keep) if not keep), default=count)
@@ -101,37 +158,37 @@ def room_of(problem: Problem, shape: Shape) -> Room | None:
     for step in needed:
         start, stop = shape.ranges[plan.unit_of(step)]
         sizes.append(sums[stop] - sums[start])
-    issued = list(accumulate(sizes, initial=0))
     uses = [0] * (2 * count)
     for step in needed:
         uses[step] = 1
-    used = list(accumulate(uses))
-    limit = problem.memory_bytes
-    most = [len(needed)] * (2 * count)
-    if limit is not None:
-        limit -= problem.state_bytes(problem.meshes[shape.mesh].shards)
-        left = [limit] * (2 * count)  # beside what is there of each step from its computation on
-        before = [limit] * (2 * count + 1)  # and before it
-        for level in levels(plan, loads_of(problem, plan)):
-            side = before if level.stage in ("wait", "copy") else left
-            side[level.step] = min(side[level.step], limit - level.moving)
-        if min(left) < 0 or min(before) < 0:
-            return None
-        for step in range(2 * count):
-            room = issued[used[step]] + left[step]
-            if step + 1 < 2 * count:
-                room = min(room, issued[used[step + 1]] + before[step + 1])
-            most[step] = bisect_right(issued, room) - 1
-    for step in range(min(kept_from + 1, 2 * count)):
-        most[step] = min(most[step], count)  # the first one freed is not free before
-    return Room(tuple(needed), tuple(used), tuple(_falling(most)))
+    state = problem.state_bytes(problem.meshes[shape.mesh].shards)
+    computing, before = [state] * (2 * count), [state] * (2 * count)
+    for level in levels(plan, loads_of(problem, plan)):
+        side = before if level.stage in ("wait", "copy") else computing
+        side[level.step] = max(side[level.step], state + level.moving)
+    return Needs(
+        tuple(needed),
+        tuple(accumulate(uses)),
+        tuple(accumulate(sizes, initial=0)),
+        tuple(computing),
+        tuple(before),
+        kept_from + 1,
+    )
+
+
+def room_of(problem: Problem, shape: Shape) -> Room | None:
+    """Return what is left for gathers ahead, or None if the shape does not fit into memory."""
+    return needs_of(problem, shape).within(problem.memory_bytes)
 
 
 def filled(problem: Problem, shape: Shape, ahead: Ahead = FARTHEST) -> Plan | None:
     """Return the plan with the earliest issues there are, or None if none fits into memory."""
     room = room_of(problem, shape)
-    if room is None:
-        return None
+    return None if room is None else filled_room(shape, room, ahead)
+
+
+def filled_room(shape: Shape, room: Room, ahead: Ahead = FARTHEST) -> Plan:
+    """Return the plan with the earliest issues that there is room for."""
     count = len(shape.ranges)
     most = list(room.most)
     for step, used in enumerate(room.used):

@@ -7,9 +7,9 @@ for all others.
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
-from planner.deadline import Deadline
+from planner.deadline import Control, Deadline
 from planner.fsdp.bounds import lower_bound
 from planner.fsdp.checker import check, checked_peak
 from planner.fsdp.evaluation import Evaluation, evaluate
@@ -17,6 +17,7 @@ from planner.fsdp.exact import exact
 from planner.fsdp.least import finest, too_little
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
+from planner.fsdp.refit import refit
 from planner.fsdp.rules import RULES, Rule, fitted
 from planner.fsdp.search import search
 from planner.methods import Method as AnyMethod
@@ -69,7 +70,11 @@ METHODS: Mapping[str, Method] = {
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Evaluation]:
     """Plan an iteration.
 
@@ -81,6 +86,8 @@ def solve(
         A key of `METHODS`.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    **control
+        See `planner.Control`.
 
     Returns
     -------
@@ -93,7 +100,17 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    return solve_with(
+        METHODS,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
+    )
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:

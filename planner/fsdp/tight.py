@@ -5,23 +5,36 @@ make the least of them, each gathered twice and scattered once?
 
 Method: if nothing but the last unit's parameters is kept after the forward pass, what is in memory
 before a unit is known: the activations so far. So which units fit tells each by itself, but for the
-gradients of the next one, whose buffer it meets. Going through the layers from the last to the
+gradients of the next one, whose buffer it meets. Sums over copies with links of their own count
+where they take longer than all else. Going through the layers from the last to the
 first, of all units from one layer on the cheapest are kept, for each size of the first one's
 gradients. With `ahead`, each has room for as much again as its parameters, so many times.
 
-Guarantee: the least sum of transfers of all units that fit so.
-Complexity: O(layers · layers of a unit · undominated). Source: own.
+Guarantee: the least sum of transfers of all units that fit so, of up to `EVERY` of the smallest
+ones, or numbers of them that are some eighth apart.
+Complexity: O(layers · numbers · log undominated). Source: own.
 """
 
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 from planner.fsdp.least import finest
 from planner.fsdp.problem import Problem
 
-__all__ = ["MAX_LONGEST", "cheapest_units"]
+__all__ = ["cheapest_units"]
 
-MAX_LONGEST = 256
-"""Smallest units in a unit at most."""
+EVERY, MOST = 32, 256
+"""Up to so many of the smallest units in one, all numbers are tried; and how many at most."""
+
+
+def _numbers() -> tuple[int, ...]:
+    numbers = [1]
+    while numbers[-1] < MOST:
+        numbers.append(numbers[-1] + (1 if numbers[-1] < EVERY else numbers[-1] // 8))
+    return tuple(numbers)
+
+
+_NUMBERS = _numbers()
 
 
 class _Label(NamedTuple):
@@ -48,6 +61,7 @@ def cheapest_units(
     """
     assert problem.memory_bytes is not None
     over = problem.meshes[mesh]
+    apart = problem.apart(over)
     room = problem.memory_bytes - problem.state_bytes(over.shards)
     sums, shares = problem.prefixes, problem.share_sums(over.shards)
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
@@ -59,23 +73,27 @@ def cheapest_units(
         left = room - kept[start]
         tried: list[_Label] = []
         again, reached = 0, start
-        for stop in starts[place + 1 : place + 1 + MAX_LONGEST]:
+        for number in _NUMBERS:
+            if place + number >= len(starts):
+                break
+            stop = starts[place + number]
             size, made = sizes[stop] - sizes[start], gradients[stop] - gradients[start]
             own, later = shares[stop] - shares[start], shares[-1] - shares[stop]
             remembered, more = kept[stop] - kept[start], ahead * size
-            if max(2 * size, size + remembered, 2 * made + later + own) + more > left:
+            if max(2 * size, size + remembered, 2 * made + later) + more > left:
                 break  # and so does every longer one
             if recompute:
                 again = max(again, *problem.activations[reached:stop])
             reached = stop
             copied = 2 * size if stop < problem.layers else 0
             beside = left - remembered - later - more - max(copied, again + size + made)
-            costs = 2 * over.gather_ns(size) + over.reduce_ns(made, own)
-            tried += [
-                _Label(costs + label.cost, made, (stop, label.units))
-                for label in labels[stop]
-                if label.made <= beside
-            ]
+            costs = 2 * over.gather_ns(size) + over.reduce_ns(made)
+            costs = max(costs, over.sum_ns(own)) if apart else costs + over.sum_ns(own)
+            behind = labels[stop]  # the cheapest first, and the one with the most gradients
+            cheapest = bisect_left(behind, -beside, key=lambda label: -label.made)
+            if cheapest < len(behind):
+                label = behind[cheapest]
+                tried.append(_Label(costs + label.cost, made, (stop, label.units)))
         labels[start] = _undominated(tried)
     if not labels[0]:
         return None

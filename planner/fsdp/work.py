@@ -8,9 +8,10 @@ Method: which units fit at all is told by what is in memory in their own steps, 
 activations and nothing ahead. Each unit of a partition is gathered twice, or once if it is kept;
 all that is kept is in memory when the forward pass ends. While a unit computes, gathers are on
 their way for the next layers as far as memory reaches, and reduce-scatters of the last ones; each
-layer by itself takes longest. The rest of its time the channels idle: that is added. With a price
-for each byte kept, minus that price for what memory holds then, the shortest path through the
-layers is a bound (Lagrange), whatever the price; the best of some is taken.
+layer by itself takes longest. The rest of its time the channels idle: that is added. Sums over
+copies take no part in that: where they share the links, they could fill all of it, and it is not
+counted. With a price for each byte kept, minus that price for what memory holds then, the shortest
+path through the layers is a bound (Lagrange), whatever the price; the best of some is taken.
 
 Guarantee: a bound on the time up to the end of the last computation for gathers alone, and of an
 iteration for gathers and reduce-scatters that share links.
@@ -37,10 +38,14 @@ PRICES = tuple(Fraction(2) ** power for power in range(-2, 5))
 
 
 class Work(NamedTuple):
-    """How long the channels are busy and idle: of gathers alone; and with reduce-scatters."""
+    """How long the channels are busy and idle: of gathers alone, and with reduce-scatters.
+
+    And how long they are busy with all that shares links.
+    """
 
     gathers: Fraction
     both: Fraction
+    shared: Fraction
 
 
 class Fitting:
@@ -60,9 +65,8 @@ class Fitting:
         """Return whether layers can be a unit."""
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
         later = self._shares[-1] - self._shares[stop]
-        own = self._shares[stop] - self._shares[start]
         computing = self._kept[stop] + size + made + self._following[stop] + later
-        copying = 2 * made + self._kept[start] + later + own if made else 0
+        copying = 2 * made + self._kept[start] + later if made else 0
         return max(self._kept[start] + 2 * size, computing, copying) <= self.room
 
     def frees(self, start: int, stop: int) -> bool:
@@ -92,11 +96,12 @@ class _Arc(NamedTuple):
     reduce: int
     idle_apart: int  # while it computes, of the channel of gathers
     idle_both: int  # of the links that carry both
+    sums: int
 
 
 def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
     """Return the bound on one mesh on which something fits."""
-    fitting = Fitting(problem, mesh)
+    fitting, apart = Fitting(problem, mesh), problem.apart(mesh)
     sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
     forward, backward = sums["forward_ns"], sums["backward_ns"]
@@ -124,15 +129,16 @@ def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
                     size,
                     fitting.frees(start, stop),
                     mesh.gather_ns(size),
-                    mesh.reduce_ns(made, shares[stop] - shares[start]),
+                    mesh.reduce_ns(made),
                     idle + max(alone, 0),
                     idle + max(alone - reduces.most(stop, left), 0),
+                    0 if apart else mesh.sum_ns(shares[stop] - shares[start]),
                 )
             )
         arcs.append(fit)
     rate = Fraction(mesh.gather_ns(sizes[-1]), sizes[-1])
     paths = [_path(arcs, rate * price, fitting.turn) for price in (Fraction(0), *PRICES)]
-    return Work(max(path.gathers for path in paths), max(path.both for path in paths))
+    return Work(*map(max, zip(*paths, strict=True)))
 
 
 class _Ahead:
@@ -155,33 +161,30 @@ def _ahead(problem: Problem, mesh: Mesh) -> tuple[_Ahead, _Ahead]:
     """Return what gathers, in order of use in both passes, and reductions take in some bytes."""
     sizes = problem.parameter_bytes
     alone = [mesh.gather_ns(size) for size in sizes]
-    each = [
-        mesh.reduce_ns(made, share)
-        for made, share in zip(problem.gradients, problem.shares(mesh.shards), strict=True)
-    ]
+    each = map(mesh.reduce_ns, problem.gradients)
     # A transfer of two layers never takes longer than two transfers, if its cost is affine.
     affine = isinstance(mesh.all_gather, AffineCost)
-    scatters = (mesh.reduce_scatter, mesh.all_reduce or mesh.reduce_scatter)
     return (
         _Ahead([*sizes, *reversed(sizes)], [*alone, *reversed(alone)], known=affine),
-        _Ahead(
-            problem.gradients, each, known=all(isinstance(cost, AffineCost) for cost in scatters)
-        ),
+        _Ahead(problem.gradients, each, known=isinstance(mesh.reduce_scatter, AffineCost)),
     )
 
 
 def _path(arcs: Sequence[Sequence[_Arc]], price: Fraction, turn: int) -> Work:
     """Return the least time with a price for what is kept, less that of what memory holds."""
     scale, each = price.denominator, price.numerator
-    gathers, both = [0], [0]  # from the last layer on, behind each other
+    gathers, both, shared = [0], [0], [0]  # from the last layer on, behind each other
     for place in range(len(arcs) - 1, -1, -1):
-        first = second = 2**200  # if no unit begins here, no way leads through it
+        first = second = third = 2**200  # if no unit begins here, no way leads through it
         for arc in arcs[place]:
             kept = arc.gather * scale + each * arc.size
             once = min(kept, 2 * arc.gather * scale) if arc.frees else kept
             behind = len(arcs) - arc.following
             first = min(first, once + arc.idle_apart * scale + gathers[behind])
             second = min(second, once + (arc.reduce + arc.idle_both) * scale + both[behind])
+            third = min(third, once + (arc.reduce + arc.sums) * scale + shared[behind])
         gathers.append(first)
         both.append(second)
-    return Work(Fraction(gathers[-1] - each * turn, scale), Fraction(both[-1] - each * turn, scale))
+        shared.append(third)
+    ends = (gathers[-1], both[-1], shared[-1])
+    return Work(*(Fraction(end - each * turn, scale) for end in ends))

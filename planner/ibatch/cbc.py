@@ -58,19 +58,35 @@ def solve_with_cbc(model: Any, deadline: Deadline, built_s: float) -> None:
         command += [] if left is None else ["-sec", str(left), "-timeMode", "elapsed"]
         command += ["-threads", "1", "-randomSeed", "1", "-solve"]
         command += ["-printingOptions", "all", "-solution", str(solution_file)]
-        quiet = subprocess.DEVNULL
-        try:
-            subprocess.run(  # PuLP's own program, on a file of ours
-                command,
-                check=True,
-                stdin=quiet,
-                stdout=quiet,
-                stderr=quiet,
-                timeout=None if left is None else left + GRACE_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise TimeUpError from None
+        _run(command, deadline)
         solution = pulp.COIN_CMD().readsol_MPS(str(solution_file), model, variables, names, rows)
     status, values, *_, sol_status = solution
     model.assignVarsVals(values)
     model.assignStatus(status, sol_status)
+
+
+def _run(command: list[str], deadline: Deadline) -> None:
+    """Run PuLP's own program on a file of ours.
+
+    Raises
+    ------
+    TimeUpError
+        If it was still running some time after the deadline, or when somebody cancelled.
+    """
+    quiet, left = subprocess.DEVNULL, deadline.remaining_s
+    own = deadline.cancel is not None  # Ctrl-C on a terminal is for whoever cancels
+    with subprocess.Popen(
+        command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=own
+    ) as process:
+        try:
+            with deadline.stopping(process.kill):
+                status = process.wait(None if left is None else left + GRACE_S)
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise TimeUpError from None
+            raise
+    if status and own:
+        deadline.check()
+    if status:
+        raise subprocess.CalledProcessError(status, command)

@@ -66,7 +66,9 @@ def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     deadline.check()
     if deadline.remaining_s is not None:
         solver.parameters.max_time_in_seconds = deadline.remaining_s
-    status = solver.solve(model)
+    solver.parameters.catch_sigint_signal = deadline.cancel is None
+    with deadline.stopping(solver.stop_search):
+        status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
         return Outcome(None, infeasibility=nothing_covers(problem))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

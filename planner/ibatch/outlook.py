@@ -22,7 +22,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from planner.bucketing import BUCKET_COUNTS
-from planner.deadline import Deadline
+from planner.deadline import Cancel, Deadline
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
 from planner.ibatch.problem import Plan, Problem
@@ -46,7 +46,11 @@ LEAST_SECONDS = 0.001
 
 
 def solve_for(
-    problem: Problem, outlook: Outlook, *, time_limit: float | None = None
+    problem: Problem,
+    outlook: Outlook,
+    *,
+    time_limit: float | None = None,
+    cancel: Cancel | None = None,
 ) -> tuple[Result[Plan, Evaluation], Prospect | None]:
     """Choose batches for several scenarios.
 
@@ -58,6 +62,8 @@ def solve_for(
         The scenarios.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    cancel : Cancel, optional
+        Does the same.
 
     Returns
     -------
@@ -73,9 +79,9 @@ def solve_for(
     """
     if problem.objective != "makespan":
         raise InvalidInputError("objective", "scenarios are planned for by the makespan")
-    begin, deadline = time.perf_counter(), deadline_in(time_limit)
+    begin, deadline = time.perf_counter(), deadline_in(time_limit, cancel)
     count = len(outlook.scenarios) + len(LONGER) + 1
-    usual = solve(problem, time_limit=_share(deadline, count))
+    usual = solve(problem, time_limit=_share(deadline, count), cancel=deadline.cancel)
     if usual.plan is None or usual.objective_ns is None:
         return usual, None
     variants = []
@@ -83,7 +89,7 @@ def solve_for(
         with inside(f"scenarios[{place}]"):
             variants.append(under(problem, scenario))
     own = [
-        solve(variant, time_limit=_share(deadline, count - place))
+        solve(variant, time_limit=_share(deadline, count - place), cancel=deadline.cancel)
         for place, variant in enumerate(variants, 1)
     ]
     most_ns = MOST * usual.objective_ns
@@ -136,7 +142,9 @@ def _candidates(problem: Problem, deadline: Deadline) -> Iterator[Plan]:
     """Yield plans that may bear more, and every plan of few layers."""
     for scenario in LONGER:
         with suppress(InvalidInputError):  # whose numbers are too large
-            plan = solve(under(problem, scenario), time_limit=_share(deadline, 1)).plan
+            plan = solve(
+                under(problem, scenario), time_limit=_share(deadline, 1), cancel=deadline.cancel
+            ).plan
             if plan is not None:
                 yield plan
     for rule in RULES.values():

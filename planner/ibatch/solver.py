@@ -6,9 +6,9 @@ add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Control, Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.ibatch.beside import least_beside, planned_beside
@@ -18,6 +18,7 @@ from planner.ibatch.for_target import within
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.ibatch.makespan import solve_additive
 from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.refit import refit
 from planner.ibatch.robust import robust
 from planner.interference import ALONE
 from planner.methods import Method as AnyMethod
@@ -115,7 +116,11 @@ METHODS: Mapping[str, Method] = {
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Evaluation]:
     """Choose the batches of `problem`.
 
@@ -127,6 +132,8 @@ def solve(
         A key of `METHODS`, or the name of the problem's target: its default.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    **control
+        See `planner.Control`.
 
     Returns
     -------
@@ -143,7 +150,17 @@ def solve(
         methods = {name: _beside(name, method) for name, method in METHODS.items()}
     if problem.target is not None:
         methods = within(methods, problem.target)
-    return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
+    return solve_with(
+        methods,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
+    )
 
 
 def _beside(name: str, method: Method) -> Method:

@@ -17,7 +17,7 @@ from planner.iteration.explanation import Explanation, explain
 from planner.iteration.memory import Footprint
 from planner.iteration.plan import MODES, Plan, Transfer
 from planner.iteration.problem import Problem
-from planner.iteration.solver import JOINT, METHODS, best_of, solve
+from planner.iteration.solver import JOINT, METHODS, best_of, solve, solve_all
 from planner.iteration.synchronisation import ALGORITHMS, KNOWN
 from planner.iteration.ways import MIXED, Mixture, Synchronisation
 
@@ -46,4 +46,5 @@ __all__ = [
     "explain",
     "network_bound",
     "solve",
+    "solve_all",
 ]

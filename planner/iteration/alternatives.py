@@ -114,10 +114,11 @@ def alternatives(
     known: dict[_Price, dict[Mode, Alternative]] = {}
     cheapest = set(map(_price, problem.cheapest))
     best: int | None = None
-    for price in sorted(distinct, key=lambda price: price[0].cost_ns(size)):
+    prices = sorted(distinct, key=lambda price: price[0].cost_ns(size))
+    for number, price in enumerate(prices, 1):
         synchronisation = distinct[price]
         if progress:
-            progress(synchronisation.algorithm)
+            progress(f"{synchronisation.algorithm} ({number} of {len(prices)})")
         if best is not None and deadline.passed:
             known[price] = _unplanned(problem, synchronisation, price in cheapest)
             continue
@@ -130,7 +131,16 @@ def alternatives(
             for planned in known[price].values()
             if planned.objective_ns is not None
         ]
-        best = min([*times, *([] if best is None else [best])], default=None)
+        least = min(times, default=None)
+        if least is not None and (best is None or least < best):
+            best = least
+            deadline.offer(
+                next(
+                    planned.plan
+                    for planned in known[price].values()
+                    if planned.objective_ns == least
+                )
+            )
     return tuple(
         _renamed(known[_price(option)][mode], option)
         for option in problem.options
@@ -263,7 +273,7 @@ def _replicated(
     seconds = deadline.remaining_s
     if seconds is not None:
         seconds = max(seconds, LEAST_SECONDS)
-    result = caramel.solve(problem.gradients[name], time_limit=seconds)
+    result = caramel.solve(problem.gradients[name], time_limit=seconds, cancel=deadline.cancel)
     assert result.plan is not None
     plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
     timed_out = result.timed_out

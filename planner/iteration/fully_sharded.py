@@ -7,8 +7,9 @@ Method: the layers are those of `Profile.chain`. A mesh is sharded over all work
 with several accelerators, over those of one host, of two, of four …, with copies between them.
 Where the network was measured, collectives cost what the tables say for so many ranks; elsewhere
 they are rings, as libraries have them. The all-reduce among copies goes over each accelerator's own
-NIC. What is gathered has the profile's precision; a rank's memory is that of a worker. What people
-wrap is what has a number in a module's name, such as ``blocks.3``, and what comes between.
+NIC: links of its own only where shards are those of one host. What is gathered has the profile's
+precision; a rank's memory is that of a worker. What people wrap is what has a number in a module's
+name, such as ``blocks.3``, and what comes between.
 
 Complexity: O(layers + meshes). Source: own.
 """
@@ -154,7 +155,14 @@ def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
         all_gather=gather,
         reduce_scatter=scatter,
         all_reduce=between,
+        own_links=_within_hosts(cluster, shards),
     )
+
+
+def _within_hosts(cluster: Cluster, shards: int) -> bool:
+    """Return whether shards are those of a host, so that no gather takes the NICs."""
+    topology = cluster.topology
+    return isinstance(topology, Rails) and shards <= topology.accelerators
 
 
 def _part(cluster: Cluster, shards: int) -> Cluster:

@@ -25,7 +25,7 @@ from functools import partial
 
 from planner.bucketing import BUCKET_COUNTS
 from planner.caramel.baselines import ddp
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import Cancel, Deadline, TimeUpError
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.iteration.checker import check, check_room
 from planner.iteration.evaluation import Evaluation, evaluate
@@ -53,6 +53,7 @@ def solve_for(
     outlook: Outlook,
     *,
     time_limit: float | None = None,
+    cancel: Cancel | None = None,
     usual: Result[Plan, Evaluation] | None = None,
     others: Iterable[Plan] = (),
 ) -> tuple[Result[Plan, Evaluation], Prospect | None]:
@@ -66,6 +67,8 @@ def solve_for(
         The scenarios.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    cancel : Cancel, optional
+        Does the same.
     usual : Result, optional
         The joint plan for the numbers as they are; made if it is not given.
     others : iterable of Plan
@@ -83,9 +86,11 @@ def solve_for(
     InvalidInputError
         If the numbers of a scenario are too large.
     """
-    begin, deadline = time.perf_counter(), deadline_in(time_limit)
+    begin, deadline = time.perf_counter(), deadline_in(time_limit, cancel)
     if usual is None:
-        usual = solve(problem, time_limit=_share(deadline, len(outlook.scenarios)))
+        usual = solve(
+            problem, time_limit=_share(deadline, len(outlook.scenarios)), cancel=deadline.cancel
+        )
     start, usual_ns = usual.plan, usual.objective_ns
     if start is None or usual_ns is None:
         return usual, None
@@ -156,7 +161,9 @@ def _candidates(
             continue
         tried.append(variant)
         narrow = replace(variant, algorithms=algorithms, modes=(start.mode,))
-        planned = solve(narrow, time_limit=_share(deadline, len(left) - place)).plan
+        planned = solve(
+            narrow, time_limit=_share(deadline, len(left) - place), cancel=deadline.cancel
+        ).plan
         if planned is not None:
             yield planned
             yield settled(planned, way)

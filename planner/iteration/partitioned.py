@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from planner import yan
 from planner.clusters import Cluster
+from planner.deadline import Cancel
 from planner.errors import InvalidInputError
 from planner.profiles import Profile
 from planner.results import Result
@@ -53,6 +54,7 @@ def partitioned(
     epoch_samples: int,
     options: Mapping[str, Any],
     time_limit: float | None = None,
+    cancel: Cancel | None = None,
 ) -> Partitioned:
     """Search for servers, replicas, partitions and copies.
 
@@ -66,13 +68,15 @@ def partitioned(
         What `Problem.from_profile` is told; of it `computation` and `ignore_memory` matter.
     time_limit : float, optional
         Seconds.
+    cancel : Cancel, optional
+        Ends the search.
     """
     memory: dict[str, Any] = {"memory_bytes": None} if options.get("ignore_memory") else {}
     try:
         made = profiled(
             profile, cluster, epoch_samples, computation=options.get("computation", 1), **memory
         )
-        result = yan.solve(made.problem, time_limit=time_limit or SECONDS)
+        result = yan.solve(made.problem, time_limit=time_limit or SECONDS, cancel=cancel)
     except InvalidInputError as error:
         return Partitioned(None, None, str(error))
     if result.infeasibility is not None:

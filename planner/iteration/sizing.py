@@ -25,7 +25,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from planner.clusters import Cluster
-from planner.deadline import Deadline
+from planner.deadline import Cancel, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.bounds import bound
 from planner.iteration.epochs import EpochEstimate, batch_size_of, computation_ns, yan_estimates
@@ -127,6 +127,7 @@ def choose_size(
     epoch_samples: int,
     *,
     time_limit: float | None = None,
+    cancel: Cancel | None = None,
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Sizing:
@@ -142,6 +143,8 @@ def choose_size(
         Samples of an epoch.
     time_limit : float, optional
         Seconds after which no further number is planned. At least one is.
+    cancel : Cancel, optional
+        Does the same.
     progress : callable, optional
         Called with what is planned next.
     **options
@@ -157,7 +160,7 @@ def choose_size(
     """
     integer(epoch_samples, "epoch_samples", minimum=1)
     batch_size_of(profile)  # refuses epochs that cannot be counted
-    deadline = deadline_in(time_limit)
+    deadline = deadline_in(time_limit, cancel)
     resized(cluster, cluster.machines)  # refuses what has no other size
     problem = Problem.from_profile(profile, cluster, **options)
     ranking = yan_estimates(profile, problem, epoch_samples)
@@ -239,7 +242,8 @@ class _Search:
         if self._progress:
             self._progress(f"{machines} of {len(self._ranked)} machines")
         left = self._deadline.remaining_s
-        result = solve(problem, time_limit=None if left is None else max(left, LEAST_SECONDS))
+        limit = None if left is None else max(left, LEAST_SECONDS)
+        result = solve(problem, time_limit=limit, cancel=self._deadline.cancel)
         self._results[machines] = result
         if result.objective_ns is None:
             return None

@@ -11,11 +11,11 @@ transfers are cut, grouped and ordered, for the op order of the plan.
 Complexity: that of `alternatives`, or of the method. Source: own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Control, Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound, raised
@@ -26,6 +26,7 @@ from planner.iteration.for_target import within
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
+from planner.iteration.refit import refit
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import RULES, Rule
 from planner.methods import Method as AnyMethod
@@ -33,7 +34,17 @@ from planner.methods import Outcome, judged, named, solve_with
 from planner.results import Infeasibility, Result
 from planner.validation import total
 
-__all__ = ["JOINT", "METHODS", "Method", "best_of", "bound_under", "by_rule", "result_of", "solve"]
+__all__ = [
+    "JOINT",
+    "METHODS",
+    "Method",
+    "best_of",
+    "bound_under",
+    "by_rule",
+    "result_of",
+    "solve",
+    "solve_all",
+]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -66,7 +77,11 @@ METHODS: Mapping[str, Method] = {
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Evaluation]:
     """Plan a whole iteration.
 
@@ -78,6 +93,8 @@ def solve(
         A key of `METHODS`.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    **control
+        See `planner.Control`.
 
     Returns
     -------
@@ -90,7 +107,56 @@ def solve(
         If the method is unknown or does not apply to the problem.
     """
     methods = METHODS if problem.target is None else within(problem.target)
-    return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
+    return solve_with(
+        methods,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
+    )
+
+
+def solve_all(
+    problem: Problem,
+    *,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    **control: Unpack[Control[Plan]],
+) -> tuple[Result[Plan, Evaluation], tuple[Alternative, ...]]:
+    """Return the joint plan, as `solve` does, and all it was chosen from.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, without a target.
+    time_limit, **control
+        As for `solve`.
+    progress : callable, optional
+        Called with the name of each alternative before it is planned.
+    """
+    listed: list[Alternative] = []
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        listed.extend(alternatives(problem, deadline, progress))
+        return _best_of(problem, listed)
+
+    methods = {JOINT: run}
+    result = solve_with(
+        methods,
+        problem,
+        JOINT,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
+    )
+    return result, tuple(listed)
 
 
 def best_of(

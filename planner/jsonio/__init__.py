@@ -13,10 +13,11 @@ from planner.jsonio.service import (
     solve,
     solve_or_raise,
 )
-from planner.jsonio.streams import limited_replies, one_message, read_lines
+from planner.jsonio.streams import CancellableLines, limited_replies, one_message, read_lines
 
 __all__ = [
     "PROBLEMS",
+    "CancellableLines",
     "Reply",
     "decode_answer",
     "decode_plan",

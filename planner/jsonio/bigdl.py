@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from math import isfinite
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -11,8 +11,9 @@ from planner import bigdl
 from planner.bigdl.hot_spots import window_of
 from planner.bigdl.problem import MAX_PARTITIONS
 from planner.collectives.recipes import Recipe
-from planner.deadline import NEVER
+from planner.deadline import NEVER, Control
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import Head, check_head, head, made_by, warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
@@ -23,7 +24,6 @@ from planner.jsonio.types import (
     PositiveRate,
     PositiveSize,
     Rate,
-    Seconds,
     Time,
     filled,
     or_none,
@@ -56,7 +56,7 @@ MAX_LISTED = 1024
 REQUEST_RULES: dict[str, Any] = LINK_RULES
 """What the schema says of a request beside the fields' own types."""
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(bigdl.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(bigdl.METHODS)})]
 Nodes = Annotated[int, Meta(ge=1, le=MAX_NODES)]
 Node = Annotated[int, Meta(ge=0, lt=MAX_NODES)]
 Elements = Annotated[int, Meta(ge=1, le=MAX_VALUE)]
@@ -69,7 +69,7 @@ PhaseName = Literal[
 ]
 
 
-class BigdlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is synchronised, between how many nodes, over which network."""
 
     problem: Literal["bigdl"]
@@ -82,7 +82,6 @@ class BigdlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     network: Network | UnsetType = UNSET
     reduce_ns_per_byte: Rate | UnsetType = UNSET
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
     pull_order: Annotated[
         Literal["listed", "rule"],
         Meta(description="every pull of every node, or only the node that each begins with"),
@@ -155,13 +154,13 @@ class BigdlAnswer(Head, frozen=True, kw_only=True):
         return tuple(twice[start : start + self.nodes] for start in self.pull_start)
 
 
-def run(request: BigdlRequest) -> BigdlAnswer:
-    """Answer one request."""
+def run(request: BigdlRequest, **control: Unpack[Control[Any]]) -> BigdlAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
     if request.method not in _DRIVERS:
         _check_listed(problem.nodes, request.pull_order)  # before anything is built
     limit = or_none(request.time_limit_s)
-    result = bigdl.solve(problem, method=request.method, time_limit=limit)
+    result = bigdl.solve(problem, method=request.method, time_limit=limit, **control)
     made = answer(problem, result, pull_order=request.pull_order)
     return warned(made, link_notes(request, problem.nodes))
 

@@ -1,17 +1,18 @@
 """The JSON interface of gradient synchronisation on a BCube: requests, and what they stand for."""
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import GRACE_S
 from planner.bml.problem import Failures, Problem
 from planner.bml.solver import METHODS, solve
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.failures import Digits, FailedDocument, failures_of
 from planner.jsonio.heads import warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
@@ -20,7 +21,6 @@ from planner.jsonio.types import (
     PositiveRate,
     PositiveSize,
     Rate,
-    Seconds,
     Size,
     Sizes,
     Time,
@@ -33,7 +33,7 @@ from planner.validation import MAX_VALUE
 __all__ = ["REQUEST_RULES", "BmlRequest", "problem_of", "run", "wanted_of"]
 
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 
 
 class ServerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     server: Digits
 
 
-class BmlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BmlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which server aggregates which piece, over which link, in which step.
 
     Give gradient_bytes, or layer_bytes: then each layer is cut into pieces of its own.
@@ -63,7 +63,6 @@ class BmlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schedule: Literal["none", "all"] | ServerDocument = "none"
     failed: FailedDocument | UnsetType = UNSET
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
 
 
@@ -114,15 +113,15 @@ def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
     return wanted
 
 
-def run(request: BmlRequest) -> BmlAnswer:
-    """Answer one request."""
+def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     limit = or_none(request.time_limit_s)
-    last = Deadline(limit).later(GRACE_S)
+    last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
-    result = solve(problem, method=request.method, time_limit=limit)
+    result = solve(problem, method=request.method, time_limit=limit, **control)
     left = last.remaining_s
-    listing = Deadline(left and left / 2)  # what is listed takes as long again to be written
+    listing = last.within(left and left / 2)  # what is listed takes as long again to be written
     try:
         made = with_verdict(answer(problem, result, wanted, listing), last)
         return warned(made, link_notes(request, problem.bcube.servers))

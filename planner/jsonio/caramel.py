@@ -1,7 +1,7 @@
 """The JSON interface of gradient transfers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -18,8 +18,9 @@ from planner.caramel.problem import Plan, Problem, Stages
 from planner.caramel.scenarios import advised, regretted
 from planner.caramel.solver import RULES
 from planner.costs import DepthCost
-from planner.deadline import Deadline
+from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import Head, head, warned
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -54,7 +55,7 @@ from planner.jsonio.transfers import (
     op_times,
     sent,
 )
-from planner.jsonio.types import Moment, PositiveSize, Seconds, Size, filled, or_none
+from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
 from planner.methods import deadline_in
 from planner.network import ring_cost
 from planner.regret import Regret
@@ -75,7 +76,7 @@ __all__ = [
 
 MethodName = Annotated[
     str,
-    Meta(extra_json_schema={"enum": list(dict.fromkeys([*caramel.METHODS, BUCKETS, *TARGETS]))}),
+    Meta(extra_json_schema={"enum": method_names([*caramel.METHODS, BUCKETS, *TARGETS])}),
 ]
 Machines = Annotated[int, Meta(ge=1, le=2**16)]
 
@@ -88,7 +89,7 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scheduling: bool = True
 
 
-class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CaramelRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """In which order and in which groups to send gradients, and in which order to compute them."""
 
     problem: Literal["caramel"]
@@ -97,7 +98,6 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     network: Network
     op_order: tuple[str, ...] | UnsetType = UNSET
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
     stages: StagesDocument = StagesDocument()
     threshold_bytes: Size | UnsetType = UNSET
     element_bytes: PositiveSize = 1
@@ -195,18 +195,20 @@ class CaramelAnswer(Head, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
-def run(request: CaramelRequest) -> CaramelAnswer:
-    """Answer one request."""
+def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
-    deadline = deadline_in(limit)
+    deadline = deadline_in(limit, control.get("cancel"))
     if limit is not None and request.regret:
         limit /= 2
     outlook, prospect = request.to_outlook(problem), None
     if outlook is None:
-        result = caramel.solve(problem, method=request.method, time_limit=limit)
+        result = caramel.solve(problem, method=request.method, time_limit=limit, **control)
     else:
-        result, prospect = solve_for(problem, outlook, time_limit=limit)
+        result, prospect = solve_for(
+            problem, outlook, time_limit=limit, cancel=control.get("cancel")
+        )
     made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
     sizes = [group.bytes for group in made.groups]
     return warned(made, warnings_of(request.settled(), sizes))

@@ -2,19 +2,21 @@
 
 from fractions import Fraction
 from math import isfinite
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, Unpack
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import drizzle
+from planner.deadline import Control
 from planner.drizzle.closed_form import largest_group
 from planner.drizzle.curve import curve
 from planner.drizzle.evaluation import check_triggers
 from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.types import Count, Moment, Rate, Seconds, Time, fields_of, filled, or_none
+from planner.jsonio.types import Count, Moment, Rate, Time, fields_of, filled, or_none
 from planner.results import Result
 from planner.units import counted, format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, shown
@@ -35,7 +37,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(drizzle.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(drizzle.METHODS)})]
 Share = Annotated[Rate, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
 GroupTime = Annotated[Rate, Meta(description="scheduling of a group, in ns; default: 0")]
 TaskTime = Annotated[Rate, Meta(description="scheduling of a task, once a group, in ns")]
@@ -55,7 +57,7 @@ class StageDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     after: tuple[str, ...] = ()
 
 
-class DrizzleRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many iterations to schedule at once.
 
     Give tasks, or stages, or both if they agree.
@@ -71,7 +73,6 @@ class DrizzleRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_group_ns: PositiveTime | UnsetType = UNSET
     stages: Annotated[tuple[StageDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
 
     def to_problem(self) -> drizzle.Problem:
         """Return the typed problem."""
@@ -127,11 +128,12 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
 
 
-def run(request: DrizzleRequest) -> DrizzleAnswer:
-    """Answer one request."""
+def run(request: DrizzleRequest, **control: Unpack[Control[Any]]) -> DrizzleAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
-    return answer(problem, drizzle.solve(problem, method=request.method, time_limit=limit))
+    result = drizzle.solve(problem, method=request.method, time_limit=limit, **control)
+    return answer(problem, result)
 
 
 def answer(

@@ -1,14 +1,16 @@
 """The JSON interface of fully sharded training: requests and answers."""
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import fsdp
 from planner.costs import AffineCost, TableCost
+from planner.deadline import Control
 from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Unit
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.types import (
@@ -18,7 +20,6 @@ from planner.jsonio.types import (
     Moment,
     PositiveSize,
     Rate,
-    Seconds,
     Size,
     Sizes,
     Times,
@@ -33,7 +34,7 @@ from planner.validation import check_count, inside
 
 __all__ = ["FsdpAnswer", "FsdpRequest", "LevelAnswer", "answer", "headline", "run"]
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(fsdp.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
 StepIndex = Annotated[int, Meta(ge=0, le=2**32)]
 Pair = Annotated[tuple[Index, Index], Meta(description="two layers that share a parameter")]
@@ -47,9 +48,10 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     all_gather: Network
     reduce_scatter: Network
     all_reduce: Network | UnsetType = UNSET
+    own_links: bool = True
 
 
-class FsdpRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FsdpRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to gather together, when, and what to keep."""
 
     problem: Literal["fsdp"]
@@ -68,7 +70,6 @@ class FsdpRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     element_bytes: PositiveSize = 4
     layer_names: tuple[str, ...] | UnsetType = UNSET
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
 
     def to_problem(self) -> fsdp.Problem:
         """Return the typed problem."""
@@ -111,6 +112,7 @@ def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
             all_gather=gather,
             reduce_scatter=scatter,
             all_reduce=cost("all_reduce"),
+            own_links=document.own_links,
         )
 
 
@@ -127,6 +129,7 @@ class UnitAnswer(Struct, frozen=True, kw_only=True):
     backward_ns: Moment
     gather_ns: Moment
     reduce_ns: Moment
+    sum_ns: Moment
     keep: bool
     recompute: bool
     forward_at: StepIndex
@@ -138,6 +141,7 @@ class MeshAnswer(Struct, frozen=True, kw_only=True):
 
     shards: Count
     replicas: Count
+    own_links: bool
 
 
 class StepAnswer(Struct, frozen=True, kw_only=True):
@@ -152,7 +156,7 @@ class StepAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SentAnswer(Struct, frozen=True, kw_only=True):
-    """When parameters are gathered for a step, or gradients summed up behind it."""
+    """When parameters are gathered for a step, or gradients scattered or summed up behind it."""
 
     step: StepIndex
     issued_ns: Moment
@@ -187,6 +191,7 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     steps: tuple[StepAnswer, ...] | UnsetType = UNSET
     gathers: tuple[SentAnswer, ...] | UnsetType = UNSET
     reduces: tuple[SentAnswer, ...] | UnsetType = UNSET
+    sums: tuple[SentAnswer, ...] | UnsetType = UNSET
     state_bytes: Moment | UnsetType = UNSET
     peak_bytes: Moment | UnsetType = UNSET
     levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
@@ -194,10 +199,11 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
 
 
-def run(request: FsdpRequest) -> FsdpAnswer:
-    """Answer one request."""
+def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
-    result = fsdp.solve(problem, method=request.method, time_limit=or_none(request.time_limit_s))
+    limit = or_none(request.time_limit_s)
+    result = fsdp.solve(problem, method=request.method, time_limit=limit, **control)
     return answer(problem, result)
 
 
@@ -218,7 +224,7 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
         FsdpAnswer,
         evaluation,
         **known,
-        mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas),
+        mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas, own_links=problem.apart(mesh)),
         buffers=plan.buffers,
         units=tuple(
             _unit(unit, load) for unit, load in zip(plan.units, evaluation.loads, strict=True)
@@ -234,6 +240,7 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
         ),
         gathers=tuple(filled(SentAnswer, transfer) for transfer in evaluation.gathers),
         reduces=tuple(filled(SentAnswer, transfer) for transfer in evaluation.reduces),
+        sums=tuple(filled(SentAnswer, transfer) for transfer in evaluation.sums),
         levels=tuple(filled(LevelAnswer, level) for level in evaluation.levels),
     )
 

@@ -25,7 +25,7 @@ def timeline(answer: FsdpAnswer) -> Timeline:
         If the answer holds no plan, or contradicts itself: its units leave out a layer, its times
         are not those of its units, or what is in memory is not what they need.
     """
-    fields = ("mesh", "buffers", "steps", "gathers", "reduces", "levels", "state_bytes")
+    fields = ("mesh", "buffers", "steps", "gathers", "reduces", "sums", "levels", "state_bytes")
     check_head(answer, "units", *fields, "peak_bytes", "iteration_ns", costs="iteration_ns")
     assert answer.units is not UNSET
     assert answer.buffers is not UNSET
@@ -35,7 +35,8 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     if answer.layer_names is not UNSET:
         check_count(answer.layer_names, plan.units[-1].stop, "layer_names", "layers")
     loads = [_load(unit, f"units[{place}]") for place, unit in enumerate(answer.units)]
-    schedule = follow(plan, loads, answer.channels)
+    assert answer.mesh is not UNSET
+    schedule = follow(plan, loads, answer.channels, apart=answer.mesh.own_links)
     _check_times(answer, plan, loads, schedule)
     names = None if answer.layer_names is UNSET else answer.layer_names
     labels = [_label(unit, names) for unit in plan.units]
@@ -71,6 +72,7 @@ def _load(unit: UnitAnswer, path: str) -> Load:
         raise InvalidInputError(f"{path}.parameter_bytes", "expected an integer >= 1, got 0")
     if not unit.gradient_bytes:
         check_same(unit.reduce_ns, 0, f"{path}.reduce_ns")
+        check_same(unit.sum_ns, 0, f"{path}.sum_ns")
     if unit.share_bytes > unit.gradient_bytes:
         raise InvalidInputError(f"{path}.share_bytes", "more than gradient_bytes")
     if not unit.recompute:
@@ -81,7 +83,7 @@ def _load(unit: UnitAnswer, path: str) -> Load:
 def _check_times(answer: FsdpAnswer, plan: Plan, loads: Sequence[Load], schedule: Schedule) -> None:
     """Refuse times that are not those of the units."""
     total(schedule.iteration_ns, "units", "the time of an iteration")
-    for name in ("steps", "gathers", "reduces"):
+    for name in ("steps", "gathers", "reduces", "sums"):
         _check_rows(getattr(answer, name), getattr(schedule, name), name)
     assert answer.steps is not UNSET
     for number, row in enumerate(answer.steps):
@@ -126,9 +128,9 @@ def _memory(answer: FsdpAnswer, plan: Plan, loads: Sequence[Load], schedule: Sch
 
 
 def _resources(answer: FsdpAnswer) -> tuple[str, ...]:
-    if answer.channels == "one":
-        return ("transfers", "computation")
-    return ("all-gathers", "reduce-scatters", "computation")
+    """Return the channels: of gathers first, of sums over copies last; then the computation."""
+    channels = ("transfers",) if answer.channels == "one" else ("all-gathers", "reduce-scatters")
+    return (*channels, *(("all-reduces",) if answer.sums else ()), "computation")
 
 
 def _intervals(
@@ -146,9 +148,11 @@ def _intervals(
         )
         for number, step in enumerate(schedule.steps)
     ]
+    scatters, behind = resources[0 if answer.channels == "one" else 1], resources[-2]
     kinds: list[tuple[int, int, int, str, Kind]] = [
         *((row.start_ns, row.end_ns, row.step, resources[0], "pull") for row in schedule.gathers),
-        *((row.start_ns, row.end_ns, row.step, resources[-2], "push") for row in schedule.reduces),
+        *((row.start_ns, row.end_ns, row.step, scatters, "push") for row in schedule.reduces),
+        *((row.start_ns, row.end_ns, row.step, behind, "all_reduce") for row in schedule.sums),
     ]
     for number, (start, end, step, resource, kind) in enumerate(sorted(kinds)):
         rows.append(Interval(resource, start, end, kind, number, labels[plan.unit_of(step)]))

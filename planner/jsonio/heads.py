@@ -15,13 +15,20 @@ from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.validation import shown
 
-__all__ = ["Head", "PlanOrReason", "check_head", "head", "made_by", "warned"]
+__all__ = ["Head", "KeptPlan", "PlanOrReason", "check_head", "head", "made_by", "warned"]
 
 _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.results.Infeasibility`."""
 
 
 H = TypeVar("H", bound="Head")
+
+
+class KeptPlan(Struct, frozen=True, kw_only=True):
+    """The plan itself, as `start_plan` of another request takes it."""
+
+    kind: str
+    plan: dict[str, Any]
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -33,6 +40,7 @@ class Head(Struct, frozen=True, kw_only=True):
     objective_ns: Moment | None
     lower_bound_ns: Moment | None
     runtime_s: float
+    plan: KeptPlan | UnsetType = UNSET
     warnings: (
         Annotated[tuple[str, ...], Meta(description="why the profile's times may be off")]
         | UnsetType

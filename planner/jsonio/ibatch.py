@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import ibatch
 from planner.costs import AffineCost, TableCost
-from planner.deadline import Deadline
+from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
 from planner.ibatch.evaluation import (
     BatchTimes,
@@ -21,6 +21,7 @@ from planner.ibatch.for_target import exported
 from planner.ibatch.outlook import solve_for
 from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE, Interference
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.outlook import (
@@ -47,7 +48,6 @@ from planner.jsonio.types import (
     Moment,
     PositiveSize,
     Rows,
-    Seconds,
     Sizes,
     Time,
     Times,
@@ -82,10 +82,12 @@ LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
     Meta(description="names of the parameters of each layer, layer 0 first, none given twice"),
 ]
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": [*ibatch.METHODS, FSDP2.name]})]
+MethodName = Annotated[
+    str, Meta(extra_json_schema={"enum": method_names([*ibatch.METHODS, FSDP2.name])})
+]
 
 
-class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IbatchRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which layers to send together.
 
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
@@ -106,7 +108,6 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_batch_bytes: PositiveSize | UnsetType = UNSET
     objective: Literal["makespan", "eq4"] = "makespan"
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
     regret: RegretRequest = False
@@ -273,18 +274,20 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
-def run(request: IbatchRequest) -> IbatchAnswer:
-    """Answer one request."""
+def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
-    deadline = deadline_in(limit)
+    deadline = deadline_in(limit, control.get("cancel"))
     if limit is not None and request.regret:
         limit /= 2
     outlook, prospect = request.to_outlook(problem), None
     if outlook is None:
-        result = ibatch.solve(problem, method=request.method, time_limit=limit)
+        result = ibatch.solve(problem, method=request.method, time_limit=limit, **control)
     else:
-        result, prospect = solve_for(problem, outlook, time_limit=limit)
+        result, prospect = solve_for(
+            problem, outlook, time_limit=limit, cancel=control.get("cancel")
+        )
     made, network = answer_to(request, problem, result, deadline, prospect), request.settled()
     if network is None or result.plan is None or problem.layer_bytes is None:
         return made

@@ -1,15 +1,14 @@
 """The JSON interface of whole iterations: what is asked."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from planner import iteration
 from planner.caramel.for_target import BUCKETS
 from planner.clusters import Cluster
-from planner.deadline import Deadline
+from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
 from planner.iteration import Alternative, Evaluation, Plan, Problem
 from planner.iteration.certainty import certainties
@@ -21,6 +20,7 @@ from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import warned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
@@ -33,11 +33,10 @@ from planner.jsonio.types import (
     PositiveSize,
     PositiveTime,
     Rate,
-    Seconds,
     Size,
     or_none,
 )
-from planner.methods import deadline_in, known_method
+from planner.methods import REPLAN, deadline_in, known_method
 from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
@@ -50,19 +49,18 @@ __all__ = ["IterationRequest", "doubts", "planned", "run"]
 
 MethodName = Annotated[
     str,
-    Meta(extra_json_schema={"enum": list(dict.fromkeys([*iteration.METHODS, BUCKETS, *EVERY]))}),
+    Meta(extra_json_schema={"enum": method_names([*iteration.METHODS, BUCKETS, *EVERY])}),
 ]
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 
 
-class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IterationRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one training iteration of a model should communicate on a cluster."""
 
     problem: Literal["iteration"]
     profile: ProfileDocument
     cluster: ClusterDocument
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
     computation_scale: (
         Annotated[PositiveRate, Meta(description="what all times of computation are multiplied by")]
         | UnsetType
@@ -136,8 +134,8 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return profile
 
 
-def run(request: IterationRequest) -> IterationAnswer:
-    """Answer one request."""
+def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> IterationAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     limits = {
         name: getattr(request, name)
         for name in ("max_overhead", "max_group_ns")
@@ -153,6 +151,7 @@ def run(request: IterationRequest) -> IterationAnswer:
         limits=limits,
         regret=request.regret,
         likely={name: getattr(request, name) for name in ("outlook", "scenarios", "percentile")},
+        **control,
     )
     return answered
 
@@ -169,6 +168,7 @@ def planned(
     regret: bool = False,
     likely: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> tuple[Problem, IterationAnswer]:
     """Return what was planned, and the answer.
 
@@ -192,19 +192,21 @@ def planned(
         `outlook`, `scenarios` and `percentile` of a request.
     progress : callable, optional
         Called with what is planned next.
+    **control
+        See `planner.Control`.
     """
+    cancel = control.get("cancel")
     target: Target | None = options.get("target")
     if target is None:
-        known_method(method, iteration.METHODS)
+        known_method(method, (*iteration.METHODS, REPLAN))
     elif epoch_samples is not None:
         raise InvalidInputError("epoch_samples", f"not with target {target.name}")
     if limits and cluster.scheduling is None:
         raise InvalidInputError(next(iter(limits)), "missing beside it: cluster.scheduling")
-    end = deadline_in(time_limit)
+    end = deadline_in(time_limit, cancel)
     if time_limit is not None and regret:
         time_limit /= 2
-    deadline = deadline_in(time_limit)
-    begin = time.perf_counter()
+    deadline = deadline_in(time_limit, cancel)
     sizing: Sizing | None = None
     servers: Partitioned | None = None
     if epoch_samples is not None:
@@ -218,6 +220,7 @@ def planned(
             cluster,
             epoch_samples,
             time_limit=None if time_limit is None else time_limit / 2,
+            cancel=cancel,
             progress=progress,
             **options,
         )
@@ -225,7 +228,7 @@ def planned(
             if progress:
                 progress("parameter servers")
             limit = None if time_limit is None else time_limit / 4
-            servers = partitioned(profile, cluster, epoch_samples, options, limit)
+            servers = partitioned(profile, cluster, epoch_samples, options, limit, cancel)
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
     problem, prospect = Problem.from_profile(profile, cluster, **options), None
     known = any(op.spread_ns for op in problem.graph.ops)
@@ -236,16 +239,19 @@ def planned(
         chooses=iteration.JOINT,
         target=target,
     )
+    left = deadline.remaining_s
+    limit = None if left is None else max(left, LEAST_SECONDS)
     if target is None and method in ("auto", iteration.JOINT):
-        alternatives = iteration.alternatives(problem, deadline, progress)
-        result = iteration.best_of(problem, alternatives, time.perf_counter() - begin)
+        result, alternatives = iteration.solve_all(
+            problem, time_limit=limit, progress=progress, **control
+        )
         if outlook is not None:
             if progress:
                 progress("for scenarios")
             result, prospect = _prepared(problem, outlook, result, alternatives, deadline, likely)
     else:
         alternatives = ()
-        result = iteration.solve(problem, method=method, time_limit=time_limit)
+        result = iteration.solve(problem, method=method, time_limit=limit, **control)
     groups = None
     if cluster.scheduling is not None and result.objective_ns:
         groups = scheduled(cluster, result.objective_ns, **(limits or {}))
@@ -305,6 +311,7 @@ def _prepared(
             problem,
             outlook,
             time_limit=None if left is None else max(left, LEAST_SECONDS),
+            cancel=deadline.cancel,
             usual=usual,
             others=[option.plan for option in alternatives if option.plan is not None],
         )

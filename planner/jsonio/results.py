@@ -18,7 +18,15 @@ from planner.jsonio.decoding import decode, typed
 from planner.results import Infeasibility, Result
 from planner.validation import did_you_mean, inside, shown
 
-__all__ = ["decode_plan", "decode_result", "encode_plan", "encode_result"]
+__all__ = [
+    "PlanDocument",
+    "decode_plan",
+    "decode_result",
+    "encode_plan",
+    "encode_result",
+    "plain_plan",
+    "plan_of",
+]
 
 _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "ibatch.Plan": (ibatch.Plan, ibatch.Evaluation),
@@ -41,7 +49,9 @@ _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
 _Time = Annotated[int, Meta(ge=0)]
 
 
-class _PlanDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A plan of any family, as `encode_plan` writes it."""
+
     kind: str
     plan: Any
 
@@ -50,7 +60,7 @@ class _ResultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The fields of a `Result`; the plan with its kind."""
 
     method: str
-    plan: _PlanDocument | None
+    plan: PlanDocument | None
     objective_ns: _Time | None
     lower_bound_ns: int | None
     runtime_s: float
@@ -80,7 +90,7 @@ def decode_plan(data: bytes | str) -> Any:
     InvalidInputError
         If it is none, with the path of the first bad field.
     """
-    return _plan_of(typed(decode(data), _PlanDocument))
+    return plan_of(typed(decode(data), PlanDocument))
 
 
 def encode_result(result: Result[Any, Any]) -> str:
@@ -114,7 +124,7 @@ def decode_result(data: bytes | str) -> Result[Any, Any]:
     fields = {name: getattr(document, name) for name in _ResultDocument.__struct_fields__}
     if document.plan is not None:
         with inside("plan"):
-            fields["plan"] = _plan_of(document.plan)
+            fields["plan"] = plan_of(document.plan)
         fields["evaluation"] = _exact(
             document.evaluation, _KINDS[document.plan.kind][1], "evaluation"
         )
@@ -128,14 +138,28 @@ def decode_result(data: bytes | str) -> Result[Any, Any]:
         raise InvalidInputError("", str(error)) from None
 
 
-def _plan_document(plan: Any) -> _PlanDocument:
+def _plan_document(plan: Any) -> PlanDocument:
+    """Return a plan of any family with its kind, to be written.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none.
+    """
     for kind, (form, _) in _KINDS.items():
         if type(plan) is form:
-            return _PlanDocument(kind=kind, plan=plan)
+            return PlanDocument(kind=kind, plan=plan)
     raise InvalidInputError("plan", f"expected one of {', '.join(_KINDS)}, got {shown(plan)}")
 
 
-def _plan_of(document: _PlanDocument) -> Any:
+def plan_of(document: PlanDocument) -> Any:
+    """Return the typed plan of a document.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none.
+    """
     if document.kind not in _KINDS:
         hint = did_you_mean(document.kind, _KINDS)
         raise InvalidInputError(
@@ -171,10 +195,25 @@ def _same(given: Any, written: Any, path: str) -> None:
         raise InvalidInputError(path, f"expected {shown(written)}, got {shown(given)}")
 
 
+def plain_plan(plan: Any) -> dict[str, Any]:
+    """Return a plan of any family as plain values, as `encode_plan` writes them.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none.
+    """
+    return _plain(_plan_document(plan))
+
+
+def _plain(document: Any) -> dict[str, Any]:
+    values: dict[str, Any] = msgspec.to_builtins(document, enc_hook=_written, order="deterministic")
+    return values
+
+
 def _text(document: Any) -> str:
     # Not by msgspec alone, whose integers end at 64 bits.
-    plain = msgspec.to_builtins(document, enc_hook=_written, order="deterministic")
-    return json.dumps(plain, ensure_ascii=False) + "\n"
+    return json.dumps(_plain(document), ensure_ascii=False) + "\n"
 
 
 def _written(value: Any) -> str:

@@ -15,6 +15,7 @@ from planner.jsonio.peers import PeersReport
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.runs import RunReport
 from planner.jsonio.service import PROBLEMS, ErrorAnswer
+from planner.jsonio.spark import SparkDocument
 from planner.jsonio.why import WhyReport
 from planner.validation import MAX_VALUE, shown
 
@@ -27,6 +28,7 @@ FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "compute": (ComputationDocument, {}),
     "fit": (FitDocument, {}),
     "groups": (GroupsDocument, {}),
+    "spark": (SparkDocument, {}),
     "peers": (PeersReport, {}),
     "run": (RunReport, {}),
     "why": (WhyReport, {}),

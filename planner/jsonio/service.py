@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from planner.deadline import Cancel, Incumbent
 from planner.errors import InvalidInputError
 from planner.jsonio import (
     bigdl,
@@ -26,9 +27,11 @@ from planner.jsonio import (
     yan_answer,
     yan_scaling,
 )
+from planner.jsonio.control import Controlled, control_of
 from planner.jsonio.decoding import decode, plain, typed
-from planner.jsonio.heads import Head
+from planner.jsonio.heads import Head, KeptPlan
 from planner.jsonio.mistaken import instead
+from planner.jsonio.results import plain_plan
 from planner.validation import did_you_mean, shown
 
 __all__ = [
@@ -46,6 +49,9 @@ __all__ = [
 ]
 
 
+OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Interface:
     """How one problem is asked and answered, and how its answers are read again.
@@ -55,7 +61,7 @@ class Interface:
     request, answer : type
         What requests and answers look like.
     run : callable
-        Answers a request.
+        Answers a request; takes `planner.Control` by name.
     headline : callable
         Returns one line about an answer.
     view : callable
@@ -64,9 +70,9 @@ class Interface:
         What the schema says of a request beside the fields' own types; by default nothing.
     """
 
-    request: type[msgspec.Struct]
+    request: type[Controlled]
     answer: type[Head]
-    run: Callable[[Any], msgspec.Struct]
+    run: Callable[..., Head]
     headline: Callable[[Any], str]
     view: Callable[[Any], Any]
     request_rules: Mapping[str, Any] = field(default_factory=dict)
@@ -183,7 +189,12 @@ class Reply:
     fault: Exception | None = None
 
 
-def solve(request: Mapping[str, Any]) -> dict[str, Any]:
+def solve(
+    request: Mapping[str, Any],
+    *,
+    cancel: Cancel | None = None,
+    on_progress: OnProgress | None = None,
+) -> dict[str, Any]:
     """Answer one request given as plain values, as ``planner solve`` does for JSON.
 
     Plain values take about four times the memory of the JSON text: a ``bml`` answer that lists a
@@ -193,6 +204,10 @@ def solve(request: Mapping[str, Any]) -> dict[str, Any]:
     ----------
     request : mapping
         A request of the JSON interface, such as ``{"problem": "ibatch", …}``.
+    cancel : Cancel, optional
+        Ends the search with the best plan so far once it is set.
+    on_progress : callable, optional
+        Called with each `planner.Incumbent` if the request has ``"progress": true``.
 
     Returns
     -------
@@ -201,17 +216,22 @@ def solve(request: Mapping[str, Any]) -> dict[str, Any]:
         ``{"error": {"code": "invalid_request", "path": …, "message": …}}``.
     """
     try:
-        return solve_or_raise(request)
+        return solve_or_raise(request, cancel=cancel, on_progress=on_progress)
     except InvalidInputError as error:
         return _plain_answer(_error("invalid_request", error.path, error.message))
 
 
-def solve_or_raise(request: Mapping[str, Any]) -> dict[str, Any]:
+def solve_or_raise(
+    request: Mapping[str, Any],
+    *,
+    cancel: Cancel | None = None,
+    on_progress: OnProgress | None = None,
+) -> dict[str, Any]:
     """Answer one request given as plain values, or raise what is wrong with it.
 
     Parameters
     ----------
-    request : mapping
+    request, cancel, on_progress
         The same as for `solve`.
 
     Returns
@@ -225,7 +245,7 @@ def solve_or_raise(request: Mapping[str, Any]) -> dict[str, Any]:
         If the request is invalid, with the path of the first bad field; a `NotApplicableError` if
         the method asked for cannot be used on this problem, though others can.
     """
-    return _plain_answer(_answer(plain(request)))
+    return _plain_answer(_answer(plain(request), cancel, on_progress))
 
 
 def _plain_answer(answer: msgspec.Struct) -> dict[str, Any]:
@@ -233,10 +253,20 @@ def _plain_answer(answer: msgspec.Struct) -> dict[str, Any]:
     return result
 
 
-def reply(data: bytes) -> Reply:
-    """Answer one request given as JSON text. Never raises for anything `data` may hold."""
+def reply(
+    data: bytes, cancel: Cancel | None = None, on_progress: OnProgress | None = None
+) -> Reply:
+    """Answer one request given as JSON text. Never raises for anything `data` may hold.
+
+    Parameters
+    ----------
+    data : bytes
+        The request.
+    cancel, on_progress
+        The same as for `solve`.
+    """
     try:
-        return Reply(msgspec.json.encode(_answer(decode(data))), 0)
+        return Reply(msgspec.json.encode(_answer(decode(data), cancel, on_progress)), 0)
     except InvalidInputError as error:
         answer = _error("invalid_request", error.path, error.message)
         return Reply(msgspec.json.encode(answer), 2)
@@ -282,9 +312,23 @@ def decode_answer(data: bytes | str) -> tuple[Any, Any]:
     return answer, interface.view(answer)
 
 
-def _answer(request: Any) -> msgspec.Struct:
+def _answer(
+    request: Any, cancel: Cancel | None = None, on_progress: OnProgress | None = None
+) -> Head:
     interface = _interface(request)
-    return interface.run(typed(request, interface.request))
+    asked = typed(request, interface.request)
+    told = on_progress if asked.progress else None
+    kept: list[Any] = []
+
+    def keep(incumbent: Incumbent[Any]) -> None:
+        kept[:] = [incumbent.plan]
+        if told is not None:
+            told(incumbent)
+
+    answer = interface.run(asked, **control_of(asked, cancel, keep if asked.with_plan else told))
+    if kept:
+        return msgspec.structs.replace(answer, plan=KeptPlan(**plain_plan(kept[0])))
+    return answer
 
 
 def _interface(request: Any) -> Interface:

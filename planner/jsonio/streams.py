@@ -1,20 +1,36 @@
 """Streams of requests, each within its limits: what exceeds one is answered by an error."""
 
 import os
+import re
 import sys
 import traceback
-from collections.abc import Generator, Iterable, Iterator
-from typing import BinaryIO
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from io import BufferedReader, FileIO
+from threading import Condition, Thread
+from typing import Any, BinaryIO
 
 import msgspec
 
+from planner.deadline import Cancel, Incumbent
+from planner.jsonio.control import ProgressLine, Standing
 from planner.jsonio.service import ErrorAnswer, ErrorCode, ErrorDetail, Reply, reply
 from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
 
-__all__ = ["limited_replies", "one_message", "read_lines"]
+__all__ = ["CancellableLines", "limited_replies", "one_message", "read_lines"]
+
+_CANCEL = re.compile(rb'\s*\{\s*"cancel"\s*:\s*([1-9][0-9]{0,17})\s*\}\s*')
+
+_AHEAD = 64 * 2**20
+"""Bytes of requests read ahead at most, beside one."""
 
 
-def limited_replies(messages: Iterable[bytes], limits: Limits) -> Generator[Reply, None, None]:
+def limited_replies(
+    messages: Iterable[bytes],
+    limits: Limits,
+    told: Callable[[bytes], None] | None = None,
+    cancels: Callable[[int], Cancel | None] | None = None,
+) -> Generator[Reply, None, None]:
     """Answer one request a message, in order, in a process of their own.
 
     Parameters
@@ -24,17 +40,94 @@ def limited_replies(messages: Iterable[bytes], limits: Limits) -> Generator[Repl
     limits : Limits
         What each of them may take. One that exceeds a limit is answered by an error with the code
         ``limit_exceeded``.
+    told : callable, optional
+        Called with a `ProgressLine` as JSON, before the answer, if a request asks for progress.
+    cancels : callable, optional
+        Returns what cancels the request of a number, from 1 on.
     """
     with Worker(_serve, limits) as worker:
-        for message in messages:
+        for number, message in enumerate(messages, 1):
+
+            def line(standing: bytes, number: int = number) -> None:
+                if told is not None:
+                    known = msgspec.json.decode(standing, type=dict[str, Any])
+                    made = ProgressLine(progress=Standing(request=number, **known))
+                    told(msgspec.json.encode(made))
+
+            cancel = None if cancels is None else cancels(number)
             try:
-                status, data = worker.ask(message)
+                status, data = worker.ask(message, line, cancel)
             except OverLimitError as error:
                 yield _refused("limit_exceeded", _sentence(error.limit, limits), 2)
             except WorkerFaultError as error:
                 yield _refused("internal_error", f"a fault of planner itself: {error}", 1)
             else:
                 yield Reply(data, status)
+
+
+class CancellableLines:
+    """The lines of a stream, read ahead: ``{"cancel": 3}`` is no request, but cancels the third.
+
+    Parameters
+    ----------
+    stream : binary file
+        Where the lines come from.
+    limits : Limits
+        How long one may be.
+    """
+
+    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
+        # A buffer of its own: Python could not end while a thread waits for that of sys.stdin.
+        raw: Any = getattr(stream, "raw", None)
+        shared = isinstance(raw, FileIO) and not raw.closefd
+        self._own = BufferedReader(raw) if shared else None
+        self._stream = self._own or stream
+        self._limits = limits
+        self._lines: deque[bytes | BaseException | None] = deque()
+        self._ahead = 0
+        self._changed = Condition()
+        self._cancelled: set[int] = set()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the requests."""
+        Thread(target=self._read, daemon=True).start()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines)
+                line = self._lines.popleft()
+                if isinstance(line, bytes):
+                    self._ahead -= len(line)
+                self._changed.notify_all()
+            if line is None:
+                return
+            if isinstance(line, BaseException):
+                raise line
+            yield line
+
+    def cancelled(self, number: int) -> bool:
+        """Return whether the request of a number, from 1 on, has been cancelled."""
+        return number in self._cancelled
+
+    def _read(self) -> None:
+        end: BaseException | None = None
+        try:
+            for line in read_lines(self._stream, self._limits):
+                cancels = _CANCEL.fullmatch(line)
+                with self._changed:
+                    if cancels:
+                        self._cancelled.add(int(cancels[1]))
+                        continue
+                    self._lines.append(line)
+                    self._ahead += len(line)
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._ahead <= _AHEAD or not self._lines)
+        except (OSError, ValueError) as error:
+            end = error
+        if self._own is not None:
+            self._own.detach()
+        with self._changed:
+            self._lines.append(end)
+            self._changed.notify_all()
 
 
 def read_lines(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
@@ -55,8 +148,12 @@ def one_message(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
     yield stream.read(-1 if limits.request_bytes is None else limits.request_bytes + 1)
 
 
-def _serve(data: bytes) -> tuple[int, bytes]:
-    answered = reply(data)
+def _serve(data: bytes, tell: Callable[[bytes], None], cancel: Cancel) -> tuple[int, bytes]:
+    def on_progress(incumbent: Incumbent[Any]) -> None:
+        names = ("objective_ns", "lower_bound_ns", "runtime_s")
+        tell(msgspec.json.encode({name: getattr(incumbent, name) for name in names}))
+
+    answered = reply(data, cancel, on_progress)
     if isinstance(answered.fault, MemoryError):
         raise answered.fault
     if answered.fault is not None and os.environ.get("PLANNER_DEBUG"):

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -196,7 +197,12 @@ def _inside(outer: msgspec.inspect.Type, step: str | int) -> list[msgspec.inspec
 
 def _field_names(types: list[msgspec.inspect.Type]) -> list[str]:
     structs = [inner for inner in types if isinstance(inner, msgspec.inspect.StructType)]
-    return [field.encode_name for struct in structs for field in struct.fields]
+    own = [
+        (field.name not in struct.cls.__annotations__, field)
+        for struct in structs
+        for field in struct.fields
+    ]
+    return [field.encode_name for _, field in sorted(own, key=itemgetter(0))]
 
 
 def _choices(types: list[msgspec.inspect.Type]) -> list[str]:

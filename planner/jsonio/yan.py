@@ -1,17 +1,18 @@
 """The JSON interface of scaling: requests, and the problems they stand for."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.deadline import Deadline
+from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument, cluster_of
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import warned
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import Count, PositiveRate, Rate, Seconds, fields_of, or_none
+from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.methods import known_method
 from planner.validation import inside
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
 Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
@@ -119,7 +120,7 @@ class FixedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
 
 
-class YanRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class YanRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many servers, replicas, workers, partitions, copies and threads a job should have.
 
     Give machines, cores, layers, constants and read_every, or a profile and a cluster in their
@@ -160,7 +161,6 @@ class YanRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ) = UNSET
     top: Annotated[int, Meta(ge=1, le=MAX_TOP)] = 8
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
     pareto: bool = False
     landscape: bool = False
     sensitivity: bool = False
@@ -312,16 +312,16 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
     )
 
 
-def run(request: YanRequest) -> YanAnswer:
-    """Answer one request."""
+def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     limit = or_none(request.time_limit_s)
-    deadline = Deadline(limit)
+    deadline = Deadline(limit, control.get("cancel"))
     made = asked(request)
     problem = made.problem
     if request.sensitivity:
         known_method(request.method, METHODS)
         refuse_sensitivity(problem, request.method)
-    result = solve(problem, method=request.method, time_limit=limit)
+    result = solve(problem, method=request.method, time_limit=limit, **control)
     answered = with_extras(
         told(answer(problem, result), made),
         problem,

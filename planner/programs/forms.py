@@ -172,6 +172,9 @@ class UnitProgram:
         Reduce-scatters whose input is kept at most.
     separate : bool
         Whether reduce-scatters have a communicator of their own.
+    streams : tuple of (tuple of int, tuple of int)
+        Of a plan that FSDP2's own streams carry out, both lists of each unit there, in place of its
+        own, which are for devices without streams; empty of all others.
     """
 
     units: tuple[ShardedUnit, ...]
@@ -179,6 +182,7 @@ class UnitProgram:
     shards: int
     buffers: int = 1
     separate: bool = False
+    streams: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
 
 
 Program = GradientProgram | ShardProgram | SliceProgram | UnitProgram

@@ -4,6 +4,12 @@ Problem. A plan speaks of ranges of layers, and of steps that issue gathers. ``f
 modules, and each of its calls a list of others whose gathers it issues when its own parameters have
 arrived. The layers' names are those of modules: so planner calls what it has measured.
 
+FSDP2's own streams, without asynchronous gathers, issue what a list says a step earlier in the
+forward pass, and what no list names two steps before its own: they wait for copies out of earlier
+gathers, not for computations. In the backward pass they wait for the latest copy that the host has
+asked for, and on one channel for the scatters before it. Only they gather the last unit again
+beside its own forward computation; plans that say so are carried out by them, or refused.
+
 Guarantee. What each step issues is what the plan says, in its order; or an error says why
 ``fully_shard`` cannot be told: layers have no names, a module is in two units, or one unit's module
 is inside another's, which would be gathered and freed around it.
@@ -12,6 +18,8 @@ Complexity: O(layers · depth of names). Source: ``_fsdp_state.py`` of torch 2.1
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from msgspec import UNSET
 
@@ -24,7 +32,10 @@ from planner.jsonio.fsdp import FsdpAnswer
 from planner.programs.forms import ShardedUnit, UnitProgram
 from planner.validation import shown
 
-__all__ = ["plan_of", "units_of"]
+__all__ = ["Lists", "by_streams", "plan_of", "units_of"]
+
+Lists: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+"""Of each unit: the units that it prefetches in the forward and in the backward pass."""
 
 
 def plan_of(answer: FsdpAnswer) -> tuple[Plan, list[Load]]:
@@ -73,7 +84,7 @@ def units_of(
     InvalidInputError
         If the layers have no names.
     NotApplicableError
-        If ``fully_shard`` cannot be told the units.
+        If ``fully_shard`` cannot be told the units, or when to gather them.
     """
     if names is None:
         raise InvalidInputError(
@@ -83,23 +94,72 @@ def units_of(
         )
     modules = [tuple(names[unit.start : unit.stop]) for unit in plan.units]
     _check_modules(modules)
-    count, units = len(plan.units), []
-    for u, (unit, load) in enumerate(zip(plan.units, loads, strict=True)):
-        ahead = [
-            tuple(plan.unit_of(issued) for issued in plan.issues[step] if issued != step)
-            for step in (u, 2 * count - 1 - u)
-        ]
-        units.append(
-            ShardedUnit(
-                modules[u],
-                load.parameter_bytes,
-                load.gradient_bytes,
-                not unit.keep,
-                unit.recompute,
-                *ahead,
-            )
+    streams: Lists = ()
+    if plan.units[-1].backward_at == len(plan.units) - 1:
+        plan, told = _last_in_turn(plan), _told(plan, channels)
+        streams = _lists(told)
+    units = (
+        ShardedUnit(
+            group,
+            load.parameter_bytes,
+            load.gradient_bytes,
+            not unit.keep,
+            unit.recompute,
+            *ahead,
         )
-    return UnitProgram(tuple(units), *mesh, plan.buffers, separate=channels != "one")
+        for group, unit, load, ahead in zip(modules, plan.units, loads, _lists(plan), strict=True)
+    )
+    return UnitProgram(tuple(units), *mesh, plan.buffers, channels != "one", streams)
+
+
+def _lists(plan: Plan) -> Lists:
+    """Return the units that each unit's steps prefetch, forward and backward."""
+    issues, last = plan.issues, 2 * len(plan.units) - 1
+
+    def ahead(step: int) -> tuple[int, ...]:
+        return tuple(plan.unit_of(issued) for issued in issues[step] if issued != step)
+
+    return tuple((ahead(u), ahead(last - u)) for u in range(len(plan.units)))
+
+
+def _last_in_turn(plan: Plan) -> Plan:
+    """Return a plan with the second gather of its last unit in that unit's backward step."""
+    *units, last = plan.units
+    return replace(plan, units=(*units, last._replace(backward_at=len(plan.units))))
+
+
+def _told(plan: Plan, channels: Channels) -> Plan:
+    """Return the plan that FSDP2's streams have to be told for them to carry out another."""
+    units = tuple(
+        unit._replace(forward_at=min(unit.forward_at + 1, u))
+        for u, unit in enumerate(_last_in_turn(plan).units)
+    )
+    told = replace(plan, units=units)
+    if by_streams(told, channels) != plan:
+        raise NotApplicableError(
+            f"units[{len(units) - 1}].backward_at",
+            "only FSDP2's own streams gather a unit again beside its own forward computation, and "
+            "these cannot issue the other gathers when the plan does",
+        )
+    return told
+
+
+def by_streams(plan: Plan, channels: Channels) -> Plan:
+    """Return what FSDP2's own streams make of a plan's lists, without asynchronous gathers."""
+    count = len(plan.units)
+    copied = [
+        step for step in range(2 * count) if step < count or not plan.units[plan.unit_of(step)].keep
+    ]
+    units = []
+    for u, unit in enumerate(plan.units):
+        ahead = unit.forward_at - (1 if unit.forward_at < u else 2)
+        again = unit.backward_at
+        if again is not None and again < count:
+            again = max(again - 1, 0)
+        elif again is not None and (again == count or channels != "one"):
+            again = max(step for step in copied if step <= min(again, 2 * count - 2 - u))
+        units.append(unit._replace(forward_at=max(ahead, 0), backward_at=again))
+    return replace(plan, units=tuple(units))
 
 
 def _check_modules(modules: Sequence[Sequence[str]]) -> None:

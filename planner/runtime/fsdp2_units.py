@@ -5,9 +5,9 @@ Problem. Gather, free, gather again and scatter the units of a plan when it says
 Method. Each unit is one ``fully_shard`` call, with its ``reshard_after_forward``. Lists of modules
 to prefetch say what is gathered ahead; a list of the unit itself stands for none, as FSDP2 takes an
 empty one for its own choice. Gathers are asynchronous on the stream of computation
-(``_set_unshard_async_op``): so each leaves where its step issues it, neither before nor after. On
-CPUs `planner.runtime.fsdp2_queue` carries collectives out. Recomputed modules are wrapped in
-``torch.utils.checkpoint``.
+(``_set_unshard_async_op``): so each leaves where its step issues it, neither before nor after; but
+in plans that FSDP2's own streams carry out. On CPUs `planner.runtime.fsdp2_queue` carries
+collectives out. Recomputed modules are wrapped in ``torch.utils.checkpoint``.
 
 Guarantee. Collectives leave in the order of the plan, if the model computes the units in theirs:
 the first forward pass with gradients checks that, and that FSDP2 sees when each unit's backward
@@ -15,7 +15,8 @@ pass ends. Sizes are those of the plan.
 
 What is lost. FSDP2 pads the first dimension of each parameter to a multiple of the shards. Layers
 without parameters are not recomputed: they are no modules of the plan. With replicas, reductions
-are waited for on CPUs.
+are waited for on CPUs; there a last unit that is gathered again beside its own forward computation
+is gathered behind it.
 
 Complexity. O(parameters · depth of the model), once. Source. torch.distributed.fsdp of torch 2.13.
 """
@@ -37,7 +38,7 @@ from planner.errors import (
     NotApplicableError,
     PlannerError,
 )
-from planner.formats.fsdp2_units import needed
+from planner.formats.fsdp2_units import ASYNCHRONOUS, needed, prefetched
 from planner.programs import ShardedUnit, UnitProgram, digest
 from planner.runtime.fsdp2_queue import queue_collectives
 from planner.validation import closest, shown
@@ -76,6 +77,8 @@ def shard_in_units(
         raise InvalidInputError("reshard_after_forward", "the plan says it for each unit")
     _check_mesh(program, mesh)
     settings = dict(needed(program))
+    if not _has_streams(model):
+        settings[ASYNCHRONOUS] = True
     for method in settings:
         if not hasattr(FSDPModule, method):
             raise PlannerError(
@@ -91,20 +94,24 @@ def shard_in_units(
         fully_shard(group, mesh=mesh, reshard_after_forward=unit.reshard, **options)
     root = fully_shard(model, mesh=mesh, **options)
     sharded = [_sharded(group) for group in modules]
-    for u, unit in enumerate(program.units):
-        for list_for, targets in (
-            (sharded[u].set_modules_to_forward_prefetch, unit.forward_prefetch),
-            (sharded[u].set_modules_to_backward_prefetch, unit.backward_prefetch or (u,)),
-        ):
-            list_for([sharded[target] for target in targets])
+    streams = _has_streams(model)
+    for head, (forward, backward) in zip(
+        sharded, prefetched(program, streams=streams), strict=True
+    ):
+        head.set_modules_to_forward_prefetch([sharded[target] for target in forward])
+        head.set_modules_to_backward_prefetch([sharded[target] for target in backward])
     for method, value in settings.items():
         getattr(root, method)(value)
-    if next(model.parameters()).device.type == "cpu":
+    if not streams:
         queue_collectives(sharded, program)
     awaiting = [sharded[number] for number in _awaiting_backward(program)]
     model.register_forward_hook(partial(_freed_without_gradients, awaiting))
     _check_first_pass(model, modules)
     return model
+
+
+def _has_streams(model: nn.Module) -> bool:
+    return next(model.parameters()).device.type != "cpu"
 
 
 def _check_mesh(program: UnitProgram, mesh: Any) -> None:

@@ -74,6 +74,8 @@ def best_of(
         engine = Engine(problem, space, allowed, deadline=deadline)
         if problem.fixed:
             return _fixed(problem, engine)
+        if deadline.heard:
+            deadline.offer(quick(problem, space).plan)
         result = engine.search(problem.top, deadline)
     except TimeUpError:
         return quick(problem, space)

@@ -6,9 +6,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidPlanError
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, loaded, solve_with
@@ -17,6 +17,7 @@ from planner.validation import total
 from planner.yan.configuration import Plan
 from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Problem
+from planner.yan.refit import refit
 
 __all__ = ["METHODS", "Method", "solve"]
 
@@ -58,7 +59,11 @@ METHODS: Mapping[str, Method] = {
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Estimate]:
     """Plan how a job is spread over machines.
 
@@ -70,6 +75,8 @@ def solve(
         A key of `METHODS`.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
+    **control
+        See `planner.Control`.
 
     Returns
     -------
@@ -82,7 +89,17 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    return solve_with(
+        METHODS,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        refit=refit,
+        form=Plan,
+        **control,
+    )
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Estimate, int]:

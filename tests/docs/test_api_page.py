@@ -20,13 +20,13 @@ INTERNAL = {
     "beside",
     "bucketing",
     "cli",  # its interface are the commands
-    "deadline",
     "disturbances",
     "layer_parameters",
     "machine",
     "measured",  # its tables are made by files, and read by `planner.Cluster`
     "methods",
     "naming",
+    "offers",
     "printing",
     "robustness",
     "simulator",

@@ -15,6 +15,7 @@ from planner.costs import AffineCost
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.formats.fsdp2_units import fsdp2_unit_settings
 from planner.fsdp import Plan, Unit
+from planner.fsdp.rules import RULES
 from planner.jsonio.fsdp import FsdpAnswer, answer
 from planner.programs import UnitProgram, program_of, read_plan
 from planner.programs.units import units_of
@@ -49,19 +50,33 @@ def test_each_unit_is_a_call_with_what_it_prefetches(tmp_path: Path) -> None:
     ]
     assert all(unit["reshard_after_forward"] for unit in found["units"])
     first, second, third, last = REQUEST["layer_names"]
-    # Two units ahead, as FSDP2's streams have it; backwards the next one.
-    assert [unit["forward_prefetch"] for unit in found["units"]] == [
-        [second, third],
-        [last],
-        [],
-        [],
-    ]
+    # As FSDP2 does by itself: lists of one change nothing.
+    assert [unit["forward_prefetch"] for unit in found["units"]] == [[], [third], [last], []]
     backwards = [unit["backward_prefetch"] for unit in found["units"]]
     assert backwards == [[first], [first], [second], [third]]
-    assert found["settings"] == {"_set_unshard_async_op": True}
-    # FSDP2's own streams do not even wait for the last unit before they gather it again.
-    (without,) = found["without"]
-    assert without["iteration_ns"] <= found["iteration_ns"]
+    assert found["settings"] == {}
+    assert found["without"] == []
+
+
+def test_what_streams_would_do_otherwise_is_refused() -> None:
+    """FSDP2 gathers a unit again beside its own forward computation by its own streams alone."""
+    problem = fsdp.Problem(
+        forward_ns=[1] * 4,
+        backward_ns=[1] * 4,
+        parameter_bytes=[4] * 4,
+        meshes=[fsdp.Mesh(shards=2, all_gather=COST, reduce_scatter=COST)],
+        names=["a", "b", "c", "d"],
+    )
+    plan = RULES["fsdp2"](problem)
+    program = program_of((problem, plan))
+    assert isinstance(program, UnitProgram)
+    # On CPUs, which have no streams, two units ahead; the last one in its turn.
+    assert [unit.forward_prefetch for unit in program.units] == [(1, 2), (3,), (), ()]
+    assert [unit.backward_prefetch for unit in program.units] == [(), (0,), (1,), (2,)]
+    *units, last = plan.units
+    late = Plan(0, (*units, last._replace(forward_at=3)))
+    with pytest.raises(NotApplicableError, match="only FSDP2's own streams"):
+        program_of((problem, late))
 
 
 def test_replicas_are_the_first_dimension_of_the_mesh(tmp_path: Path) -> None:

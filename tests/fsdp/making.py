@@ -42,6 +42,7 @@ def problems(
         all_gather=draw(costs),
         reduce_scatter=draw(costs),
         all_reduce=draw(affine_costs()) if shards < ranks else None,
+        own_links=draw(st.booleans()),
     )
     return Problem(
         forward_ns=values(),
@@ -68,7 +69,7 @@ def plans(draw: st.DrawFn, problem: Problem) -> Plan:
         u = step if step < count else 2 * count - 1 - step
         if step >= count and keep[u]:
             continue
-        earliest = max(earliest, 0 if step < count else u + 1)
+        earliest = max(earliest, _soonest(step, count))
         earliest = steps[step] = draw(st.integers(earliest, step))
     known = problem.checkpoint_bytes is not None
     units = [
@@ -102,6 +103,13 @@ def every_plan(problem: Problem) -> Iterator[Plan]:
                     yield from _issued(mesh, ranges, keep, recompute)
 
 
+def _soonest(step: int, count: int) -> int:
+    """Return the first step that may issue a gather for another, of so many units."""
+    if step < count:
+        return 0
+    return count - 1 if step == count else 2 * count - step
+
+
 def _issued(
     mesh: int,
     ranges: Sequence[tuple[int, int]],
@@ -111,7 +119,7 @@ def _issued(
     count = len(ranges)
     backward = [u for u in reversed(range(count)) if not keep[u]]
     choices = [*(range(u + 1) for u in range(count))]
-    choices += [range(u + 1, 2 * count - u) for u in backward]
+    choices += [range(_soonest(2 * count - 1 - u, count), 2 * count - u) for u in backward]
     for steps in product(*choices):
         if list(steps) != sorted(steps):
             continue
@@ -132,6 +140,7 @@ def followed(problem: Problem, plan: Plan) -> int:
     mesh, count = problem.meshes[plan.mesh], len(plan.units)
     commands: deque[tuple[str, int, int]] = deque()
     held: deque[int] = deque()
+    sums: dict[int, int] = {}
     last = 2 * count - 1
 
     def gather(step: int) -> tuple[str, int, int]:
@@ -164,17 +173,22 @@ def followed(problem: Problem, plan: Plan) -> int:
             commands.append(("await", held.popleft(), 0))
         size = sum(problem.gradients[layers])
         if size:
-            time = mesh.reduce_scatter.cost_ns(size)
+            commands.append(("reduce", -1 - step, mesh.reduce_scatter.cost_ns(size)))
+            held.append(-1 - step)
             if mesh.all_reduce is not None:
                 share = sum(-(-made // mesh.shards) for made in problem.gradients[layers])
-                time += mesh.all_reduce.cost_ns(share)
-            commands.append(("reduce", -1 - step, time))
-            held.append(-1 - step)
-    return _run(commands, problem.channels)
+                sums[-1 - step] = mesh.all_reduce.cost_ns(share)
+    sharing = {"one": [0, 2], "two": [], "shared": [0, 1, 2]}[problem.channels]
+    if mesh.own_links and sharing:
+        sharing.remove(2)
+    return _run(commands, sums, sharing, 0 if problem.channels == "one" else 1)
 
 
-def _run(commands: deque[tuple[str, int, int]], channels: str) -> int:
-    queues: list[deque[list[int]]] = [deque() for _ in range(1 if channels == "one" else 2)]
+def _run(
+    commands: deque[tuple[str, int, int]], sums: dict[int, int], sharing: list[int], scatters: int
+) -> int:
+    """Follow commands on three queues, of which some share links; one of them scatters."""
+    queues: list[deque[list[int]]] = [deque() for _ in range(3)]
     done: set[int] = set()
     now, computing = 0, -1
     while True:
@@ -183,7 +197,10 @@ def _run(commands: deque[tuple[str, int, int]], channels: str) -> int:
             going = False
             for queue in queues:
                 if queue and queue[0][1] <= 0:
-                    done.add(queue.popleft()[0])
+                    name, _ = queue.popleft()
+                    done.add(name)
+                    if name in sums:
+                        queues[2].append([10**6 + name, 6 * sums.pop(name)])
                     going = True
             if computing > now or not commands:
                 continue
@@ -195,12 +212,13 @@ def _run(commands: deque[tuple[str, int, int]], channels: str) -> int:
             if kind == "compute":
                 computing = now + time
             elif kind != "await":
-                queues[-1 if kind == "reduce" else 0].append([name, 2 * time])
+                queues[scatters if kind == "reduce" else 0].append([name, 6 * time])
         if not commands and computing <= now and not any(queues):
             return now
-        busy = [queue for queue in queues if queue]
-        for queue in busy:
-            queue[0][1] -= 1 if channels == "shared" and len(busy) == 2 else 2
+        busy = sum(1 for place in sharing if queues[place])
+        for place, queue in enumerate(queues):
+            if queue:
+                queue[0][1] -= 6 // busy if place in sharing else 6
         now += 1
 
 

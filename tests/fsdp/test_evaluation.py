@@ -61,12 +61,12 @@ def test_memory_of_a_chain_gathered_twice() -> None:
         (2, "copy", 16 + 8),
         (2, "compute", 8 + 8 + 8),  # parameters, gradients, activations
         (2, "end", 8 + 3),
-        (2, "scatter", 8 + 8 + 2 + 3),
+        (2, "scatter", 8 + 8 + 3),  # gradients, and the buffer that they are copied into
         (3, "wait", 8 + 2 + 3 + 4),
         (3, "copy", 8 + 2 + 3 + 8),
         (3, "compute", 8 + 2 + 3 + 4 + 4),
         (3, "end", 8 + 2 + 4),
-        (3, "scatter", 2 + 4 + 4 + 1),
+        (3, "scatter", 2 + 4 + 4),
     ]
     assert evaluation.peak_bytes == 3 + 24
 
@@ -87,6 +87,42 @@ def test_shared_channels_are_half_as_fast() -> None:
     assert lasts("one") == 40
     assert lasts("two") == 32
     assert lasts("shared") == 16 + 16 + 8
+
+
+@pytest.mark.parametrize(
+    ("channels", "own_links", "sums"),
+    [
+        # Gathers until 16, reduce-scatters until 24 and 32, sums behind each of these.
+        ("one", True, [(24, 30), (32, 38)]),
+        ("two", False, [(24, 30), (32, 38)]),
+        # The first sum and the second reduce-scatter, half as fast: 6 ns of each until 36.
+        ("one", False, [(24, 36), (38, 44)]),
+        ("shared", False, [(24, 36), (38, 44)]),
+    ],
+)
+def test_sums_over_copies_have_a_channel_of_their_own(
+    channels: Channels, own_links: bool, sums: list[tuple[int, int]]
+) -> None:
+    own, other = AffineCost(0, Fraction(1)), AffineCost(0, Fraction(3, 2))
+    mesh = Mesh(
+        shards=2,
+        replicas=2,
+        all_gather=own,
+        reduce_scatter=own,
+        all_reduce=other,
+        own_links=own_links,
+    )
+    problem = Problem(
+        forward_ns=(0, 0),
+        backward_ns=(0, 0),
+        parameter_bytes=(8, 8),
+        meshes=[mesh],
+        channels=channels,
+    )
+    units = (Unit(0, 1, True, False, 0, None), Unit(1, 2, True, False, 0, None))
+    evaluation = evaluate(problem, Plan(0, units, 2))
+    assert [transfer[2:] for transfer in evaluation.sums] == sums
+    assert evaluation.iteration_ns == sums[-1][1]
 
 
 @settings(max_examples=1200)
@@ -119,14 +155,14 @@ def test_without_a_second_gather_it_is_an_iteration_of_pushes_and_pulls(
     cuts = [0, *(i for i in range(1, problem.layers) if data.draw(st.booleans()))]
     ranges = list(zip(cuts, [*cuts[1:], problem.layers], strict=True))
     units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
-    mesh, done = problem.meshes[0], sum(problem.backward_ns)
+    mesh, done = replace(problem.meshes[0], replicas=1, all_reduce=None), sum(problem.backward_ns)
+    problem = replace(problem, meshes=[mesh])
     transfers = []
     for start, stop in reversed(ranges):
         made = problem.gradients[start:stop]
         if any(made):
-            share = sum(-(-size // mesh.shards) for size in made)
             ready = sum(problem.backward_ns[start:])
-            transfers.append(TimedTransfer(ready, mesh.reduce_ns(sum(made), share), problem.layers))
+            transfers.append(TimedTransfer(ready, mesh.reduce_ns(sum(made)), problem.layers))
     for start, stop in ranges:
         time = mesh.gather_ns(sum(problem.parameter_bytes[start:stop]))
         transfers.append(TimedTransfer(done, time, start))

@@ -10,22 +10,23 @@ from hypothesis import strategies as st
 from planner import AffineCost, InvalidInputError, Status
 from planner.fsdp import METHODS, Mesh, Problem, check, solve
 from planner.fsdp.bounds import lower_bound
-from planner.fsdp.evaluation import evaluate, iteration_ns, peak_of
+from planner.fsdp.evaluation import Merit, evaluate, merit, peak_of
 from planner.fsdp.least import least_memory
 from planner.fsdp.rules import RULES
 from planner.units import format_bytes
 from tests.fsdp.making import every_plan, one_mesh, problems
 
 
-def best_by_memory(problem: Problem) -> list[tuple[int, int]]:
-    """Return each memory with which the shortest iteration gets shorter, and that."""
-    prices = sorted(
-        (peak_of(problem, plan), iteration_ns(problem, plan)) for plan in every_plan(problem)
+def best_by_memory(problem: Problem) -> list[Merit]:
+    """Return the best of the least memory with which the iteration gets shorter, each time."""
+    merits = sorted(
+        {merit(problem, plan) for plan in every_plan(problem)},
+        key=lambda known: (known.peak_bytes, known.iteration_ns, known.units),
     )
-    best: list[tuple[int, int]] = []
-    for peak, time in prices:
-        if not best or time < best[-1][1]:
-            best.append((peak, time))
+    best: list[Merit] = []
+    for known in merits:
+        if not best or known.iteration_ns < best[-1].iteration_ns:
+            best.append(known)
     return best
 
 
@@ -34,26 +35,30 @@ def best_by_memory(problem: Problem) -> list[tuple[int, int]]:
 @given(problems(), st.data())
 def test_methods_against_brute_force(problem: Problem, data: st.DataObject) -> None:
     thresholds = best_by_memory(problem)
-    least, _ = thresholds[0]
+    least = thresholds[0].peak_bytes
     assert solve(problem.within(least - 1)).status == Status.INFEASIBLE
-    following = [memory for memory, _ in thresholds[1:]]
-    for (memory, best), more in zip(thresholds, [*following, None], strict=True):
+    following = [best.peak_bytes for best in thresholds[1:]]
+    for best, more in zip(thresholds, [*following, None], strict=True):
+        memory = best.peak_bytes
         largest = memory + 100 if more is None else more - 1
         check_methods(problem.within(memory), best)
         if largest > memory:
             check_methods(problem.within(data.draw(st.integers(memory, largest))), best)
-    check_methods(problem, thresholds[-1][1])
+    check_methods(problem, thresholds[-1])
 
 
-def check_methods(problem: Problem, best: int) -> None:
+def check_methods(problem: Problem, best: Merit) -> None:
     exact = solve(problem, method="exact")
-    assert (exact.objective_ns, exact.status) == (best, Status.OPTIMAL)
+    assert exact.status == Status.OPTIMAL
+    assert exact.plan is not None
+    assert merit(problem, exact.plan) == best
     bound, _ = lower_bound(problem)
-    assert bound <= best
-    assert solve(problem).objective_ns == best  # short enough for auto to be exact
+    assert bound <= best.iteration_ns
+    assert solve(problem).plan == exact.plan  # short enough for auto to be exact
     search = solve(problem, method="search")
     assert search.objective_ns is not None
-    assert search.objective_ns >= best
+    assert search.plan is not None
+    assert merit(problem, search.plan) >= best
     for name in RULES:
         rule = solve(problem, method=name)
         if rule.objective_ns is not None:

@@ -30,9 +30,10 @@ def issues(plan: Plan) -> tuple[list[int], list[int | None]]:
 
 
 def test_fsdp2_prefetches_one_ahead() -> None:
-    # Forward: behind the copy out of the unit before the last; backward: when the next one arrives.
-    assert issues(fsdp2(chain(4))) == ([0, 0, 0, 1], [6, 5, 4, 4])
-    assert issues(fsdp2_ahead_2(chain(5))) == ([0, 0, 0, 0, 1], [7, 6, 5, 5, 5])
+    # Forward: behind the copy out of the unit before the last; backward: when the next one arrives,
+    # and the last unit beside its own forward computation.
+    assert issues(fsdp2(chain(4))) == ([0, 0, 0, 1], [6, 5, 4, 3])
+    assert issues(fsdp2_ahead_2(chain(5))) == ([0, 0, 0, 0, 1], [7, 6, 5, 5, 4])
 
 
 def test_fsdp2_without_resharding_gathers_once() -> None:
@@ -124,6 +125,7 @@ def changed(place: int, **fields: Any) -> Callable[[Plan], Plan]:
         (changed(1, forward_at=2), "units[1].forward_at"),
         (changed(1, forward_at=-1), "units[1].forward_at"),
         (changed(2, keep=False), "units[2].backward_at"),
+        (changed(2, keep=False, backward_at=1), "units[2].backward_at"),
         (changed(2, backward_at=3), "units[2].backward_at"),
         (changed(1, backward_at=1), "units[1].backward_at"),
         (changed(0, backward_at=3), "units[0].backward_at"),

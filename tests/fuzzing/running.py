@@ -117,7 +117,7 @@ def _against_schema(data: bytes, validator: Draft202012Validator) -> str:
     return f"{'.'.join(map(str, wrong.instance_path))}: {wrong.message[:200]}"
 
 
-def _served(message: bytes) -> tuple[int, bytes]:
+def _served(message: bytes, *_: object) -> tuple[int, bytes]:
     if message.startswith(b"J"):
         one = reply(message[1:])
         if isinstance(one.fault, MemoryError):

@@ -2,6 +2,10 @@
 
 import io
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,7 @@ import pytest
 
 from planner import ibatch
 from planner.cli import main
-from planner.jsonio import limited_replies, read_lines
+from planner.jsonio import CancellableLines, limited_replies, read_lines
 from planner.workers import Limits
 from tests import schemas
 
@@ -121,3 +125,76 @@ def test_long_lines_are_cut_and_the_next_begins_where_it_does(length: int, end: 
     assert lines == [b"a", b"x" * min(length, 11), b"", b"b"]
     whole = list(read_lines(io.BytesIO(text), Limits(request_bytes=None)))
     assert whole == [b"a", b"x" * length, b"", b"b"]
+
+
+def test_progress_comes_before_its_answer_where_it_is_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asking = json.dumps({**EXAMPLE, "progress": True}).encode()
+    status, lines = solved([GOOD, asking], tmp_path, capfd)
+    assert status == 0
+    assert ["progress" in line for line in lines] == [False, *[True] * (len(lines) - 2), False]
+    last = lines[-2]["progress"]
+    assert (last["request"], last["objective_ns"]) == (2, lines[-1]["objective_ns"])
+    assert len(lines) > 2
+
+
+LONG = {
+    "problem": "fsdp",
+    "forward_ns": [7919 * place % 1009 for place in range(90)],
+    "backward_ns": [104729 * place % 2003 for place in range(90)],
+    "parameter_bytes": [1 + 15485863 * place % 3001 for place in range(90)],
+    "activation_bytes": [611953 * place % 997 for place in range(90)],
+    "meshes": [
+        {
+            "shards": 4,
+            "all_gather": {"startup_ns": 300, "ns_per_byte": 0.5},
+            "reduce_scatter": {"startup_ns": 300, "ns_per_byte": 0.5},
+        }
+    ],
+    "memory_bytes": 300_000,
+}
+
+
+def test_a_line_cancels_another_request_and_is_none() -> None:
+    """It is read ahead, while the request before is answered."""
+    lines = CancellableLines(
+        io.BytesIO(b'{"cancel": 2}\nfirst\n {"cancel":3} \nsecond\n'), Limits()
+    )
+    assert list(lines) == [b"first", b"second"]
+    assert [lines.cancelled(number) for number in (1, 2, 3)] == [False, True, True]
+
+
+@pytest.mark.slow
+def test_a_cancelled_request_has_an_answer_at_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    long = json.dumps(LONG).encode()
+    begin = time.monotonic()
+    status, (answer, other) = solved([b'{"cancel": 1}', long, GOOD], tmp_path, capfd)
+    assert status == 0
+    assert answer["status"] == "time_limit"
+    assert answer["objective_ns"] >= answer["lower_bound_ns"]
+    assert other["status"] == "optimal"
+    assert time.monotonic() - begin < 300  # it would take minutes
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_search_with_an_answer() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "planner", "solve", "--jsonl"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({**LONG, "progress": True}).encode() + b"\n")
+        process.stdin.flush()
+        assert b"progress" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    answer = json.loads(out.splitlines()[-1])
+    assert answer["status"] == "time_limit"
+    assert process.returncode == 130
+    assert b"Ctrl-C" in err

@@ -9,19 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, Unpack
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from planner.cli.family import ComparedProblem, Family
-from planner.deadline import Deadline
+from planner.deadline import Control, Deadline
 from planner.draw.chart import Chart
 from planner.draw.drawing import GANTT
 from planner.errors import InvalidPlanError
+from planner.jsonio.control import Controlled
 from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.service import Interface
-from planner.jsonio.types import Seconds, Times
+from planner.jsonio.types import Times
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, concrete, named, solve_with
 from planner.results import Result
@@ -93,18 +94,21 @@ def bound(problem: Problem, _: Plan, __: Deadline) -> tuple[Fraction, bool]:
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, int]:
-    return solve_with(METHODS, problem, method, time_limit, judge=judge, bound=bound)
+    return solve_with(METHODS, problem, method, time_limit, judge=judge, bound=bound, **control)
 
 
-class HalvesRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HalvesRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Transfers for two links."""
 
     problem: Literal["halves"]
     transfer_ns: Times
     method: Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})] = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
 
 
 class HalvesAnswer(PlanOrReason, frozen=True, kw_only=True):
@@ -121,10 +125,10 @@ def answer(problem: Problem, result: Result[Plan, int]) -> HalvesAnswer:
     return replace(base, links=result.plan.links, transfer_ns=tuple(problem.transfer_ns))
 
 
-def run(request: HalvesRequest) -> HalvesAnswer:
+def run(request: HalvesRequest, **control: Unpack[Control[Plan]]) -> HalvesAnswer:
     problem = Problem(request.transfer_ns)
     limit = None if request.time_limit_s is UNSET else request.time_limit_s
-    return answer(problem, solve(problem, method=request.method, time_limit=limit))
+    return answer(problem, solve(problem, method=request.method, time_limit=limit, **control))
 
 
 def headline(found: HalvesAnswer) -> str:

@@ -8,7 +8,6 @@ of a GPU. What FSDP2 waits for where is FSDP2's own code.
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -34,7 +33,7 @@ from planner import fsdp
 from planner.costs import AffineCost
 from planner.formats.fsdp2_units import needed, without
 from planner.fsdp import Mesh, Plan, Problem
-from planner.fsdp.evaluation import Schedule, evaluate, follow, loads_of
+from planner.fsdp.evaluation import Evaluation, Schedule, evaluate, follow
 from planner.fsdp.rules import RULES
 from planner.programs import program_of
 from planner.runtime import fsdp2_units
@@ -162,13 +161,22 @@ def instance(seed: int, **changes: Any) -> tuple[Problem, Callable[[], nn.Sequen
     draw = random.Random(seed)
     widths = [4 * draw.randint(1, 6) for _ in range(draw.randint(2, 7))]
     times = [(draw.randint(1, 3000), draw.randint(1, 6000)) for _ in widths[1:]]
-    cost = AffineCost(draw.choice([0, 150]), Fraction(draw.randint(1, 12), 4))
-    other = AffineCost(draw.choice([0, 150]), Fraction(draw.randint(1, 12), 4))
+    cost, other, third = (
+        AffineCost(draw.choice([0, 150]), Fraction(draw.randint(1, 12), 4)) for _ in range(3)
+    )
+    hybrid = bool(seed % 2)
+    mesh = Mesh(
+        shards=SHARDS // 2 if hybrid else SHARDS,
+        replicas=2 if hybrid else 1,
+        all_gather=cost,
+        reduce_scatter=other,
+        all_reduce=third if hybrid else None,
+    )
     problem = Problem(
         forward_ns=[forward for forward, _ in times],
         backward_ns=[backward for _, backward in times],
         parameter_bytes=[4 * before * after for before, after in pairwise(widths)],
-        meshes=[Mesh(shards=SHARDS, all_gather=cost, reduce_scatter=other)],
+        meshes=[mesh],
         names=[str(place) for place in range(len(times))],
         **changes,
     )
@@ -196,7 +204,10 @@ def timed(problem: Problem, sharded: Callable[[], nn.Module]) -> tuple[list[Span
 
     def scatter(output: Tensor, input: Tensor, group: Any, **_: Any) -> Any:  # noqa: A002
         output.zero_()
-        return CLOCK.communicate("scatter", mesh.reduce_ns(4 * input.numel(), 0), group, True)
+        return CLOCK.communicate("scatter", mesh.reduce_ns(4 * input.numel()), group, True)
+
+    def add(tensor: Tensor, group: Any, **_: Any) -> Any:
+        return CLOCK.communicate("sum", mesh.sum_ns(4 * tensor.numel()), group, True)
 
     with (
         mock.patch.object(_fsdp_state, "_get_device_handle", return_value=CLOCK),
@@ -204,7 +215,8 @@ def timed(problem: Problem, sharded: Callable[[], nn.Module]) -> tuple[list[Span
         mock.patch.object(_fsdp_collectives, "_get_device_handle", return_value=CLOCK),
         mock.patch.object(distributed, "all_gather_single", gather),
         mock.patch.object(distributed, "reduce_scatter_single", scatter),
-        mock.patch.object(fsdp2_units, "queue_collectives", return_value=None),
+        mock.patch.object(distributed, "all_reduce", add),
+        mock.patch.object(fsdp2_units, "_has_streams", return_value=True),
     ):
         model = sharded()
         width: int = next(iter(model.children())).in_features  # type: ignore[assignment]
@@ -212,19 +224,30 @@ def timed(problem: Problem, sharded: Callable[[], nn.Module]) -> tuple[list[Span
     return CLOCK.spans, CLOCK.current.at
 
 
-def foreseen(evaluation: Schedule) -> tuple[list[Span], int]:
+def foreseen(evaluation: Schedule | Evaluation) -> tuple[list[Span], int]:
     count = len(evaluation.steps) // 2
     spans = [
         Span("forward" if step < count else "backward", row.start_ns, row.end_ns)
         for step, row in enumerate(evaluation.steps)
     ]
-    for kind, rows in (("gather", evaluation.gathers), ("scatter", evaluation.reduces)):
+    for kind, rows in (
+        ("gather", evaluation.gathers),
+        ("scatter", evaluation.reduces),
+        ("sum", evaluation.sums),
+    ):
         spans += [Span(kind, row.start_ns, row.end_ns) for row in rows]
     return spans, evaluation.iteration_ns
 
 
-def as_people_do(make: Callable[[], nn.Sequential], rule: str) -> nn.Module:
-    model, mesh = make(), init_device_mesh("cpu", (SHARDS,))
+def devices(mesh: Mesh) -> Any:
+    if mesh.replicas == 1:
+        return init_device_mesh("cpu", (mesh.shards,))
+    names = ("replicate", "shard")
+    return init_device_mesh("cpu", (mesh.replicas, mesh.shards), mesh_dim_names=names)
+
+
+def as_people_do(make: Callable[[], nn.Sequential], rule: str, over: Mesh) -> nn.Module:
+    model, mesh = make(), devices(over)
     options: dict[str, Any] = {"reshard_after_forward": False} if rule == "no_reshard" else {}
     layers = (
         [] if rule == "one_unit" else [fully_shard(layer, mesh=mesh, **options) for layer in model]
@@ -237,17 +260,6 @@ def as_people_do(make: Callable[[], nn.Sequential], rule: str) -> nn.Module:
     return model
 
 
-def as_streams_do(plan: Plan) -> Plan:
-    """Return a plan whose last unit, if it is freed, is gathered again beside its own computation.
-
-    The host frees and gathers it before the device has begun; as a plan that would be refused.
-    """
-    *units, last = plan.units
-    if not last.keep:
-        last = last._replace(backward_at=len(units))
-    return replace(plan, units=(*units, last))
-
-
 Row = tuple[str, int, tuple[list[Span], int], tuple[list[Span], int]]
 
 
@@ -258,10 +270,11 @@ def compare_all() -> list[Row]:
     for seed in range(INSTANCES):
         problem, make = instance(seed)
         for rule in ("fsdp2", "fsdp2_ahead_2", "no_reshard", "one_unit"):
-            plan = as_streams_do(RULES[rule](problem))
-            planned = follow(plan, loads_of(problem, plan), "one")
-            found = timed(problem, partial(as_people_do, make, rule))
-            rows.append((rule, seed, found, foreseen(planned)))
+            plan = RULES[rule](problem)
+            found = timed(problem, partial(as_people_do, make, rule, problem.meshes[0]))
+            rows.append((rule, seed, found, foreseen(evaluate(problem, plan))))
+            if "fsdp2" in rule:
+                rows += as_planned(problem, plan, make, f"as_fsdp2 {rule}", seed)
         for channels in ("one", "two"):
             free, make = instance(seed, channels=channels)
             peak = evaluate(free, RULES["fsdp2"](free)).peak_bytes
@@ -279,7 +292,7 @@ def as_planned(
 ) -> Iterator[Row]:
     """Yield what a plan comes to with all of its settings, and without each."""
     program: Any = program_of((problem, plan))
-    mesh = init_device_mesh("cpu", (SHARDS,))
+    mesh = devices(problem.meshes[0])
     loads, settings = evaluate(problem, plan).loads, dict(needed(program))
     for missing in (None, *settings):
         left, channels = (plan, problem.channels)
@@ -302,6 +315,6 @@ def test_streams_of_fsdp2_take_as_long_as_planned() -> None:
     assert outcome.error is None, outcome.error.trace
     for about, seed, (spans, time), (planned, planned_time) in outcome.value:
         assert time == planned_time, (about, seed)
-        for kind in ("gather", "scatter"):
+        for kind in ("gather", "scatter", "sum"):
             own = [span for span in in_order(spans) if span.kind == kind]
             assert own == [span for span in in_order(planned) if span.kind == kind], (about, seed)

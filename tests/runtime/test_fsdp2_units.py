@@ -152,25 +152,10 @@ def recording() -> Iterator[list[Event]]:
 
 
 def foreseen(problem: Problem, plan: Plan) -> list[Amount]:
-    """Return what shall be in memory at those moments that `weighing` sees.
-
-    FSDP2 allocates a rank's share of the sum when the gradients it is made of are gone; on other
-    devices on another stream, which cannot have their memory.
-    """
-    evaluation = evaluate(problem, plan)
-    rows, count = evaluation.levels, len(plan.units)
+    """Return what shall be in memory at those moments that `weighing` sees."""
+    rows, count = evaluate(problem, plan).levels, len(plan.units)
     return [
-        (
-            row.stage,
-            row.parameters,
-            row.gradients
-            - (
-                evaluation.loads[plan.unit_of(row.step)].share_bytes
-                if row.stage == "scatter"
-                else 0
-            ),
-            row.buffers,
-        )
+        (row.stage, row.parameters, row.gradients, row.buffers)
         for row, after in zip(rows, [*rows[1:], rows[-1]], strict=True)
         if not (row.stage == "wait" and after.stage != "copy")
         and not (row.stage == "end" and row.step >= count)

@@ -185,6 +185,11 @@ class Executor(ABC):
             self._accumulating = before
 
     @property
+    def updating(self) -> bool:
+        """Whether the optimiser's own step, if it is called now, is called from here."""
+        return self._own_step
+
+    @property
     def complete(self) -> int | None:
         """Steps whose updates have all been made here; None if none can be taken back."""
         return None if self._undo is None else self._step

@@ -1,0 +1,46 @@
+"""What the examples train, and how they say what it took: a stand-in for your own."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+WARMUP = 3
+"""Steps that do not count."""
+
+
+def make_model(layers: int = 8, width: int = 512) -> nn.Module:
+    """Return a perceptron, with the same weights every time."""
+    torch.manual_seed(0)
+    hidden = (part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU()))
+    return nn.Sequential(*hidden, nn.Linear(width, 10))
+
+
+def make_batches(rank: int, count: int, samples: int = 64) -> list[tuple[Tensor, Tensor]]:
+    """Return inputs of a rank, and the classes they belong to."""
+    random = torch.Generator().manual_seed(rank)
+    return [
+        (
+            torch.randn(samples, 512, generator=random),
+            torch.randint(10, (samples,), generator=random),
+        )
+        for _ in range(count)
+    ]
+
+
+def show(
+    rank: int, default_s: Sequence[float], plan_s: Sequence[float], default: str = "DDP"
+) -> None:
+    """Print what a step took, by the ends of the steps of each way."""
+    if rank:
+        return
+    before, planned = (
+        1e3 * median(end - start for start, end in pairwise(ends))
+        for ends in (default_s[WARMUP:], plan_s[WARMUP:])
+    )
+    print(
+        f"{default}: {before:.2f} ms a step; as planned: {planned:.2f} ms; "
+        f"{before / planned:.2f} times as fast"
+    )

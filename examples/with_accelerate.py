@@ -1,0 +1,53 @@
+"""Accelerate with the model under DDP, and following a plan.
+
+torchrun --nproc-per-node 2 examples/with_accelerate.py
+"""
+
+import argparse
+import time
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from example_job import make_batches, make_model, show
+from torch.nn.functional import cross_entropy
+
+from planner.integrations import make_plan
+from planner.integrations.accelerate import prepared
+
+
+def train(accelerator: Accelerator, model: Any, optimizer: Any, batches: Any) -> list[float]:
+    """Return when each step ended."""
+    ends = []
+    for inputs, classes in batches:
+        accelerator.backward(cross_entropy(model(inputs), classes))
+        optimizer.step()
+        optimizer.zero_grad()
+        ends.append(time.monotonic())
+    return ends
+
+
+def main() -> None:
+    """Train both ways."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=30)
+    steps = parser.parse_args().steps
+    accelerator = Accelerator(cpu=True)
+    batches = make_batches(accelerator.process_index, steps)
+    plan = make_plan(make_model(), batches[0][:1])
+
+    model: Any = make_model()
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    ddp_s = train(accelerator, model, optimizer, batches)
+
+    model = make_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with prepared(accelerator, plan, model, optimizer) as (model, optimizer):
+        plan_s = train(accelerator, model, optimizer, batches)
+    show(accelerator.process_index, ddp_s, plan_s)
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main()

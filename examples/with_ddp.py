@@ -1,0 +1,62 @@
+"""DDP with a plan's buckets, sent in the plan's order; and how far plain DDP is from the plan.
+
+torchrun --nproc-per-node 2 examples/with_ddp.py
+"""
+
+import argparse
+import gc
+import time
+
+import torch
+from example_job import make_batches, make_model, show
+from torch import distributed
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from planner.integrations import audit, follow_order, make_plan
+from planner.programs import program_of
+from planner.runtime.ddp import as_ddp
+
+
+def train(ddp: DistributedDataParallel, steps: int) -> list[float]:
+    """Return when each step ended."""
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    ends = []
+    for inputs, classes in make_batches(distributed.get_rank(), steps):
+        optimizer.zero_grad()
+        cross_entropy(ddp(inputs), classes).backward()
+        optimizer.step()
+        ends.append(time.monotonic())
+    return ends
+
+
+def main() -> None:
+    """Train both ways."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=30)
+    steps = parser.parse_args().steps
+    distributed.init_process_group("gloo")
+    inputs = make_batches(0, 1)[0][:1]
+    program = program_of(make_plan(make_model(), inputs))
+
+    plain = DistributedDataParallel(make_model())
+    seen = audit(plain, program)
+    ddp_s = train(plain, steps)
+    planned = as_ddp(make_model(), program)
+    follow_order(planned, program)
+    plan_s = train(planned, steps)
+
+    if distributed.get_rank() == 0:
+        last = seen.steps[-1]
+        print(
+            f"plain DDP: {seen.share_as_planned(last):.0%} of the bytes in batches of the plan, "
+            f"{seen.out_of_order(last)} of them the other way round"
+        )
+    show(distributed.get_rank(), ddp_s, plan_s)
+    del plain, planned  # before the group they use
+    gc.collect()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Ray Train with the model under DDP, and following a plan, on a cluster of this machine.
+
+python examples/with_ray.py
+"""
+
+import argparse
+import time
+from typing import Any
+
+import ray
+import torch
+from example_job import make_batches, make_model, show
+from ray.train import RunConfig, ScalingConfig, get_context
+from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
+from torch.nn.functional import cross_entropy
+
+from planner.integrations import follow, make_plan
+
+
+def steps_of(model: Any, optimizer: Any, batches: Any) -> list[float]:
+    """Train; return when each step ended."""
+    ends = []
+    for inputs, classes in batches:
+        optimizer.zero_grad()
+        cross_entropy(model(inputs), classes).backward()
+        optimizer.step()
+        ends.append(time.monotonic())
+    return ends
+
+
+def train(config: dict[str, Any]) -> None:
+    """Train both ways: what each worker runs."""
+    rank = get_context().get_world_rank()
+    batches = make_batches(rank, config["steps"])
+    plan = make_plan(make_model(), batches[0][:1])
+
+    model = prepare_model(make_model())
+    ddp_s = steps_of(model, torch.optim.SGD(model.parameters(), lr=0.01), batches)
+
+    model = prepare_model(make_model(), parallel_strategy=None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with follow(model, optimizer, plan):
+        plan_s = steps_of(model, optimizer, batches)
+    show(rank, ddp_s, plan_s)
+
+
+def main() -> None:
+    """Start two workers."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--storage", help="where Ray keeps what a run leaves")
+    options = parser.parse_args()
+    ray.init(num_cpus=2, include_dashboard=False)
+    TorchTrainer(
+        train,
+        train_loop_config={"steps": options.steps},
+        torch_config=TorchConfig(backend="gloo"),
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(storage_path=options.storage),
+    ).fit()
+
+
+if __name__ == "__main__":
+    main()

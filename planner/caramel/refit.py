@@ -1,0 +1,160 @@
+"""An old plan as one of a problem whose numbers have changed, in milliseconds.
+
+Problem: a plan was made, and now computation, network or sizes are others. Which plan is as good as
+a search would find, or nearly so, without one?
+
+Method: parameters that have another size are cut at the same shares of it, rounded to elements. If
+all workers keep to the old plan's op order, what is optimal for nested windows is made for that
+order (`planner.caramel.nested`), and the best of it and the old transfers is improved by local
+search (`planner.caramel.descent`) for as long as milliseconds allow. Plans with a barrier,
+or of orders that nobody enforces, stay what they are but for sizes.
+
+Guarantee: never worse than the old transfers in the old order. Complexity: O(lines · states · log)
+and `WORK` transfers priced. Source: own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.caramel.bounds import concave_bounds
+from planner.caramel.descent import descend
+from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
+from planner.caramel.nested import Targets, tightened, widened
+from planner.caramel.problem import OpOrder, Part, Plan, Problem
+from planner.caramel.windows import windows
+from planner.costs import TransferCost
+from planner.deadline import Deadline
+from planner.errors import InvalidPlanError
+from planner.graphs import Graph
+from planner.methods import Outcome
+
+__all__ = ["check_order", "improved", "refit", "resized"]
+
+WORK = 20_000
+"""Transfers and parts looked at by the local search, about."""
+
+
+def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return an old plan, made one of the problem and improved.
+
+    Raises
+    ------
+    InvalidPlanError
+        If it sends a parameter that the problem does not have, or runs ops that it does not have.
+    """
+    sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
+    parts = resized([group.parts for group in plan.groups], sizes, problem.element_bytes)
+    groups = tuple(
+        replace(group, parts=left) for group, left in zip(plan.groups, parts, strict=True) if left
+    )
+    plan = replace(plan, groups=groups)
+    order = OpOrder(plan.backward_orders[0], plan.forward_order)
+    free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
+    if not free or plan.traffic != 1 or problem.target is not None:
+        return Outcome(plan)
+    if not problem.interference.is_none or any(group.not_before_ns for group in groups):
+        return Outcome(plan)
+    check_order(problem.graph, order)
+    pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
+    old = loads_of(plan)
+    loads, bound = improved(pricer, old, problem.cost, problem.element_bytes, deadline)
+    if pricer.iteration_ns(loads) < pricer.iteration_ns(old):
+        plan = plan_of(problem, order, loads)
+    return Outcome(plan, bound)
+
+
+def check_order(graph: Graph, order: OpOrder) -> None:
+    """Check that an order has the ops of a graph's passes, each once.
+
+    Raises
+    ------
+    InvalidPlanError
+        If it has not.
+    """
+    for phase, ops in (("backward", order.backward), ("forward", order.forward)):
+        if sorted(ops) != [index for index, op in enumerate(graph.ops) if op.phase == phase]:
+            raise InvalidPlanError(f"{phase}_order", "runs other ops than the model has")
+
+
+def improved(
+    pricer: LoadPricer,
+    loads: list[Load],
+    cost: TransferCost,
+    element_bytes: int,
+    deadline: Deadline,
+) -> tuple[list[Load], int]:
+    """Return the best loads that can be made of old ones, or anew, in milliseconds, and a bound.
+
+    Parameters
+    ----------
+    pricer : LoadPricer
+        The windows and their prices.
+    loads : list of Load
+        The old ones.
+    cost : TransferCost
+        The same cost, for its lines.
+    element_bytes : int
+        Parameters are cut at multiples of so many bytes.
+    deadline : Deadline
+        When to stop in any case.
+    """
+    known, bound = pricer.windows, 0
+    lines_of_all = concave_bounds(cost, sum(known.sizes))
+    for nested in widened(known):
+        for lines in lines_of_all:
+            bound, _ = Targets(nested, lines).least(bound)
+    best = loads
+    for nested in tightened(known):
+        for lines in lines_of_all:
+            if pricer.iteration_ns(best) <= bound:
+                return best, bound
+            targets = Targets(nested, lines)
+            least, openings = targets.least(bound)
+            made = targets.whole_loads(openings), targets.cut_loads(least, openings, element_bytes)
+            best = min(best, *made, key=pricer.rank)
+    budget = WORK // (len(best) + len(known.sizes))
+    return descend(pricer, best, bound, budget, deadline), bound
+
+
+def resized(
+    transfers: Sequence[tuple[Part, ...]], sizes: Sequence[int], element_bytes: int
+) -> list[tuple[Part, ...]]:
+    """Return what transfers carry if parameters have other sizes: the same shares of them.
+
+    Parameters
+    ----------
+    transfers : sequence of tuple of Part
+        What each carried; some may carry nothing any more.
+    sizes : sequence of int
+        Bytes of each parameter now.
+    element_bytes : int
+        Parameters are cut at multiples of so many bytes.
+
+    Raises
+    ------
+    InvalidPlanError
+        If there is no such parameter.
+    """
+    before: dict[int, int] = {}
+    for place, parts in enumerate(transfers):
+        for index, _, stop in parts:
+            if not 0 <= index < len(sizes):
+                raise InvalidPlanError(f"groups[{place}]", f"there is no parameter {index}")
+            before[index] = max(stop, before.get(index, 0))
+    if all(sizes[index] == size for index, size in before.items()):
+        return list(transfers)
+
+    def moved(index: int, place: int) -> int:
+        old, new = before[index], sizes[index]
+        if old in (new, place):
+            return new if old == place else place
+        return place * new // old // element_bytes * element_bytes
+
+    return [
+        tuple(
+            part
+            for index, start, stop in parts
+            if (part := Part(index, moved(index, start), moved(index, stop))).start < part.stop
+        )
+        for parts in transfers
+    ]

@@ -1,0 +1,76 @@
+"""Ctrl-C ends a search with the best plan so far; a second one ends the command.
+
+Compiled code keeps Python from hearing of a signal, so a thread waits for what the operating system
+writes down at once.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from planner.cli.common import warn
+from planner.cli.exits import Exit
+
+__all__ = ["ended", "interruptible"]
+
+_OVER = b"\0"
+"""No signal has this number."""
+
+
+def ended(cancel: threading.Event) -> Exit:
+    """Return the exit status of a command that has written the best there was."""
+    return Exit.INTERRUPTED if cancel.is_set() else Exit.DONE
+
+
+@contextmanager
+def interruptible(*, told: bool = True) -> Iterator[threading.Event]:
+    """Give an event that the first Ctrl-C in the block sets, instead of ending the command.
+
+    Parameters
+    ----------
+    told : bool
+        Whether to say so on standard error.
+    """
+    cancel = threading.Event()
+    usual = signal.getsignal(signal.SIGINT)
+    if (
+        usual is not signal.default_int_handler
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield cancel
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+
+    def wait() -> None:
+        while (received := os.read(reading, 1)) != _OVER:
+            if received[0] == signal.SIGINT:
+                cancel.set()
+
+    times = 0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal times
+        times += 1
+        cancel.set()
+        if times > 1:
+            signal.default_int_handler(number, frame)
+        if told:
+            warn(["ending with the best so far; Ctrl-C once more ends at once"])
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield cancel
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        signal.set_wakeup_fd(before)
+        os.write(writing, _OVER)  # others may have inherited the pipe: closing it says nothing
+        waiting.join()
+        os.close(writing)
+        os.close(reading)

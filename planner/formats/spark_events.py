@@ -1,0 +1,391 @@
+"""What is kept of a Spark event log: of every job, what its stages' tasks did, added up.
+
+Problem: a log of gigabytes has an event for the start and the end of every task, and what is needed
+of them are a few sums a job.
+
+Method: lines are told apart by their first bytes; those of other events are never decoded. A task
+that ends is added to its stage; a stage that is complete is added to its job; a job that ends is
+kept as one row (`planner.drizzle.observed.Job`). Of several attempts at a stage the last one's
+successful tasks count, and the job says that there were others.
+
+What a task takes beside running, and the sending of its result: Spark's own page calls it scheduler
+delay, deserialisation and serialisation of the result. A stage computes for as long as its busiest
+executor: its tasks' running times over its cores, or the longest of them.
+
+Guarantee: the same rows as of decoding everything. Lines that cannot be read are counted and passed
+over; jobs that lack something because of them are not complete, and say so.
+
+Complexity: O(bytes). Memory: that of the jobs that run at the same time, and less than a kilobyte
+of each other. Source: Spark's JsonProtocol (3 and 4); AppStatusUtils for the scheduler delay.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from planner.drizzle.observed import GROUP_PROPERTY, Application, Job, Spent, StageShape
+from planner.errors import InvalidInputError
+from planner.formats.spark_log import Line, lines_of, parts_of
+from planner.formats.spark_messages import (
+    DECODERS,
+    AppStart,
+    Environment,
+    ExecutorAdded,
+    JobEnd,
+    JobStart,
+    LogStart,
+    ShuffleRead,
+    ShuffleWrite,
+    StageEvent,
+    StageInfo,
+    TaskEnd,
+)
+from planner.units import counted
+
+__all__ = ["read_events", "read_spark_log"]
+
+_MS = 10**6
+_MAX_NS = 2**62
+_TIMES, _SUMS = 6, 10
+"""Sums that are times, and all; those of `Spent`."""
+
+
+_START = b'{"Event":"'
+
+
+@dataclass(slots=True)
+class _Stage:
+    """Sums over one attempt at a stage, in ms and bytes."""
+
+    info: StageInfo
+    job: int
+    done: set[tuple[int, int]] = field(default_factory=set)
+    busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
+    sums: list[int] = field(default_factory=lambda: [0] * _SUMS)  # as of `Spent`
+    disturbed: int = 0
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job that has not ended yet."""
+
+    start: JobStart
+    group: int
+    attempts: dict[int, _Stage] = field(default_factory=dict)
+    again: int = 0
+
+
+class _Reader:
+    """Follows the events of a log."""
+
+    def __init__(self) -> None:
+        self.name = self.version = ""
+        self.cores: dict[str, int] = {}
+        self.per_task = 1
+        self.running: dict[int, _Running] = {}
+        self.stages: dict[int, _Stage] = {}
+        self.jobs: list[Job] = []
+        self.shapes: dict[tuple[StageShape, ...], tuple[StageShape, ...]] = {}
+        self.used: set[str] = set()
+        self.ended = False
+        self.unreadable: list[str] = []
+        self.events = self.tasks = self.started = 0
+        self.cut = ""
+
+    def take(self, line: Line) -> None:
+        """Follow one line."""
+        text = line.text.lstrip()
+        if not text:
+            return
+        if text.startswith(_START):
+            name = text[len(_START) : text.find(b'"', len(_START))]
+        else:
+            name = _event_of(text)
+        if not name:
+            self._not_read(line)
+            return
+        self.events += 1
+        decoder = DECODERS.get(name.rpartition(b".")[2])
+        if decoder is None:
+            if not line.whole and not text.rstrip().endswith(b"}"):
+                self.cut = line.where
+            return
+        try:
+            event = decoder.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            self._not_read(line)
+            return
+        self._follow(name, event)
+
+    def _not_read(self, line: Line) -> None:
+        if not self.events:
+            raise InvalidInputError(
+                line.where,
+                'expected an event of Spark\'s, such as {"Event":"SparkListenerLogStart"',
+            )
+        if line.whole:
+            self.unreadable.append(line.where)
+        else:
+            self.cut = line.where
+
+    def _follow(self, name: bytes, event: Any) -> None:
+        if isinstance(event, TaskEnd):
+            self._task(event)
+        elif isinstance(event, StageEvent):
+            if name.endswith(b"Submitted"):
+                self._submitted(event.info)
+        elif isinstance(event, JobStart):
+            self.started += 1
+            self.running[event.number] = _Running(event, _group(event.properties))
+        elif isinstance(event, JobEnd):
+            self._ended(event)
+        elif isinstance(event, ExecutorAdded):
+            self.cores[event.executor] = event.info.cores
+        elif isinstance(event, Environment):
+            self.per_task = _positive(event.properties.get("spark.task.cpus"))
+        elif isinstance(event, LogStart):
+            self.version = event.version
+        elif isinstance(event, AppStart):
+            self.name = event.name
+        else:
+            self.ended = True
+
+    def _submitted(self, info: StageInfo) -> None:
+        # A stage of several jobs runs in the first that needs it.
+        owner = next(
+            (job for job in self.running.values() if info.number in job.start.stages), None
+        )
+        if owner is None:
+            return
+        if info.number in owner.attempts:
+            owner.again += 1
+        stage = _Stage(info, owner.start.number)
+        if (
+            info.attempt
+            and info.number in owner.attempts
+            and info.tasks < (owner.attempts[info.number].info.tasks)
+        ):
+            # Only tasks whose output was lost run again; those before count.
+            stage = owner.attempts[info.number]
+        owner.attempts[info.number] = self.stages[info.number] = stage
+
+    def _task(self, event: TaskEnd) -> None:
+        self.tasks += 1
+        stage = self.stages.get(event.stage)
+        if stage is None:
+            return
+        info, metrics = event.info, event.metrics
+        if event.reason.get("Reason") != "Success" or info.speculative:
+            stage.disturbed += 1
+        if event.reason.get("Reason") != "Success" or metrics is None:
+            return
+        # An attempt at some tasks of a stage numbers them from 0 again.
+        task = (info.partition, 0) if info.partition >= 0 else (info.index, event.attempt)
+        if task in stage.done or event.attempt < stage.info.attempt:
+            return
+        stage.done.add(task)
+        self.used.add(info.executor)
+        whole = max(info.finished - info.launched, 0)
+        fetched = max(info.finished - info.getting_result, 0) if info.getting_result else 0
+        beside = metrics.run + metrics.deserialise + metrics.serialise + fetched
+        read, write = metrics.read or ShuffleRead(), metrics.write or ShuffleWrite()
+        for place, amount in enumerate(
+            (
+                *(metrics.run, max(whole - beside, 0), metrics.deserialise, metrics.serialise),
+                *(fetched, read.waited, read.remote + read.local, read.remote),
+                *(write.written, metrics.result),
+            )
+        ):
+            stage.sums[place] += max(amount, 0)
+        busy = stage.busy.setdefault(info.executor, [0, 0])
+        useful = max(metrics.run, 0) + fetched
+        busy[0] += useful
+        busy[1] = max(busy[1], useful)
+
+    def _ended(self, event: JobEnd) -> None:
+        job = self.running.pop(event.number, None)
+        if job is None:
+            return
+        for number in job.attempts:
+            self.stages.pop(number, None)
+        stages = tuple(stage for _, stage in sorted(job.attempts.items()))
+        complete = event.result.get("Result") == "JobSucceeded" and all(
+            len(stage.done) >= stage.info.tasks for stage in stages
+        )
+        sums = [sum(column) for column in zip(*(stage.sums for stage in stages), strict=True)]
+        start, end = job.start.time * _MS, event.time * _MS
+        if not 0 <= start <= end <= _MAX_NS:
+            start, end, complete = 0, 0, False
+        self.jobs.append(
+            Job(
+                number=event.number,
+                start_ns=start,
+                end_ns=end,
+                iterations=job.group,
+                shape=self._shape(stages),
+                compute_ns=self._computed(stages),
+                complete=complete,
+                disturbed=job.again + sum(stage.disturbed for stage in stages),
+                spent=Spent(
+                    *(
+                        amount * _MS if place < _TIMES else amount
+                        for place, amount in enumerate(sums)
+                    )
+                ),
+            )
+        )
+
+    def _shape(self, stages: tuple[_Stage, ...]) -> tuple[StageShape, ...]:
+        """Return the shape of a job: the same object for all jobs alike."""
+        places = {stage.info.number: place for place, stage in enumerate(stages)}
+        shape = tuple(
+            StageShape(
+                stage.info.name,
+                stage.info.tasks,
+                tuple(places[parent] for parent in _read_by(stage, stages) if parent in places),
+            )
+            for stage in stages
+        )
+        return self.shapes.setdefault(shape, shape)
+
+    def _computed(self, stages: tuple[_Stage, ...]) -> int:
+        """Return how long the longest chain of stages computed, in nanoseconds."""
+        ends: dict[int, int] = {}
+        for stage in stages:  # numbered after those they read
+            before = max((ends.get(parent, 0) for parent in _read_by(stage, stages)), default=0)
+            ends[stage.info.number] = before + self._busiest(stage)
+        return max(ends.values(), default=0) * _MS
+
+    def _busiest(self, stage: _Stage) -> int:
+        """Return how long a stage's busiest executor computed, in milliseconds."""
+        longest = 0
+        for executor, (together, single) in stage.busy.items():
+            slots = max(self.cores.get(executor, 0) // self.per_task, 1)
+            if executor not in self.cores:
+                slots = max(len(stage.done), 1)
+            longest = max(longest, single, -(-together // slots))
+        return longest
+
+
+def _read_by(stage: _Stage, stages: tuple[_Stage, ...]) -> tuple[int, ...]:
+    """Return the numbers of the stages that a stage reads; those before it where nobody says it."""
+    if stage.info.parents is not None:
+        return stage.info.parents
+    place = stages.index(stage)
+    return (stages[place - 1].info.number,) if place else ()
+
+
+def read_spark_log(path: Path, progress: Callable[[int], None] | None = None) -> Application:
+    """Read an event log: a file, or the directory of a rolling one.
+
+    Parameters
+    ----------
+    path : Path
+        What Spark wrote.
+    progress : callable, optional
+        Called with the bytes read so far.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no event log, or lacks the events that are needed; with the line.
+    MissingExtraError
+        If the package that unpacks it is not installed.
+    """
+    parts, warnings = parts_of(path)
+    before = 0
+
+    def told(done: int) -> None:
+        if progress is not None:
+            progress(before + done)
+
+    def lines() -> Iterator[Line]:
+        nonlocal before
+        for part in parts:
+            with part.open("rb") as source:
+                name = part.name if len(parts) > 1 else ""
+                yield from lines_of(source, name, warnings.append, told)
+            before += part.stat().st_size
+
+    return read_events(lines(), warnings)
+
+
+def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Application:
+    """Follow the events of a log.
+
+    Parameters
+    ----------
+    lines : iterable of Line
+        Of all its files, in order.
+    warnings : iterable of str
+        What else was damaged; looked at when all lines have been read.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no event log, or lacks the events that are needed.
+    """
+    reader = _Reader()
+    for line in lines:
+        reader.take(line)
+    if not reader.events:
+        raise InvalidInputError("", "expected events of Spark's, got an empty file")
+    for what, count in (("JobStart", reader.started), ("TaskEnd", reader.tasks)):
+        if not count:
+            raise InvalidInputError(
+                "",
+                f"no SparkListener{what} in {counted(reader.events, 'event')}: nothing to measure",
+            )
+    if not reader.jobs:
+        raise InvalidInputError("", "no job ended (no SparkListenerJobEnd): nothing to measure")
+    doubts = list(warnings)
+    if reader.cut:
+        doubts.append(f"{reader.cut} is cut: read up to there")
+    elif not reader.ended:
+        doubts.append("without an end: the application still runs, or the log was cut")
+    if reader.unreadable:
+        first = ", ".join(reader.unreadable[:3])
+        doubts.append(
+            f"{counted(len(reader.unreadable), 'line')} that cannot be read ({first}"
+            f"{', …' if len(reader.unreadable) > 3 else ''}): what needs them is left out"
+        )
+    unknown = reader.used - set(reader.cores)
+    if unknown:
+        doubts.append(
+            f"no SparkListenerExecutorAdded of {counted(len(unknown), 'executor')}: each is taken "
+            "to run all its tasks at once"
+        )
+    used = reader.used & set(reader.cores)
+    return Application(
+        reader.name,
+        reader.version,
+        tuple(sorted(reader.jobs, key=lambda job: (job.start_ns, job.number))),
+        len(reader.used),
+        sum(reader.cores[executor] // reader.per_task for executor in used),
+        tuple(doubts),
+    )
+
+
+def _event_of(text: bytes) -> bytes:
+    """Return the event's name of a line that does not begin with it."""
+    try:
+        value = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        return bytes(value["Event"]).strip(b'"') if "Event" in value else b""
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return b""
+
+
+def _group(properties: dict[str, Any] | None) -> int:
+    """Return how many iterations a job says it runs; 0 if it says nothing."""
+    return (
+        _positive(properties[GROUP_PROPERTY]) if properties and GROUP_PROPERTY in properties else 0
+    )
+
+
+def _positive(text: object) -> int:
+    """Return a number of a property; 1 if it is none."""
+    word = str(text)
+    return max(int(word), 1) if word.isdecimal() and len(word) < 10 else 1

@@ -1,0 +1,114 @@
+"""Of plans that take as long, one that needs less memory, then one with fewer units.
+
+Problem: the second and third criterion of `planner.fsdp.evaluation.Merit`, for chains of any
+length.
+
+Method: with the same units, less memory leaves less room to gathers ahead; the least with which the
+iteration takes as long is found by halving. So it is for other numbers of kept units and of
+buffers, and for everything that is one change away, as long as that is better.
+
+Guarantee: fits, never slower, never worse. Complexity: O(EFFORT) steps simulated. Source: own.
+"""
+
+from contextlib import suppress
+
+from planner.deadline import Deadline, TimeUpError
+from planner.fsdp.changes import changes
+from planner.fsdp.evaluation import iteration_ns, merit, peak_of
+from planner.fsdp.plan import Plan
+from planner.fsdp.problem import Problem
+from planner.fsdp.shaping import Ahead, Needs, Shape, filled_room, needs_of
+
+__all__ = ["slimmed"]
+
+EFFORT = 30_000
+"""Steps simulated."""
+
+CLOSE = 2**10
+"""The least memory is found to this part of it."""
+
+
+def slimmed(problem: Problem, plan: Plan, ahead: Ahead, deadline: Deadline) -> Plan:
+    """Return a plan that is no worse.
+
+    Parameters
+    ----------
+    problem, plan : Problem, Plan
+        What to improve on.
+    ahead : Ahead
+        How far its gathers are ahead at most.
+    deadline : Deadline
+        When to stop.
+    """
+    slim = _Slim(problem, plan, ahead)
+    with suppress(TimeUpError):
+        slim.improve(deadline)
+    return slim.plan
+
+
+class _Slim:
+    """The best plan so far."""
+
+    def __init__(self, problem: Problem, plan: Plan, ahead: Ahead) -> None:
+        self._problem, self._ahead = problem, ahead
+        self.plan, self._merit = plan, merit(problem, plan)
+        self._shape = Shape(
+            plan.mesh,
+            tuple((unit.start, unit.stop) for unit in plan.units),
+            tuple(unit.keep for unit in plan.units),
+            tuple(unit.recompute for unit in plan.units),
+            plan.buffers,
+        )
+        self._left = EFFORT
+
+    def improve(self, deadline: Deadline) -> None:
+        """Try what needs less memory by itself, then changes one at a time."""
+        self._offer(self._shape, self._ahead)
+        count, buffers = len(self._shape.ranges), self._shape.buffers
+        for most in sorted({1, 2, buffers}):
+            for kept in sorted({1, count // 4, count // 2, count * 3 // 4, count} - {0}):
+                deadline.check()
+                keep = tuple(u >= count - kept for u in range(count))
+                self._offer(self._shape._replace(buffers=min(most, count), keep=keep), self._ahead)
+        while self._left > 0 and self._changed(deadline):
+            pass
+
+    def _changed(self, deadline: Deadline) -> bool:
+        """Take the first change that is better; tell whether there was one."""
+        for shape, ahead in changes(self._problem, self._shape, self._ahead):
+            deadline.check()
+            if self._left <= 0:
+                return False
+            if self._offer(shape, ahead):
+                return True
+        return False
+
+    def _offer(self, shape: Shape, ahead: Ahead) -> bool:
+        """Take the least memory with which a shape is as fast, if that is better; tell whether."""
+        self._left -= 2 * len(shape.ranges)
+        needs = needs_of(self._problem, shape)
+        high = self._merit.peak_bytes - (len(shape.ranges) >= self._merit.units)
+        best = self._as_fast(shape, ahead, needs, high)
+        if best is None:
+            return False
+        low, high = needs.least - 1, peak_of(self._problem, best)
+        while low + 1 + high // CLOSE < high and self._left > 0:
+            middle = (low + high) // 2
+            plan = self._as_fast(shape, ahead, needs, middle)
+            if plan is None:
+                low = middle
+            else:
+                best, high = plan, peak_of(self._problem, plan)
+        self.plan, self._merit = best, merit(self._problem, best)
+        self._shape, self._ahead = shape, ahead
+        return True
+
+    def _as_fast(self, shape: Shape, ahead: Ahead, needs: Needs, memory_bytes: int) -> Plan | None:
+        """Return the plan of a shape in some memory, if it takes no longer."""
+        self._left -= 2 * len(shape.ranges)
+        room = needs.within(memory_bytes)
+        if room is None:
+            return None
+        plan = filled_room(shape, room, ahead)
+        slower = iteration_ns(self._problem, plan) > self._merit.iteration_ns
+        return None if slower else plan

@@ -1,0 +1,112 @@
+"""Training under Accelerate that follows a plan.
+
+Problem. `Accelerator.prepare` wraps a model in DDP. A plan wants the plain model.
+
+Method. Models are prepared as Accelerate prepares those it only evaluates: placement, mixed
+precision and compilation, but no DDP. Then `follow` takes the step of the optimiser inside
+Accelerate's over. The accelerator's clipping waits for whole gradients first.
+
+Guarantee. That of the executor; afterwards accelerator, model and optimiser are as Accelerate left
+them. Source. accelerate 1.15.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
+from typing import Any
+
+from accelerate import Accelerator
+from accelerate.optimizer import AcceleratedOptimizer
+from torch import nn
+from torch.optim import Optimizer
+
+from planner.integrations.following import Following, follow
+from planner.programs import Plan
+
+__all__ = ["following_in", "plain_models", "prepared"]
+
+_CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
+
+
+@contextmanager
+def prepared(
+    accelerator: Accelerator,
+    plan: Plan | list[Plan],
+    model: nn.Module,
+    optimizer: Optimizer,
+    *others: Any,
+    timeout_s: float = 60.0,
+) -> Iterator[tuple[Any, ...]]:
+    """Give what ``accelerator.prepare(model, optimizer, *others)`` returns, following a plan.
+
+    Every rank has to use it, around its training loop::
+
+        with prepared(accelerator, plan, model, optimizer, loader) as (model, optimizer, loader):
+            for inputs, targets in loader:
+                accelerator.backward(criterion(model(inputs), targets))
+                optimizer.step()
+                optimizer.zero_grad()
+
+    Parameters
+    ----------
+    accelerator : Accelerator
+        On CPUs.
+    plan
+        As for `planner.runtime.attach`, whose errors are raised.
+    model : Module
+        What is planned.
+    optimizer : Optimizer
+        Of all its parameters.
+    *others
+        What else to prepare, such as loaders and schedulers.
+    timeout_s : float
+        How long a transfer may wait for another rank.
+    """
+    with plain_models(accelerator):
+        ready = accelerator.prepare(model, optimizer, *others)
+    with following_in(accelerator, plan, ready[0], ready[1], timeout_s=timeout_s):
+        yield ready
+
+
+@contextmanager
+def plain_models(accelerator: Accelerator) -> Iterator[None]:
+    """Let models that are prepared meanwhile stay out of DDP."""
+    accelerator.prepare_model = partial(accelerator.prepare_model, evaluation_mode=True)
+    try:
+        yield
+    finally:
+        del accelerator.prepare_model
+
+
+@contextmanager
+def following_in(
+    accelerator: Accelerator,
+    plan: Plan | list[Plan],
+    model: nn.Module,
+    optimizer: Optimizer,
+    *,
+    timeout_s: float = 60.0,
+) -> Iterator[Following]:
+    """Follow a plan with what was prepared already, the model out of DDP.
+
+    Parameters are those of `prepared`.
+    """
+    while isinstance(optimizer, AcceleratedOptimizer):
+        optimizer = optimizer.optimizer
+    with follow(model, optimizer, plan, timeout_s=timeout_s) as following:
+        for name in _CLIPPING:
+            setattr(accelerator, name, _whole_first(getattr(accelerator, name), following))
+        try:
+            yield following
+        finally:
+            for name in _CLIPPING:
+                delattr(accelerator, name)
+
+
+def _whole_first(clip: Callable[..., Any], following: Following) -> Callable[..., Any]:
+    @wraps(clip)
+    def clipped(*args: Any, **kwargs: Any) -> Any:
+        following.whole_gradients()
+        return clip(*args, **kwargs)
+
+    return clipped

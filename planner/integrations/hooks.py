@@ -1,0 +1,239 @@
+"""Communication hooks for torch's DistributedDataParallel: one that follows a plan, one that looks.
+
+Problem. DDP sends a bucket as soon as those before it have been sent. A plan may send the same
+batches in another order; and whoever keeps DDP as it is wants to know how far from a plan it is.
+
+Method. DDP hands its buckets to a hook in its own order, all of them in each step. `follow_order`
+holds back what the plan sends later until what it sends before has begun, and tells DDP by a future
+when each has arrived. Which batch a bucket is follows from its parameters; DDP's first step, before
+it has rebuilt its buckets, goes as it comes. `audit` begins each at once, as DDP does without a
+hook. Both note what they see.
+
+Guarantee. Gradients are those that DDP itself makes, bit for bit. All ranks have the same buckets,
+so that all begin transfers in the same order. From the second step on a bucket that is no batch of
+the plan ends the step with an `InvalidPlanError` under `follow_order`; to `audit` it is a finding.
+
+Complexity. O(parameters) in each of the first two steps, then O(buckets). Source. Own; reducer.cpp
+of PyTorch 2.13, of which only public parts are used.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, distributed
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from planner.errors import InvalidInputError, InvalidPlanError
+from planner.formats.batches import gradient_batches, whole_names
+from planner.programs import Program
+from planner.runtime.model.parameters import check_cover, named
+
+__all__ = ["Audit", "Travelled", "audit", "follow_order"]
+
+_SETTLED = 2
+"""Steps after which DDP's buckets stay what they are."""
+
+
+@dataclass(slots=True, eq=False)
+class Travelled:
+    """One bucket in one step, on this rank.
+
+    Attributes
+    ----------
+    step : int
+        From 0.
+    bucket : int
+        Its number in DDP.
+    batch : int or None
+        The batch of the plan that has the same parameters.
+    size_bytes : int
+        Its size.
+    ready_ns, begun_ns, arrived_ns : int
+        When its last gradient was there, and when the transfer began and ended, by
+        `time.monotonic_ns`; 0 as long as it has not.
+    """
+
+    step: int
+    bucket: int
+    batch: int | None
+    size_bytes: int
+    ready_ns: int
+    begun_ns: int = 0
+    arrived_ns: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Audit:
+    """What a hook saw.
+
+    Attributes
+    ----------
+    batches : tuple of tuple of str
+        The plan's, as names of parameters, in its order.
+    rows : list of Travelled
+        One a bucket and step, in the order in which they began.
+    keep : int
+        Steps that are kept, the last ones.
+    """
+
+    batches: tuple[tuple[str, ...], ...]
+    rows: list[Travelled] = field(default_factory=list)
+    keep: int = 100
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps that are kept."""
+        return tuple(dict.fromkeys(row.step for row in self.rows))
+
+    def of(self, step: int) -> tuple[Travelled, ...]:
+        """Return the buckets of a step, in the order in which they began."""
+        return tuple(row for row in self.rows if row.step == step)
+
+    def share_as_planned(self, step: int) -> float:
+        """Return how much of a step's bytes travelled in batches of the plan."""
+        rows = self.of(step)
+        size = sum(row.size_bytes for row in rows)
+        planned = sum(row.size_bytes for row in rows if row.batch is not None)
+        return planned / size if size else 1.0
+
+    def out_of_order(self, step: int) -> int:
+        """Return how many pairs of the plan's batches travelled the other way round in a step."""
+        order = [row.batch for row in self.of(step) if row.batch is not None]
+        return sum(
+            after < before for place, before in enumerate(order) for after in order[place + 1 :]
+        )
+
+    def held_ns(self, step: int) -> int:
+        """Return how long complete buckets waited in a step before they began, in all."""
+        return sum(row.begun_ns - row.ready_ns for row in self.of(step))
+
+
+def follow_order(ddp: DistributedDataParallel, program: Program) -> Audit:
+    """Let DDP send its buckets in a plan's order; return what will be noted.
+
+    The buckets have to be the plan's batches, as those of `planner.runtime.ddp.as_ddp` are, or of
+    DDP with ``bucket_cap_mb_list=ddp_bucket_caps(program, model)``. Every rank has to call it.
+
+    Parameters
+    ----------
+    ddp : DistributedDataParallel
+        Without a hook.
+    program : GradientProgram or ShardProgram
+        What `planner.programs.program_of` makes of a plan.
+
+    Raises
+    ------
+    NotApplicableError
+        If the plan is not one of gradients, or cuts a parameter.
+    InvalidPlanError
+        If it does not have each trainable parameter once.
+    """
+    return _registered(ddp, program, in_order=True)
+
+
+def audit(ddp: DistributedDataParallel, program: Program) -> Audit:
+    """Note which bucket of DDP travels when, to compare with a plan; return what will be noted.
+
+    DDP may have any buckets. Errors are those of `follow_order`.
+    """
+    return _registered(ddp, program, in_order=False)
+
+
+def _registered(ddp: DistributedDataParallel, program: Program, *, in_order: bool) -> Audit:
+    if not isinstance(ddp, DistributedDataParallel):
+        raise InvalidInputError(
+            "ddp", f"expected DistributedDataParallel, got {type(ddp).__name__}"
+        )
+    batches = gradient_batches(program)
+    names = whole_names(batches)
+    parameters = {
+        name: parameter for name, parameter in named(ddp.module) if parameter.requires_grad
+    }
+    check_cover(batches, parameters, "groups")
+    seen = Audit(names)
+    ids = {name: id(parameter) for name, parameter in parameters.items()}
+    numbers = {frozenset(ids[name] for name in batch): number for number, batch in enumerate(names)}
+    travel = _Travel(seen, numbers, ddp.process_group, in_order=in_order)
+    ddp.register_comm_hook(travel, _planner_hook)
+    return seen
+
+
+def _planner_hook(
+    travel: "_Travel",
+    bucket: distributed.GradBucket,  # type: ignore[name-defined]
+) -> Future[Tensor]:
+    return travel.of(bucket)
+
+
+class _Travel:
+    """What happens to one bucket after the other; see the module."""
+
+    def __init__(
+        self, seen: Audit, numbers: Mapping[frozenset[int], int], group: Any, *, in_order: bool
+    ) -> None:
+        self._seen = seen
+        self._numbers = numbers
+        self._group = group
+        self._share = 1 / distributed.get_world_size(group)
+        self._in_order = in_order
+        self._step = -1
+        self._known: dict[int, int | None] = {}
+        self._held: dict[int, tuple[Travelled, Tensor, Future[Tensor]]] = {}
+        self._next = 0
+
+    def of(self, bucket: Any) -> Future[Tensor]:
+        """Send a bucket in its turn, and what waits for it; return what will be its sum."""
+        index = bucket.index()
+        if index == 0:
+            self._begin()
+        if index not in self._known:
+            parameters = frozenset(map(id, bucket.parameters()))
+            self._known[index] = self._numbers.get(parameters)
+        number, flat = self._known[index], bucket.buffer()
+        row = Travelled(self._step, index, number, flat.nbytes, time.monotonic_ns())
+        future: Future[Tensor] = Future()
+        if not self._in_order or self._step == 0:
+            self._send(row, flat, future)
+            return future
+        if number is None:
+            raise InvalidPlanError(
+                "groups",
+                f"bucket {index} of DDP is no batch of the plan: make its buckets with "
+                "planner.runtime.ddp.as_ddp(model, program, exact=True)",
+            )
+        self._held[number] = row, flat, future
+        while self._next in self._held:
+            self._send(*self._held.pop(self._next))
+            self._next += 1
+        return future
+
+    def _begin(self) -> None:
+        self._step += 1
+        self._next = 0
+        self._held.clear()
+        if self._step < _SETTLED:
+            self._known.clear()
+        rows, oldest = self._seen.rows, self._step - self._seen.keep
+        if rows and rows[0].step < oldest:
+            rows[:] = [row for row in rows if row.step >= oldest]
+
+    def _send(self, row: Travelled, flat: Tensor, future: Future[Tensor]) -> None:
+        """Begin a transfer; its result is the future's."""
+        self._seen.rows.append(row)
+        flat.mul_(self._share)  # as DDP does by itself
+        row.begun_ns = time.monotonic_ns()
+        work = distributed.all_reduce(flat, group=self._group, async_op=True)
+
+        def arrived(result: Future[Any]) -> None:
+            row.arrived_ns = time.monotonic_ns()
+            try:
+                result.value()
+            except Exception as error:  # noqa: BLE001 - DDP raises it where it waits
+                future.set_exception(error)  # type: ignore[arg-type]
+            else:
+                future.set_result(flat)
+
+        work.get_future().add_done_callback(arrived)

@@ -1,0 +1,176 @@
+"""A plan for a model and the network it trains over, measured and made in one call.
+
+Problem. A plan needs a profile and what the network costs; both are measured by commands of their
+own, whose files somebody has to carry around.
+
+Method. Every rank profiles the model; all-reduces are timed among the ranks, alone and beside the
+model's passes; rank 0 plans with its own profile, and hands the plan to all.
+
+Guarantee. All ranks return the same. The model, its gradients, its buffers and the random numbers
+are as before. Passes use a stand-in loss unless the model returns one of its own.
+
+Complexity. Some 10 passes of the model to profile it, those of `measure_network` and
+`measure_interference`, and the time limit. Source. Own.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from planner import caramel
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError
+from planner.jsonio.caramel import answer_beside
+from planner.profiles import Profile
+from planner.profiling import measure
+from planner.runtime.measuring.beside import measure_interference, passes_of
+from planner.runtime.measuring.sweep import measure_network
+from planner.runtime.world.joining import join
+from planner.runtime.world.world import World
+from planner.sweeps import fit_network
+
+__all__ = ["Progress", "make_plan", "shown_by"]
+
+Progress = Callable[[str, int, int], None]
+"""Is told what goes on, how many of its parts are done, and of how many."""
+
+_TIMED = (64, *(4**power for power in range(5, 11)), 4 * 10**6)
+_BESIDE = (4**6, 4 * 10**6)
+"""Bytes of the transfers that are timed, and of those that are beside computation."""
+
+
+def make_plan(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    optimizer: Optimizer | None = None,
+    *,
+    world: World | None = None,
+    timeout_s: float = 60.0,
+    time_limit: float = 10.0,
+    progress: Progress | None = None,
+) -> bytes:
+    """Return a plan of `caramel` as JSON, with the advice whether to keep DDP. Every rank calls it.
+
+    Parameters
+    ----------
+    model : Module
+        On the CPU, the same on all ranks, in the mode it trains in.
+    inputs : tuple
+        Positional arguments of its forward pass, as large as in training.
+    optimizer : Optimizer, optional
+        Whose updates are timed, on copies.
+    world : World, optional
+        The job; by default the one that `planner.runtime.join` finds, which is left again.
+    timeout_s : float
+        How long a transfer may wait for another rank, if `world` is not given.
+    time_limit : float
+        Seconds for planning.
+    progress : callable, optional
+        Called with what goes on; by default, on rank 0, shown on standard error.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model is not one to plan for.
+    MeasurementError
+        If it fails, or this rank is alone.
+    CommunicationError
+        If a rank does not take part.
+    """
+    if not isinstance(inputs, tuple):
+        raise InvalidInputError("inputs", f"expected a tuple, got {type(inputs).__name__}")
+    with (
+        nullcontext(world) if world is not None else join(timeout_s) as job,
+        shown_by(progress, job) as show,
+        job.refusing(),
+        _as_before(model),
+    ):
+        profile = _profiled(model, inputs, optimizer, job, show)
+        sweep = measure_network(
+            job, sizes=_TIMED, repetitions=5, progress=partial(show, "network: round")
+        )
+        beside = measure_interference(
+            job,
+            "all_reduce",
+            _BESIDE,
+            rounds=2,
+            compute=passes_of(model, inputs),
+            progress=partial(show, "network beside computation: round"),
+        )
+        show("planning", 0, 1)
+        text = ""
+        if job.rank == 0:
+            problem = caramel.Problem.from_profile(
+                profile,
+                fit_network(sweep).by_depth[0][1].table,
+                workers=job.size,
+                interference=beside,
+            )
+            result = caramel.solve(problem, time_limit=time_limit)
+            made = answer_beside(problem, result, Deadline(time_limit))
+            text = msgspec.json.encode(made).decode()
+        return job.gather("the plan", text)[0].encode()
+
+
+def _profiled(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    optimizer: Optimizer | None,
+    job: World,
+    show: Progress,
+) -> Profile:
+    """Return what the model takes here; the ranks measure at the same time, as they train."""
+    job.gather("who measures", "")
+    return measure(
+        model,
+        inputs,
+        name=type(model).__name__,
+        source="planner.integrations.make_plan",
+        warmup=2,
+        repetitions=5,
+        optimizer=None if optimizer is None else _like(optimizer),
+        progress=partial(show, "model: run"),
+    )
+
+
+def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
+    """Return what makes an optimiser with the same settings."""
+    kind: Any = type(optimizer)
+    known = inspect.signature(kind).parameters
+    settings = {name: value for name, value in optimizer.defaults.items() if name in known}
+    return lambda parameters: kind(parameters, **settings)
+
+
+@contextmanager
+def _as_before(model: nn.Module) -> Iterator[None]:
+    """Put buffers and random numbers back to what they were."""
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, before in kept:
+                    buffer.copy_(before)
+
+
+@contextmanager
+def shown_by(progress: Progress | None, job: World) -> Iterator[Progress]:
+    """Give what shows progress: what was asked for, or a line of rank 0's standard error."""
+    if progress is not None:
+        yield progress
+        return
+    from planner.cli.progress import Progress as Line
+
+    line = Line(quiet=job.rank > 0)
+    try:
+        yield line
+    finally:
+        line.done()

@@ -1,0 +1,87 @@
+"""An old plan as one of a problem whose numbers have changed, in milliseconds.
+
+Method: parameters that have another size are cut at the same shares of it. All-reduces are then
+improved as in `planner.caramel.refit`; pushes and pulls compete with iBatch's exact batches both
+ways (`planner.iteration.sharded`). Each transfer takes the algorithm that suits its size now, of
+those that the old plan chose from; transfers for which there is no room are cut.
+
+Guarantee: never worse than the old transfers in the old order; the mode and the way of
+synchronising stay. Complexity: that of `planner.caramel.refit`. Source: own.
+"""
+
+from dataclasses import replace
+
+from planner.caramel.loads import LoadPricer, groups_of, loads_of
+from planner.caramel.problem import Group, OpOrder
+from planner.caramel.problem import Plan as GradientPlan
+from planner.caramel.refit import check_order, improved, resized
+from planner.caramel.windows import windows
+from planner.deadline import Deadline
+from planner.iteration.evaluation import lasting
+from planner.iteration.mixing import settled
+from planner.iteration.plan import Plan
+from planner.iteration.problem import Problem
+from planner.iteration.room import capped
+from planner.iteration.rules import enforced, from_gradients
+from planner.iteration.sharded import both_ways
+from planner.iteration.ways import Way
+from planner.methods import Outcome
+
+__all__ = ["refit"]
+
+
+def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return an old plan, made one of the problem and improved.
+
+    Raises
+    ------
+    InvalidPlanError
+        If it sends a parameter that the problem does not have, or runs ops that it does not have.
+    """
+    plan = _resized(problem, plan)
+    way = next((way for way in problem.options if way.algorithm == plan.way), None)
+    free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
+    fixed = problem.target is not None or not problem.interference.is_none
+    if way is None or not free or fixed:
+        return Outcome(plan)
+    if plan.mode == "replicated":
+        better = _gradients(problem, plan, way, deadline)
+        return Outcome(settled(capped(problem, better or plan), way))
+    batches = both_ways(problem, way, problem.room("sharded"))
+    plans = plan, enforced(problem, way.algorithm, batches)
+    fitting = [settled(capped(problem, made), way) for made in plans]
+    return Outcome(min(fitting, key=lambda made: lasting(problem, made)(problem.costs)))
+
+
+def _resized(problem: Problem, plan: Plan) -> Plan:
+    """Return the same transfers of parameters that have other sizes."""
+    pulls = [transfer.kind == "pull" for transfer in plan.transfers]
+    kinds = {}
+    for pull, sizes in ((False, problem.pushed), (True, problem.pulled)):
+        parts = [
+            transfer.parts
+            for transfer, is_pull in zip(plan.transfers, pulls, strict=True)
+            if is_pull is pull
+        ]
+        kinds[pull] = iter(resized(parts, sizes, problem.element_bytes))
+    made = (
+        replace(transfer, parts=next(kinds[pull]))
+        for transfer, pull in zip(plan.transfers, pulls, strict=True)
+    )
+    return replace(plan, transfers=tuple(transfer for transfer in made if transfer.parts))
+
+
+def _gradients(problem: Problem, plan: Plan, way: Way, deadline: Deadline) -> Plan | None:
+    """Return better all-reduces in the same op order, if there are any."""
+    order = OpOrder(plan.backward_orders[0], plan.forward_order)
+    check_order(problem.graph, order)
+    groups = tuple(Group(transfer.parts) for transfer in plan.transfers)
+    old = loads_of(GradientPlan(groups, plan.backward_orders, plan.forward_order))
+    pricer = LoadPricer(windows(problem.graph, *order), way.all_reduce)
+    element = problem.element_bytes
+    loads, _ = improved(pricer, old, way.all_reduce, element, deadline)
+    if pricer.iteration_ns(loads) >= pricer.iteration_ns(old):
+        return None
+    groups = groups_of(loads, problem.pushed, element, way.all_reduce)
+    made = GradientPlan(groups, plan.backward_orders, plan.forward_order)
+    return from_gradients(way.algorithm, made)

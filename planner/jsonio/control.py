@@ -1,0 +1,85 @@
+"""What every request may say of how it is answered, beside what is asked."""
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.deadline import Cancel, Control, Incumbent
+from planner.errors import InvalidInputError
+from planner.jsonio.results import PlanDocument, plan_of
+from planner.jsonio.types import Seconds
+from planner.methods import REPLAN
+from planner.validation import inside, shown
+
+__all__ = ["Controlled", "ProgressLine", "Standing", "control_of", "method_names"]
+
+
+def method_names(methods: Iterable[str]) -> list[str]:
+    """Return the names that a request's `method` may be, each once."""
+    return list(dict.fromkeys([*methods, REPLAN]))
+
+
+class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long a search may last, what it starts from, and what else is told of it."""
+
+    time_limit_s: Seconds | UnsetType = UNSET
+    start_plan: (
+        Annotated[PlanDocument, Meta(description="plan of an earlier answer, to be no worse than")]
+        | UnsetType
+    ) = UNSET
+    with_plan: Annotated[
+        bool, Meta(description="whether the answer holds the plan as start_plan takes it")
+    ] = False
+    progress: Annotated[
+        bool, Meta(description="whether a stream also gets a line for each better plan or bound")
+    ] = False
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """How far the search for an answer is."""
+
+    request: int
+    objective_ns: int
+    lower_bound_ns: int | None
+    runtime_s: float
+
+
+class ProgressLine(Struct, frozen=True, kw_only=True):
+    """A line of a stream that is no answer, but comes before one."""
+
+    progress: Standing
+
+
+def control_of(
+    request: Any,
+    cancel: Cancel | None = None,
+    on_progress: Callable[[Incumbent[Any]], None] | None = None,
+) -> Control[Any]:
+    """Return what a family's `solve` is told of a request.
+
+    Parameters
+    ----------
+    request : Controlled
+        The request, of any problem.
+    cancel : Cancel, optional
+        Ends the search.
+    on_progress : callable, optional
+        Called with each incumbent.
+
+    Raises
+    ------
+    InvalidInputError
+        If the plan to start from is none, or one of another problem.
+    """
+    control: Control[Any] = {"cancel": cancel, "on_progress": on_progress}
+    if request.start_plan is not UNSET:
+        family, _, _ = request.start_plan.kind.partition(".")
+        with inside("start_plan"):
+            control["start"] = plan_of(request.start_plan)
+            if family != request.problem:
+                raise InvalidInputError(
+                    "kind",
+                    f"expected a plan of {request.problem}, got {shown(request.start_plan.kind)}",
+                )
+    return control

@@ -1,0 +1,203 @@
+"""The JSON form of what a Spark event log says: loops, constants, and requests made of them."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from planner.drizzle.calibration import Calibration, Measurement
+from planner.drizzle.loops import Loop, main_loop
+from planner.drizzle.observed import Application, Spent
+from planner.drizzle.problem import Problem
+from planner.jsonio.drizzle import StageDocument
+from planner.jsonio.drizzle_measurements import GroupsConstants, OverheadDocument
+from planner.jsonio.layout import in_lines, number, numbers
+from planner.jsonio.types import Count, Size, Time, filled
+
+__all__ = ["SparkDocument", "encode_spark"]
+
+_ELEMENT_BYTES = 4
+
+
+class SparkLoop(Struct, frozen=True, kw_only=True):
+    """Jobs that repeat: iterations of training, or groups of them."""
+
+    jobs: Count
+    rounds: Count
+    iterations: Count
+    disturbed: int
+    group_sizes: tuple[Count, ...]
+    tasks: Count
+    iteration_ns: Time
+    compute_ns: Time
+    between_jobs_ns: Time
+    overhead: float
+    stages: tuple[StageDocument, ...]
+    spent: "SpentDocument"
+
+
+class SpentDocument(Struct, frozen=True, kw_only=True):
+    """What the tasks of the last round spent and moved, added up."""
+
+    run_ns: Time
+    scheduler_delay_ns: Time
+    deserialise_ns: Time
+    serialise_ns: Time
+    getting_result_ns: Time
+    fetch_wait_ns: Time
+    read_bytes: Size
+    remote_bytes: Size
+    written_bytes: Size
+    result_bytes: Size
+
+
+class SparkDrizzle(Struct, frozen=True, kw_only=True):
+    """A request of the problem `drizzle`, but for its limits, and how well its constants fit."""
+
+    compute_ns: Time
+    tasks: Count
+    constants: GroupsConstants
+    confounded: tuple[str, ...]
+    mean_error: float
+    measurements: tuple[OverheadDocument, ...]
+
+
+class SparkBigdl(Struct, frozen=True, kw_only=True):
+    """What a request of the problem `bigdl` needs, as far as the log shows it.
+
+    `link_bytes_per_s` is what tasks received while they waited for it.
+    """
+
+    elements: Count
+    element_bytes: Count
+    nodes: Count
+    partitions_per_node: Count
+    link_bytes_per_s: float | UnsetType = UNSET
+
+
+class SparkProvenance(Struct, frozen=True, kw_only=True):
+    """Where the numbers come from, and why they may be off."""
+
+    kind: Literal["imported"] = "imported"
+    format: Literal["spark-events"] = "spark-events"
+    source: tuple[str, ...]
+    applications: tuple[str, ...]
+    versions: tuple[str, ...]
+    jobs: Count
+    executors: Count
+    slots: int
+    warnings: tuple[str, ...]
+
+
+class SparkLoops(Struct, frozen=True, kw_only=True):
+    """All loops, in the order in which they ran."""
+
+    loops: tuple[SparkLoop, ...]
+
+
+class SparkDocument(Struct, frozen=True, kw_only=True):
+    """What ``planner import spark-events`` writes."""
+
+    observed: SparkLoops
+    drizzle: SparkDrizzle
+    bigdl: SparkBigdl
+    provenance: SparkProvenance
+
+
+def encode_spark(
+    applications: Sequence[Application],
+    loops: Sequence[Loop],
+    problem: Problem,
+    fitted: Calibration,
+    measurements: Sequence[Measurement],
+    source: Sequence[str],
+    warnings: Sequence[str],
+) -> str:
+    """Return what event logs say as JSON text.
+
+    Parameters
+    ----------
+    applications : sequence of Application
+        One a log.
+    loops : sequence of Loop
+        Those of all.
+    problem, fitted, measurements
+        What `planner.drizzle.loops.problem_of` and `measurements_of` make of them.
+    source : sequence of str
+        Names of the logs.
+    warnings : sequence of str
+        Why the numbers may be off.
+    """
+    errors = [abs(error) for error in fitted.errors]
+    document = SparkDocument(
+        observed=SparkLoops(loops=tuple(map(_loop, loops))),
+        drizzle=SparkDrizzle(
+            compute_ns=problem.compute_ns,
+            tasks=problem.tasks or 1,
+            constants=numbers(GroupsConstants, fitted),
+            confounded=fitted.confounded,
+            mean_error=float(sum(errors, Fraction(0)) / len(errors)),
+            measurements=tuple(filled(OverheadDocument, row) for row in measurements),
+        ),
+        bigdl=_bigdl(main_loop(loops), applications),
+        provenance=SparkProvenance(
+            source=tuple(source),
+            applications=tuple(application.name for application in applications),
+            versions=tuple(application.version for application in applications),
+            jobs=sum(len(application.jobs) for application in applications),
+            executors=max(application.executors for application in applications),
+            slots=max(application.slots for application in applications),
+            warnings=tuple(warnings),
+        ),
+    )
+    return in_lines(document)
+
+
+def _loop(loop: Loop) -> SparkLoop:
+    stages = tuple(
+        StageDocument(name=stage.name, tasks=stage.tasks, after=stage.after)
+        for stage in loop.stages()
+    )
+    return SparkLoop(
+        jobs=len(loop.jobs),
+        rounds=len(loop.rounds),
+        iterations=loop.iterations,
+        disturbed=sum(row.disturbed for row in loop.rounds),
+        group_sizes=tuple(sorted({row.iterations for row in loop.rounds})),
+        tasks=loop.tasks,
+        iteration_ns=loop.wall_ns,
+        compute_ns=loop.compute_ns,
+        between_jobs_ns=loop.between_ns,
+        overhead=number(loop.overhead),
+        stages=stages,
+        spent=filled(SpentDocument, _together(loop)),
+    )
+
+
+def _together(loop: Loop) -> Spent:
+    """Return what all jobs of the last round spent."""
+    return Spent(
+        **{
+            name: sum(getattr(job.spent, name) for job in loop.jobs)
+            for name in SpentDocument.__struct_fields__
+        }
+    )
+
+
+def _bigdl(loop: Loop, applications: Sequence[Application]) -> SparkBigdl:
+    """Return what the tasks of the largest stage hand on, to whom, and how fast."""
+    spent, nodes = _together(loop), max(application.executors for application in applications)
+    slots = max(application.slots for application in applications)
+    gradients = max(stage.tasks for job in loop.jobs for stage in job.shape)
+    handed_on = (spent.written_bytes or spent.result_bytes) // gradients
+    rate = None
+    if spent.remote_bytes and spent.fetch_wait_ns and slots:
+        rate = Fraction(spent.remote_bytes * slots * 10**9, spent.fetch_wait_ns * nodes)
+    return SparkBigdl(
+        elements=max(handed_on // _ELEMENT_BYTES, 1),
+        element_bytes=_ELEMENT_BYTES,
+        nodes=nodes,
+        partitions_per_node=-(-gradients // nodes),
+        link_bytes_per_s=UNSET if rate is None else number(rate),
+    )

@@ -1,0 +1,133 @@
+"""Event logs made by hand, as small as Spark's could be, and sums worked out in another way."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+START = 1_700_000_000_000
+
+
+def task(
+    stage: int,
+    index: int,
+    launched: int,
+    run: int,
+    *,
+    beside: int = 3,
+    executor: str = "0",
+    reason: str = "Success",
+    speculative: bool = False,
+    attempt: int = 0,
+    partition: int | None = None,
+) -> Event:
+    """Return the end of a task that ran, and took something beside running: read, wait, write."""
+    return {
+        "Event": "SparkListenerTaskEnd",
+        "Stage ID": stage,
+        "Stage Attempt ID": attempt,
+        "Task End Reason": {"Reason": reason},
+        "Task Info": {
+            "Index": index,
+            "Partition ID": index if partition is None else partition,
+            "Launch Time": launched,
+            "Finish Time": launched + run + beside,
+            "Executor ID": executor,
+            "Getting Result Time": 0,
+            "Speculative": speculative,
+        },
+        "Task Metrics": {
+            "Executor Run Time": run,
+            "Executor Deserialize Time": beside // 3,
+            "Result Serialization Time": beside // 3,
+            "Result Size": 1000,
+            "Shuffle Read Metrics": {"Remote Bytes Read": 40, "Local Bytes Read": 60},
+            "Shuffle Write Metrics": {"Shuffle Bytes Written": 70, "Shuffle Write Time": 1},
+        },
+    }
+
+
+def stage(number: int, tasks: int, parents: Sequence[int] = (), attempt: int = 0) -> Event:
+    info = {
+        "Stage ID": number,
+        "Stage Attempt ID": attempt,
+        "Stage Name": f"step {len(parents)}",
+        "Number of Tasks": tasks,
+        "Parent IDs": list(parents),
+    }
+    return {"Event": "SparkListenerStageSubmitted", "Stage Info": info}
+
+
+def job_start(number: int, time: int, stages: Sequence[int], iterations: int = 0) -> Event:
+    properties = {"planner.iterations": str(iterations)} if iterations else {}
+    return {
+        "Event": "SparkListenerJobStart",
+        "Job ID": number,
+        "Submission Time": time,
+        "Stage IDs": list(stages),
+        "Properties": properties,
+    }
+
+
+def job_end(number: int, time: int) -> Event:
+    return {
+        "Event": "SparkListenerJobEnd",
+        "Job ID": number,
+        "Completion Time": time,
+        "Job Result": {"Result": "JobSucceeded"},
+    }
+
+
+def head(cores: int = 2) -> list[Event]:
+    executor = {"Host": "a", "Total Cores": cores}
+    return [
+        {"Event": "SparkListenerLogStart", "Spark Version": "3.5.1"},
+        {"Event": "SparkListenerExecutorAdded", "Executor ID": "0", "Executor Info": executor},
+        {"Event": "SparkListenerApplicationStart", "App Name": "by hand", "Timestamp": START},
+    ]
+
+
+END: Event = {"Event": "SparkListenerApplicationEnd", "Timestamp": START}
+
+
+def iteration(number: int, time: int, run: int = 80, tasks: int = 4) -> list[Event]:
+    """Return one job of two stages on two cores: 100 ms from its start to its end."""
+    first, second = 2 * number, 2 * number + 1
+    return [
+        job_start(number, time, (first, second)),
+        stage(first, tasks),
+        *(task(first, index, time, run // tasks) for index in range(tasks)),
+        stage(second, 2, [first]),
+        *(task(second, index, time + 50, 10) for index in range(2)),
+        job_end(number, time + 100),
+    ]
+
+
+def loop(rounds: int, every: int = 120) -> list[Event]:
+    """Return so many iterations, a new one every so many milliseconds."""
+    bodies = (iteration(number, START + every * number) for number in range(rounds))
+    return [*head(), *(event for body in bodies for event in body), END]
+
+
+def written(path: Path, events: Iterable[Event]) -> Path:
+    lines = (json.dumps(event, separators=(",", ":")) for event in events)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def run_times(text: str) -> dict[int, int]:
+    """Return the running times of the tasks of every job, in ms: from all of the text at once."""
+    events = [json.loads(line) for line in text.splitlines() if line.strip()]
+    owner: dict[int, int] = {}
+    for event in events:
+        if event["Event"] == "SparkListenerJobStart":
+            for number in event["Stage IDs"]:
+                owner.setdefault(number, event["Job ID"])
+    sums = dict.fromkeys(owner.values(), 0)
+    for event in events:
+        ended = event["Event"] == "SparkListenerTaskEnd"
+        if ended and event["Task End Reason"]["Reason"] == "Success":
+            sums[owner[event["Stage ID"]]] += event["Task Metrics"]["Executor Run Time"]
+    return sums

@@ -1,0 +1,262 @@
+"""Spark's event logs: what is kept of them, whatever they are packed in and wherever they end."""
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planner.drizzle.loops import loops_of
+from planner.errors import InvalidInputError, MissingExtraError
+from planner.formats import spark_log
+from planner.formats.spark_events import read_spark_log
+from tests.formats.spark_logs import (
+    END,
+    START,
+    head,
+    iteration,
+    job_end,
+    job_start,
+    loop,
+    run_times,
+    stage,
+    task,
+    written,
+)
+
+MS = 10**6
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return written(tmp_path / "app", loop(5))
+
+
+def test_what_tasks_did_is_added_up_by_job(log: Path) -> None:
+    application = read_spark_log(log)
+    assert (application.name, application.version) == ("by hand", "3.5.1")
+    assert (application.executors, application.slots) == (1, 2)
+    assert application.warnings == ()
+    expected = run_times(log.read_text())
+    assert {job.number: job.spent.run_ns // MS for job in application.jobs} == expected
+    job = application.jobs[2]
+    assert (job.start_ns, job.end_ns) == ((START + 240) * MS, (START + 340) * MS)
+    # Two cores: four tasks of 20 ms one after the other, then two of 10 ms side by side.
+    assert job.compute_ns == (40 + 10) * MS
+    assert [(part.tasks, part.after) for part in job.shape] == [(4, ()), (2, (0,))]
+    assert job.complete
+    assert job.spent.scheduler_delay_ns == job.spent.deserialise_ns == 6 * MS
+    assert (job.spent.read_bytes, job.spent.remote_bytes) == (600, 240)
+    assert (job.spent.written_bytes, job.spent.result_bytes) == (420, 6000)
+
+
+def test_an_iteration_lasts_until_the_next_begins(log: Path) -> None:
+    (found,) = loops_of(read_spark_log(log).jobs)
+    assert (found.wall_ns, found.compute_ns, found.between_ns) == (120 * MS, 50 * MS, 20 * MS)
+    assert (found.tasks, found.iterations) == (6, 4)
+    (measured,) = found.measurements()
+    assert (measured.tasks, measured.group_size, measured.overhead_ns) == (6, 1, 70 * MS)
+
+
+def test_pieces_of_a_file_do_not_show(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read_spark_log(log)
+    monkeypatch.setattr(spark_log, "PIECE", 37)
+    assert read_spark_log(log) == whole
+
+
+def zstd(data: bytes) -> bytes:
+    zstandard = pytest.importorskip("zstandard")
+    packed: bytes = zstandard.ZstdCompressor().compress(data)
+    return packed
+
+
+def lz4(data: bytes) -> bytes:
+    """Return blocks as Spark's LZ4 has them, one of them not compressed."""
+    block = pytest.importorskip("lz4.block")
+    packed = []
+    for place in range(0, len(data), 4096):
+        part = data[place : place + 4096]
+        small = block.compress(part, store_size=False) if place else part
+        kind = (0x20 if place else 0x10).to_bytes(1, "little")
+        sizes = len(small).to_bytes(4, "little") + len(part).to_bytes(4, "little")
+        packed.append(b"LZ4Block" + kind + sizes + bytes(4) + small)
+    return b"".join(packed) + b"LZ4Block" + b"\x10" + bytes(12)
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd, "lz4": lz4}
+
+
+@pytest.mark.parametrize("codec", list(PACKED))
+def test_codecs(codec: str, log: Path, tmp_path: Path) -> None:
+    packed = tmp_path / f"app.{codec}"
+    data = PACKED[codec](log.read_bytes())
+    packed.write_bytes(data)
+    assert read_spark_log(packed) == read_spark_log(log)
+    cut = tmp_path / "cut"
+    cut.write_bytes(data[: len(data) * 2 // 3])
+    try:  # where the first block is lost, so is all
+        application = read_spark_log(cut)
+    except InvalidInputError:
+        return
+    assert application.warnings
+    assert set(application.jobs) < set(read_spark_log(log).jobs)
+
+
+@pytest.mark.parametrize(("start", "name"), [(b"ZV\x01", "lzf"), (b"\x82SNAPPY\x00", "snappy")])
+def test_codecs_that_are_not_read_are_named(start: bytes, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "app"
+    path.write_bytes(start + bytes(100))
+    with pytest.raises(InvalidInputError, match=f"packed by {name}.*codec=zstd"):
+        read_spark_log(path)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "app.zstd"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(10))
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    with pytest.raises(MissingExtraError, match=r"zstandard.*planner\[spark-events\]"):
+        read_spark_log(path)
+
+
+def test_a_rolling_log_is_read_in_the_order_of_its_numbers(log: Path, tmp_path: Path) -> None:
+    lines = log.read_text().splitlines(keepends=True)
+    folder = tmp_path / "eventlog_v2_app"
+    folder.mkdir()
+    (folder / "appstatus_app").write_text("")
+    for number in (2, 10, 1):
+        place = (1, 2, 10).index(number)
+        part = lines[place * 20 : (place + 1) * 20 if place < 2 else None]
+        (folder / f"events_{number}_app").write_text("".join(part))
+    application = read_spark_log(folder)
+    assert application.jobs == read_spark_log(log).jobs
+    assert application.warnings == (
+        "events_3, events_4, events_5, events_6, events_7 … missing: their events are lost",
+    )
+    (folder / "events_2_app.compact").write_text("".join(lines[:40]))
+    assert read_spark_log(folder).jobs == application.jobs
+    (folder / "events_2_app.compact").write_text("".join(lines[:20]))
+    assert len(read_spark_log(folder).jobs) < len(application.jobs)
+
+
+def test_a_folder_without_events_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="rolling event log"):
+        read_spark_log(tmp_path)
+
+
+def test_a_log_cut_anywhere_is_read_up_to_there(log: Path, tmp_path: Path) -> None:
+    whole = read_spark_log(log)
+    data = log.read_bytes()
+    cut = tmp_path / "cut"
+    randomly = random.Random(23)
+    for length in sorted(randomly.sample(range(len(data)), 60)):
+        cut.write_bytes(data[:length])
+        try:
+            application = read_spark_log(cut)
+        except InvalidInputError as error:
+            assert "nothing to measure" in str(error) or "expected" in str(error)  # noqa: PT017
+            continue
+        assert application.jobs == whole.jobs[: len(application.jobs)]
+        assert application.warnings or length >= len(data) - 1
+
+
+def test_a_line_that_cannot_be_read_costs_its_job(log: Path, tmp_path: Path) -> None:
+    lines = log.read_text().splitlines(keepends=True)
+    place = next(place for place, line in enumerate(lines) if "TaskEnd" in line and place > 20)
+    lines[place] = lines[place][:100] + "\n"
+    damaged = tmp_path / "damaged"
+    damaged.write_text("".join(lines))
+    application = read_spark_log(damaged)
+    assert any(f"line {place + 1}" in text for text in application.warnings)
+    whole = read_spark_log(log).jobs
+    kept = [job.number for job in application.jobs if job.complete]
+    assert len(kept) == len(whole) - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "an empty file"),
+        ("hello\n", "expected an event of Spark's"),
+        ('{"problem": "drizzle"}\n', "expected an event of Spark's"),
+        ('{"Event":"SparkListenerLogStart"}\n', "no SparkListenerJobStart"),
+        (json.dumps(job_start(0, START, [0])) + "\n", "no SparkListenerTaskEnd"),
+    ],
+)
+def test_what_is_no_log_or_lacks_events_says_so(text: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "app"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=problem):
+        read_spark_log(path)
+
+
+def test_failed_and_speculative_tasks_disturb_a_job_and_count_once(tmp_path: Path) -> None:
+    failed = task(2, 1, START + 121, 5, reason="ExceptionFailure")
+    racing = task(4, 0, START + 260, 30, speculative=True)
+    late = task(4, 1, START + 300, 70, reason="TaskKilled", speculative=True)
+    second, third = iteration(1, START + 120), iteration(2, START + 240)
+    bodies = [
+        *iteration(0, START),
+        *(*second[:3], failed, *second[3:]),
+        *(*third[:-1], racing, late, third[-1]),
+        *iteration(3, START + 360),
+    ]
+    events = [*head(), *bodies, END]
+    jobs = read_spark_log(written(tmp_path / "app", events)).jobs
+    assert [job.disturbed for job in jobs] == [0, 1, 2, 0]
+    assert len({job.spent for job in jobs}) == 1
+    assert all(job.complete for job in jobs)
+    (found,) = loops_of(jobs)
+    assert [row.disturbed for row in found.rounds] == [False, True, True]
+    assert len(found.counted) == 1
+
+
+def test_a_stage_that_runs_again_counts_once(tmp_path: Path) -> None:
+    body = iteration(0, START)
+    again = [stage(0, 1, attempt=1), task(0, 0, START + 40, 20, attempt=1, partition=1)]
+    events = [*head(), *body[:3], *body[4:6], *again, *body[6:], END]
+    (job,) = read_spark_log(written(tmp_path / "app", events)).jobs
+    assert job.complete
+    assert job.disturbed == 1
+    assert job.spent.run_ns == (4 * 20 + 2 * 10) * MS
+
+
+def test_groups_say_how_many_iterations_they_are(tmp_path: Path) -> None:
+    events = head()
+    time = START
+    for number, size in enumerate((1, 2, 4, 4, 2, 1, 1)):
+        last = time + 40 + 50 * size
+        events += [job_start(number, time, (number,), size), stage(number, 2)]
+        events += [task(number, index, time, 20 + 50 * size) for index in range(2)]
+        events.append(job_end(number, last))
+        time = last + 10
+    (found,) = loops_of(read_spark_log(written(tmp_path / "app", [*events, END])).jobs)
+    assert found.grouped
+    assert found.compute_ns == 50 * MS  # the slope: 20 ms of every group are no iteration
+    assert {row.group_size: row.overhead_ns for row in found.measurements()} == {
+        1: 50 * MS,
+        2: 25 * MS,
+        4: 12_500_000,
+    }
+
+
+def test_an_executor_nobody_announced_is_told(tmp_path: Path) -> None:
+    events = [event for event in loop(3) if "Executor Info" not in event]
+    application = read_spark_log(written(tmp_path / "app", events))
+    assert any("no SparkListenerExecutorAdded" in text for text in application.warnings)
+    assert application.jobs[0].compute_ns == (20 + 10) * MS
+
+
+def test_a_job_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
+    events = [*head(), *iteration(0, START), *iteration(1, START + 120)[:-1]]
+    application = read_spark_log(written(tmp_path / "app", events))
+    assert [job.number for job in application.jobs] == [0]
+    assert any("still runs" in text for text in application.warnings)
+    with pytest.raises(InvalidInputError, match="no job ended"):
+        read_spark_log(written(tmp_path / "none", [*head(), *iteration(0, START)[:-1]]))
+
+
+def test_ends_without_a_start_are_passed_over(tmp_path: Path) -> None:
+    events = [*head(), job_end(7, START), task(9, 0, START, 5), *iteration(0, START), END]
+    assert len(read_spark_log(written(tmp_path / "app", events)).jobs) == 1

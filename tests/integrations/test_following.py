@@ -1,0 +1,133 @@
+"""Loops that call the optimiser's step: the weights are those of DDP, and all is put back."""
+
+import copy
+import pickle
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from planner import bigdl
+from planner.errors import CommunicationError, NotApplicableError
+from planner.integrations import follow
+from planner.network import Network
+from planner.runtime import join
+from tests.integrations.plans import plan_of
+from tests.runtime.launching import launch
+from tests.runtime.reference import (
+    STEPS,
+    backward,
+    largest_difference,
+    make_inputs,
+    make_model,
+    make_optimizer,
+    weights_of,
+)
+
+
+def plan() -> bytes:
+    return plan_of(make_model("perceptron"), make_inputs("perceptron", 0, 0))
+
+
+def looped(model: Any, optimizer: Any, *, clips: Any = None) -> None:
+    """Train with a scheduler, accumulated gradients, and a closure every other step."""
+    rank = distributed.get_rank()
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    for step in range(STEPS):
+
+        def passes(step: int = step) -> str:
+            optimizer.zero_grad()
+            with model.no_sync():
+                backward(model, "perceptron", rank, 2 * step)
+            backward(model, "perceptron", rank, 2 * step + 1)
+            if clips is not None:
+                clips()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            return "loss"
+
+        if step % 2:
+            assert optimizer.step(passes) == "loss"
+        else:
+            passes()
+            optimizer.step()
+        schedule.step()
+
+
+def followed(clip: bool, plan: bytes) -> Any:
+    with join() as world:
+        plain = DistributedDataParallel(make_model("perceptron"))
+        looped(plain, make_optimizer("adam", plain), clips=(lambda: None) if clip else None)
+        model = make_model("perceptron")
+        optimizer = make_optimizer("adam", model)
+        with follow(model, optimizer, plan, world=world) as following:
+            clips = following.whole_gradients if clip else None
+            looped(model, optimizer, clips=clips)
+            counted = following.executor.steps
+            following.executor.finish()
+            others = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+            with others[0].no_sync(), others[1].no_sync():
+                backward(others[0], "perceptron", 0, 0)
+        put_back = hasattr(model, "no_sync")
+        backward(model, "perceptron", 0, 0)
+        before = weights_of(model)
+        optimizer.step()  # its own again
+        moved = largest_difference(before, weights_of(model)) > 0
+        return counted, put_back, moved, before, weights_of(plain.module)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_a_loop_that_knows_nothing_of_plans_follows_one(clip: bool) -> None:
+    for outcome in launch(followed, 2, clip, plan()):
+        assert outcome.error is None, outcome.error.trace
+        counted, put_back, moved, weights, plain = outcome.value
+        assert (counted, put_back, moved) == (STEPS, False, True)
+        assert largest_difference(weights, plain) == 0
+
+
+def failing(plan: bytes) -> None:
+    model = make_model("perceptron")
+    optimizer = make_optimizer("sgd", model)
+    with follow(model, optimizer, plan, timeout_s=20):
+        if distributed.get_rank():
+            raise ValueError("no more data")
+        backward(model, "perceptron", 0, 0)
+        optimizer.step()
+
+
+def test_what_ends_one_loop_ends_all() -> None:
+    rows = launch(failing, 2, plan())
+    assert [row.error and row.error.type for row in rows] == [
+        CommunicationError.__name__,
+        "ValueError",
+    ]
+    assert rows[0].error is not None
+    assert "rank 1 stopped: ValueError: no more data" in rows[0].error.text
+
+
+def slices() -> None:
+    model = make_model("perceptron")
+    elements = sum(parameter.numel() for parameter in model.parameters())
+    problem = bigdl.Problem(
+        elements=elements,
+        element_bytes=4,
+        nodes=2,
+        partitions_per_node=1,
+        network=Network(Fraction(10**9), startup_ns=1000),
+    )
+    optimizer = make_optimizer("sgd", model)
+    with follow(model, optimizer, (problem, bigdl.solve(problem))) as following:
+        backward(model, "perceptron", distributed.get_rank(), 0)
+        with pytest.raises(NotApplicableError, match="no rank has whole gradients"):
+            following.whole_gradients()
+        optimizer.step()
+
+
+def test_plans_whose_gradients_are_never_whole_say_so() -> None:
+    for outcome in launch(slices, 2):
+        assert outcome.error is None, outcome.error.trace

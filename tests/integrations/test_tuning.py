@@ -1,0 +1,118 @@
+"""One call: what it decides, that it leaves all as it was, and trains as under DDP."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import planner
+from planner import advice
+from planner.errors import MeasurementError
+from planner.integrations import planning, tuning
+from planner.runtime import World, join
+from tests.runtime.launching import launch
+from tests.runtime.reference import (
+    STEPS,
+    backward,
+    ddp_weights,
+    largest_difference,
+    make_inputs,
+    make_model,
+    make_optimizer,
+    weights_of,
+)
+
+ALWAYS, NEVER = Fraction(0), Fraction(10**9)
+"""What a plan has to gain over DDP."""
+
+
+def counting(module: Any, _inputs: Any) -> None:
+    module.counted += 1
+
+
+def tuned(world: World, predicted: Fraction, measured: Fraction) -> Any:
+    advice.WORTH, tuning.WORTH = predicted, measured
+    model = make_model("perceptron")
+    model.register_buffer("counted", torch.zeros(()))
+    model.register_forward_pre_hook(counting)
+    optimizer = make_optimizer("adam", model)
+    before, random = weights_of(model), torch.get_rng_state()
+    shown: list[str] = []
+    with planner.tune(
+        model,
+        (make_inputs("perceptron", world.rank, 0),),
+        optimizer,
+        world=world,
+        steps=2,
+        time_limit=0.5,
+        progress=lambda text, _done, _of: shown.append(text),
+    ) as made:
+        same = (
+            largest_difference(before, weights_of(model)) == 0
+            and int(model.counted) == 0
+            and not optimizer.state
+            and torch.equal(random, torch.get_rng_state())
+        )
+        kept, kind = made.keep_ddp, type(made.model)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            backward(made.model, "perceptron", world.rank, step)
+            optimizer.step()
+    times = made.plan_ns, made.ddp_ns
+    away = largest_difference(weights_of(model), ddp_weights("perceptron", "adam"))
+    return made.reason, kept, kind is DistributedDataParallel, same, times, away, set(shown)
+
+
+def all_ways() -> Any:
+    planning._TIMED = planning._BESIDE = (64, 4096)
+    with join() as world:
+        return [tuned(world, *ways) for ways in ((ALWAYS, ALWAYS), (ALWAYS, NEVER), (NEVER, NEVER))]
+
+
+@pytest.mark.slow
+def test_a_plan_is_followed_only_where_it_gains() -> None:
+    for outcome in launch(all_ways, 2, timeout_s=120):
+        assert outcome.error is None, outcome.error.trace
+        followed, slower, predicted = outcome.value
+        assert followed[0].endswith("follow the plan")
+        assert "keep DDP" in slower[0]
+        assert predicted[0].startswith("by prediction, keep DDP")
+        assert [row[1] for row in outcome.value] == [False, True, True]
+        assert [row[2] for row in outcome.value] == [False, True, True]
+        assert all(row[3] for row in outcome.value)
+        assert all(min(times) > 0 for times in (followed[4], slower[4]))
+        assert predicted[4] == (None, None)
+        assert all(row[5] == 0 for row in outcome.value)
+        assert followed[6] > {"model: run", "network: round", "planning"}
+
+
+def alone() -> Any:
+    model = make_model("perceptron")
+    inputs = (make_inputs("perceptron", 0, 0),)
+    with planner.tune(model, inputs, make_optimizer("sgd", model)) as made:
+        return made.reason, made.model is model, made.keep_ddp
+
+
+def failing() -> None:
+    planning._TIMED = planning._BESIDE = (64, 4096)
+    model = make_model("perceptron")
+    planner.tune(model, (torch.zeros(4, 5),), make_optimizer("sgd", model), timeout_s=10)
+
+
+def test_one_rank_has_nothing_to_plan() -> None:
+    (outcome,) = launch(alone, 1)
+    reason, same, kept = outcome.value
+    assert "one rank has nobody to communicate with" in reason
+    assert (same, kept) == (True, True)
+
+
+def test_a_model_that_fails_ends_all_ranks() -> None:
+    for outcome in launch(failing, 2):
+        assert outcome.error is not None
+        assert outcome.error.type == MeasurementError.__name__
+        assert "the model's forward pass failed" in outcome.error.text

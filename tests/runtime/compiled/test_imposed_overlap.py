@@ -1,0 +1,156 @@
+"""A plan of `overlap`, imposed on the graphs of a small Transformer that is sharded by hand."""
+
+import operator
+from functools import partial
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import msgspec
+import torch
+from torch import Tensor, distributed, nn
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch.distributed import _functional_collectives as collectives
+from torch.fx import Graph, GraphModule
+from torch.nn import functional
+
+from planner import overlap
+from planner.errors import InvalidPlanError
+from planner.formats.fx import problem_of
+from planner.jsonio import decode_answer
+from planner.jsonio.fx import FxDocument
+from planner.jsonio.overlap import OverlapAnswer, answer
+from planner.profiling.compiled.dependences import operations
+from planner.profiling.fx import fx_document
+from planner.runtime.compiled.overlapping import impose_overlap
+from tests.runtime.launching import launch
+from tests.runtime.sharing import values
+
+WIDTH = 8
+
+
+class Sharded(nn.Module):
+    """A block of attention and two linear layers; each rank has some rows of every weight."""
+
+    def __init__(self, ranks: int) -> None:
+        super().__init__()
+        torch.manual_seed(distributed.get_rank())
+        rows = {"query": 1, "key": 1, "value": 1, "out": 1, "inner": 2, "outer": 1}
+        self.shards = nn.ParameterDict(
+            {
+                name: nn.Parameter(
+                    torch.randn(times * WIDTH // ranks, WIDTH * (name == "outer") + WIDTH)
+                )
+                for name, times in rows.items()
+            }
+        )
+
+    def whole(self, name: str) -> Tensor:
+        group: Any = distributed.group.WORLD
+        gathered: Tensor = collectives.all_gather_single_autograd(self.shards[name], 0, group)
+        return gathered
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        query, key, value = (
+            functional.linear(hidden, self.whole(name)) for name in ("query", "key", "value")
+        )
+        weights = torch.softmax(query @ key.transpose(-1, -2) / WIDTH**0.5, -1)
+        hidden = hidden + functional.linear(weights @ value, self.whole("out"))
+        inner = torch.tanh(functional.linear(hidden, self.whole("inner")))
+        return hidden + functional.linear(inner, self.whole("outer"))
+
+
+def planned(graph: Graph) -> tuple[overlap.Problem, Any]:
+    """Return a plan of a graph, in which transfers last longer than what hides them."""
+    document = fx_document(
+        graph, node_ns=lambda _: 1_000, collective_ns=lambda _, size: 3_000 + 2 * size
+    )
+    problem = problem_of(msgspec.convert(document, FxDocument))
+    return problem, overlap.solve(problem, method="search", time_limit=0.5)
+
+
+def worker(size: int) -> dict[str, Any]:
+    """Run the model as it is, and as planned; return both, and which orders there were."""
+    distributed.init_process_group("gloo")
+    store: Any = distributed.distributed_c10d._get_default_store()
+    orders: list[tuple[Any, ...]] = []
+
+    def compiled(*, impose: bool, module: GraphModule, _: Any) -> Any:
+        if impose:
+            # A plan that is made in a limited time may be another one on each rank. While torch
+            # compiles, only the store can be used.
+            key = f"plan {len(orders)}"
+            if distributed.get_rank() == 0:
+                store.set(key, msgspec.json.encode(answer(*planned(module.graph))))
+            text = bytes(store.get(key))
+            document, _ = decode_answer(text)
+            assert isinstance(document, OverlapAnswer)
+            names = [node.name for node in document.nodes]
+            before = [node.name for node in operations(module.graph)]
+            impose_overlap(module.graph, text)
+            module.recompile()
+            assert isinstance(document.merged, tuple)
+            assert isinstance(document.order, tuple)
+            merged = {m for members in document.merged for m in members}
+            starts = {names[document.collectives[m].start] for m in merged}
+            wanted = [names[node] for node in document.order]
+            after = operations(module.graph)
+            apart = [node.name for node in after if node.name in before]
+            assert apart == [name for name in wanted if name not in starts]
+            orders.append((before, wanted, document.merged, str(module.graph)))
+        return make_boxed_func(module.forward)
+
+    results = []
+    for impose in (False, True):
+        model = Sharded(size)
+        one = partial(compiled, impose=impose)
+
+        def compile_graph(module: GraphModule, inputs: Any, one: Any = one) -> Any:
+            return one(module=module, _=inputs)
+
+        torch._dynamo.reset()
+        called = torch.compile(
+            model, backend=aot_autograd(fw_compiler=compile_graph), dynamic=False
+        )
+        torch.manual_seed(distributed.get_rank() + 10)
+        outputs = called(torch.randn(3, 5, WIDTH))
+        outputs.square().mean().backward()
+        results.append([outputs.detach(), *(p.grad for p in model.parameters())])
+    distributed.destroy_process_group()
+    return {"results": results, "orders": orders}
+
+
+@pytest.mark.slow
+def test_planned_order_and_merging_compute_the_same() -> None:
+    ranks = values(launch(worker, 2, 2))
+    for rank in ranks:
+        plain, imposed = rank["results"]
+        assert all(map(torch.equal, plain, imposed))
+        assert rank["orders"] == ranks[0]["orders"]
+        assert len(rank["orders"]) == 2  # forward and backward
+    assert any(before != wanted for before, wanted, _, _ in ranks[0]["orders"])
+    assert any(merged for _, _, merged, _ in ranks[0]["orders"])
+    assert any("coalesced" in text for *_, text in ranks[0]["orders"])
+
+
+def chain() -> Graph:
+    """Return a graph of three operations in line."""
+    graph = Graph()
+    node = graph.placeholder("x")
+    for target in (operator.neg, operator.abs, operator.neg):
+        node = graph.call_function(target, (node,))
+    graph.output((node,))
+    return graph
+
+
+def test_plans_of_other_graphs_and_orders_that_break_dependences_are_refused() -> None:
+    names = [node.name for node in operations(chain())]
+    free = overlap.Problem(nodes=[overlap.Node(name) for name in names])
+    with pytest.raises(InvalidPlanError, match="which it depends on"):
+        impose_overlap(chain(), (free, overlap.Plan((1, 0, 2))))
+    other = overlap.Problem(nodes=[overlap.Node("other")])
+    with pytest.raises(InvalidPlanError, match=r"has no .*other"):
+        impose_overlap(chain(), (other, overlap.Plan((0,))))
