@@ -30,8 +30,8 @@ def inductor_plan(
     node_ns: Mapping[str, int],
     *,
     settings: Mapping[str, Any],
-) -> tuple[Plan, int]:
-    """Return the plan that the pass makes of a graph, and how many groups it could not keep.
+) -> tuple[Plan, fx.GraphModule, int]:
+    """Return the plan that the pass makes of a graph, its graph, and how many groups were lost.
 
     Parameters
     ----------
@@ -80,7 +80,8 @@ def inductor_plan(
         after = schedule_overlap_bucketing(
             graph_module, custom_runtime_estimation=estimated_ms, **settings
         )
-    return _read_back(problem, [node.name for node in after.graph.nodes], became)
+    plan, lost = _read_back(problem, [node.name for node in after.graph.nodes], became)
+    return plan, after, lost
 
 
 def _read_back(

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias, Unpack
 
@@ -37,10 +36,10 @@ def small(problem: Problem) -> bool:
     return applicable(problem)
 
 
-def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+def _auto(problem: Problem, deadline: Deadline, *, start: Plan | None = None) -> Outcome[Plan]:
     if len(problem.nodes) <= _SMALL and small(problem):
-        return replace(_exact(problem, deadline), method="exact")
-    return replace(search(problem, deadline), method="search")
+        return named("exact", _exact)(problem, deadline)
+    return named("search", partial(search, start=start))(problem, deadline)
 
 
 METHODS: Mapping[str, Method] = {
@@ -71,7 +70,7 @@ def solve(
     time_limit : float, optional
         Seconds, after which `search` and `exact` return the best they have.
     **control
-        See `planner.Control`; from a plan to start with, `auto` is `search`.
+        See `planner.Control`. `search` goes on from a plan to start with.
 
     Returns
     -------
@@ -85,28 +84,15 @@ def solve(
     """
     methods, start = METHODS, control.get("start")
     if isinstance(start, Plan) and _fits(problem, start):
-        warm = named("search", partial(search, warm=start))
-        methods = {**METHODS, "auto": warm, "search": warm}
+        begun = {"auto": partial(_auto, start=start), "search": partial(search, start=start)}
+        methods = {**METHODS, **begun}
     return solve_with(
-        methods,
-        problem,
-        method,
-        time_limit,
-        judge=_judge,
-        bound=_bound,
-        refit=_refit,
-        form=Plan,
-        **control,
+        methods, problem, method, time_limit, judge=_judge, bound=_bound, form=Plan, **control
     )
 
 
-def _refit(problem: Problem, plan: Plan, _: Deadline) -> Outcome[Plan]:
-    """Return an old plan as it is: to improve it takes a search."""
-    check_structure(problem, plan)
-    return Outcome(plan)
-
-
 def _fits(problem: Problem, plan: Plan) -> bool:
+    """Return whether a plan is one of this graph, whatever memory it needs."""
     try:
         check_structure(problem, plan)
     except InvalidPlanError:

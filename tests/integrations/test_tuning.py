@@ -1,4 +1,4 @@
-"""One call: what it decides, that it leaves all as it was, and that the loop trains as under DDP."""
+"""One call: what it decides, that it leaves all as it was, and trains as under DDP."""
 
 from fractions import Fraction
 from typing import Any
