@@ -294,7 +294,7 @@ class _Inputs:
     def __init__(self, graph: Graph) -> None:
         self.examples: list[Tensor] = []
         self._graph = graph
-        self._last = graph.find_nodes(op="placeholder")[-1]
+        self._last: Node = graph.find_nodes(op="placeholder")[-1]
 
     def taken(self, value: Tensor) -> Node:
         """Add an input like a value."""

@@ -184,7 +184,7 @@ def test_what_cannot_be_followed_is_refused() -> None:
     problem = problem_of(profile)
     names = [parameter.name for parameter in problem.graph.parameters]
     good = plan_of(problem, [names])
-    early = plan_of(problem_of(profile_of(Cut)), [names[:2], names[2:]])
+    early = plan_of(problem_of(profile_of(Cut)), [names[:2], names[-2:], names[2:-2]])
     swapped = plan_of(problem_of(without_dependences(profile), op_order=order[::-1]), [names])
     reasons = {
         name: values(launch(refused, 1, *arguments))[0]
