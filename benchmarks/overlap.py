@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -158,8 +159,8 @@ def made(layers: int) -> Problem:
 def growth(sizes: list[int]) -> Iterator[tuple[object, ...]]:
     """Yield rows of made graphs."""
     for size in sizes:
-        problem, read_s = timed(lambda size=size: made(size // 6))
-        result, plan_s = timed(lambda problem=problem: solve(problem, method="greedy"))
+        problem, read_s = timed(partial(made, size // 6))
+        result, plan_s = timed(partial(solve, problem, method="greedy"))
         own = check(problem, own_order(problem))
         hidden = 1 - result.evaluation.exposed_ns / own.exposed_ns
         yield (

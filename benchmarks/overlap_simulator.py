@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, patch
 
-import torch
 from torch import fx
 
 from planner.overlap import Problem
@@ -44,7 +43,7 @@ def simulated_ms(
 
     def estimated_us(node: fx.Node) -> float:
         if collective_name(node) not in {"", "wait_tensor"}:
-            key, size = collective_key(node)
+            key, size = _key(node)
             return kinds[key].time_ns(size) / 1e3
         if node.op != "call_function":
             return 0.0
@@ -55,17 +54,27 @@ def simulated_ms(
     return float(max(ends)) / 1e3
 
 
+def _key(node: fx.Node) -> tuple[str, int]:
+    """Return the kind of a collective, also of a coalesced one, with its group, and its bytes."""
+    key, _ = collective_key(node)
+    first: Any = node.args[0]
+    tensors = [
+        other.meta["val"] for other in (first if isinstance(first, list | tuple) else [first])
+    ]
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return key.replace("_coalesced ", " ").replace("_out ", " "), size
+
+
 def _simulator(checkout: Path) -> Any:
     path = checkout / "autoparallel" / "graph_passes" / "debug_helpers.py"
     spec = importlib.util.spec_from_file_location("debug_helpers", path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module: Any = importlib.util.module_from_spec(spec)
     names = ["autoparallel", "autoparallel.cost_models"]
     names += [f"autoparallel.cost_models.{name}" for name in LEFT_OUT]
     with patch.dict(sys.modules, {name: MagicMock() for name in names}):
         spec.loader.exec_module(module)
     # It also describes every tensor, for which it has no name of some types.
     module.get_repr = lambda *_, **__: ""
-    assert torch is not None
     return module.create_execution_trace

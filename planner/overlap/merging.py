@@ -5,12 +5,14 @@ Complexity: O(n log n) for a way of merging.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from planner.overlap.listing import Profile, Rules, due_keys, topological
 from planner.overlap.problem import Problem
 from planner.overlap.units import Units
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["Room", "groups_up_to", "merge_order", "room_of", "split_or_join"]
 
@@ -65,7 +67,7 @@ class Room:
 
     def shared(self, share: float) -> "Room":
         """Return a share of it."""
-        return Room((self.spare * share).astype(np.int64), self.takes)
+        return Room((self.spare * share).astype("int64"), self.takes)
 
 
 def room_of(problem: Problem, profile: Profile) -> Room | None:
