@@ -30,8 +30,8 @@ def inductor_plan(
     node_ns: Mapping[str, int],
     *,
     settings: Mapping[str, Any],
-) -> tuple[Plan, int]:
-    """Return the plan that the pass makes of a graph, and how many groups it could not keep.
+) -> tuple[Plan, fx.GraphModule, int]:
+    """Return the plan that the pass makes of a graph, its graph, and how many groups were lost.
 
     Parameters
     ----------
@@ -52,6 +52,7 @@ def inductor_plan(
     def estimated_ms(node: fx.Node, override_size: int | None = None) -> float:
         if collective_name(node) not in {"", "wait_tensor"}:
             key, size = collective_key(node)
+            key = key.replace("_out ", " ")  # as the pass calls what it merges
             return kinds[key].time_ns(size if override_size is None else override_size) / 1e6
         return node_ns.get(node.name, 0) / 1e6
 
@@ -80,7 +81,8 @@ def inductor_plan(
         after = schedule_overlap_bucketing(
             graph_module, custom_runtime_estimation=estimated_ms, **settings
         )
-    return _read_back(problem, [node.name for node in after.graph.nodes], became)
+    plan, lost = _read_back(problem, [node.name for node in after.graph.nodes], became)
+    return plan, after, lost
 
 
 def _read_back(

@@ -19,7 +19,7 @@ from planner.draw.gantt import save_gantt
 from planner.formats.fx import problem_of
 from planner.jsonio.fx import decode_fx
 from planner.jsonio.overlap import timeline_of
-from planner.overlap import check, replan, with_limit
+from planner.overlap import check, solve, with_limit
 from planner.timeline import Timeline
 
 
@@ -41,9 +41,9 @@ def main() -> None:
     document, graph_module, _ = document_of(options.checkout / TOOLS, options.name)
     problem = problem_of(decode_fx(json.dumps(document).encode()))
     times = {node.name: node.duration_ns for node in problem.nodes}
-    plan, _ = inductor_plan(graph_module, problem, times, settings=SETTINGS)
+    plan, _, _ = inductor_plan(graph_module, problem, times, settings=SETTINGS)
     theirs = check(problem, plan)
-    ours = replan(with_limit(problem, theirs.peak_bytes), plan, time_limit=options.seconds)
+    ours = solve(with_limit(problem, theirs.peak_bytes), start=plan, time_limit=options.seconds)
     assert ours.plan is not None
     assert ours.evaluation is not None
     first = named(timeline_of(problem, plan, theirs), "Inductor")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from planner.deadline import Cancel
 from planner.errors import NotApplicableError
 from planner.results import Result
 
@@ -37,6 +38,7 @@ def compare(
     solve: Callable[..., Result[PlanT, EvaluationT]],
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
+    cancel: Cancel | None = None,
 ) -> Comparison[PlanT, EvaluationT]:
     """Solve one problem by several methods.
 
@@ -52,10 +54,14 @@ def compare(
         Seconds for each method.
     progress : callable, optional
         Called with each method's name before it runs.
+    cancel : Cancel, optional
+        Once it is set, and there is a plan, further methods do not run.
     """
     rows: dict[str, Result[PlanT, EvaluationT]] = {}
     left_out = []
     for method in methods:
+        if rows and cancel is not None and cancel.is_set():
+            break
         if progress:
             progress(method)
         try:

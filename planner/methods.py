@@ -138,11 +138,11 @@ def solve_with(
             offers.consider(old.plan, old.lower_bound, REPLAN)
     try:
         outcome = methods[method](problem, deadline)
-    except TimeUpError:
-        outcome = Outcome(None, None, True, OUT_OF_TIME)
-    runtime = time.perf_counter() - begin
-    outcome = replace(outcome, method=outcome.method or method)
-    result = judged(problem, outcome, runtime, deadline, judge=judge, bound=bound)
+        runtime = time.perf_counter() - begin
+        outcome = replace(outcome, method=outcome.method or method)
+        result = judged(problem, outcome, runtime, deadline, judge=judge, bound=bound)
+    except TimeUpError:  # also while the plan is checked: unchecked it is none
+        result = Result(method, None, None, None, time.perf_counter() - begin, True, OUT_OF_TIME)
     return offers.end(result, deadline, bound)
 
 

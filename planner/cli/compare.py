@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from planner.cli.compare_cluster import settle_cluster
 from planner.cli.compare_help import add_compare
 from planner.cli.compare_network import ASSUMED, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
+from planner.cli.interrupting import ended, interruptible
 from planner.cli.parsing import parse_names
 from planner.cli.progress import Progress
 from planner.cli.regret_text import beside
@@ -103,15 +105,17 @@ def run(options: argparse.Namespace) -> int:
     seconds = compared.time_limit or DEFAULT_SECONDS
     progress = Progress(quiet=options.quiet)
     limit = seconds if options.time_limit is None else options.time_limit
-    comparison = compare(
-        compared.problem,
-        parse_names(options.methods, "--methods")
-        if options.methods
-        else compared.methods or family.methods,
-        solve=compared.solve or family.solve,
-        time_limit=limit,
-        progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
-    )
+    with interruptible() as cancel:
+        comparison = compare(
+            compared.problem,
+            parse_names(options.methods, "--methods")
+            if options.methods
+            else compared.methods or family.methods,
+            solve=compared.solve or partial(family.solve, cancel=cancel),
+            time_limit=limit,
+            progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
+            cancel=cancel,
+        )
     results = comparison.rows
     best = None
     if results and results[0].plan is not None:
@@ -142,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
         if draw is not None and chart is not None:
             with replacing(options.picture) as place:
                 draw(chart, place)
-    return 0
+    return ended(cancel)
 
 
 def _of_events(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
@@ -152,6 +156,7 @@ def _of_events(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
     others = ("--startup", "--bandwidth", "--network", "--network-model")
     _refuse(options, (*others, *compare_peers.OPTIONS), "--events")
+    vars(options).setdefault("max_group", None)  # nobody knows what the log's users can wait for
     _settle(options, options.problem)
     return options.problem, compare_drizzle.of_events(options)
 

@@ -3,13 +3,14 @@
 import argparse
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from planner import bml
 from planner.bml.solver import AnyPlan
 from planner.cli.family import ComparedProblem, Family, Option, Profiled, about, lost
 from planner.cli.parsing import parse_bcube
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
+from planner.deadline import Control
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import bml as bml_json
 from planner.jsonio.bml_answer import BmlAnswer, algorithm_answer, answer
@@ -66,9 +67,15 @@ class _Figures(NamedTuple):
     times_full_transfer: Fraction
 
 
-def _solve(compared: _OnTopologies, *, method: str, time_limit: float | None) -> Result[Any, Any]:
+def _solve(
+    compared: _OnTopologies,
+    *,
+    method: str,
+    time_limit: float | None,
+    **control: Unpack[Control[Any]],
+) -> Result[Any, Any]:
     if compared.problem.failed:
-        return bml.solve(compared.problem, method=method, time_limit=time_limit)
+        return bml.solve(compared.problem, method=method, time_limit=time_limit, **control)
     name = known_method(method, COLLECTIVES)
     if compared.topology not in ("any", name.rpartition("_")[2]):
         raise NotApplicableError("--topology", f"it does not run on {compared.topology}")

@@ -15,4 +15,4 @@ class Exit(IntEnum):
     INVALID = 2
     """What was given was invalid, or could not be read, written, measured or run."""
     INTERRUPTED = 130
-    """Stopped by Ctrl-C; the number is that of shells."""
+    """Stopped by Ctrl-C, after writing the best so far; the number is that of shells."""

@@ -12,11 +12,17 @@ from contextlib import contextmanager
 from types import FrameType
 
 from planner.cli.common import warn
+from planner.cli.exits import Exit
 
-__all__ = ["interruptible"]
+__all__ = ["ended", "interruptible"]
 
 _OVER = b"\0"
 """No signal has this number."""
+
+
+def ended(cancel: threading.Event) -> Exit:
+    """Return the exit status of a command that has written the best there was."""
+    return Exit.INTERRUPTED if cancel.is_set() else Exit.DONE
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from planner.cli.common import (
     command,
     in_option,
 )
+from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import parse_number, seconds
 from planner.cli.plan_output import write_plan
@@ -99,18 +100,20 @@ def run(options: argparse.Namespace) -> int:
         outputs, (options.profile, options.cluster, options.interference, options.network)
     )
     progress = Progress(quiet=options.quiet)
-    problem, answer = planned(
-        job.profile,
-        job.cluster,
-        job.options,
-        method=options.method,
-        time_limit=options.time_limit,
-        epoch_samples=options.epoch_samples,
-        limits=_limits(options),
-        regret=options.regret,
-        likely={} if options.outlook is None else {"outlook": options.outlook},
-        progress=lambda what: progress(f"planning {what}"),
-    )
+    with interruptible() as cancel:
+        problem, answer = planned(
+            job.profile,
+            job.cluster,
+            job.options,
+            method=options.method,
+            time_limit=options.time_limit,
+            epoch_samples=options.epoch_samples,
+            limits=_limits(options),
+            regret=options.regret,
+            likely={} if options.outlook is None else {"outlook": options.outlook},
+            progress=lambda what: progress(f"planning {what}"),
+            cancel=cancel,
+        )
     progress.done()
     if answer.objective_ns is not None:
         took = format_ns(round(answer.runtime_s * 1e9))
@@ -119,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
     if answer.transfers is not UNSET:
         chart = plan_chart(answer, PROBLEMS["iteration"].view(answer), job.profile.name)
     write_plan(options, _encoded(answer), chart, lambda: lines(job, problem, answer), draw)
-    return 0
+    return ended(cancel)
 
 
 def _limits(options: argparse.Namespace) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from planner import fsdp
 from planner.cli.common import check_outputs, in_option
 from planner.cli.compare_fsdp import FAMILY, summary
 from planner.cli.family import provenance, warning_lines
+from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import Job, settle
 from planner.cli.parsing import parse_names
 from planner.cli.plan_output import write_plan
@@ -103,13 +105,15 @@ def run(options: argparse.Namespace) -> int:
     problem = _problem(job, options)
     progress = Progress(quiet=options.quiet)
     methods = dict.fromkeys([options.method, *RULES])
-    comparison = compare(
-        problem,
-        methods,
-        solve=fsdp.solve,
-        time_limit=options.time_limit,
-        progress=lambda method: progress(f"planning {method}"),
-    )
+    with interruptible() as cancel:
+        comparison = compare(
+            problem,
+            methods,
+            solve=partial(fsdp.solve, cancel=cancel),
+            time_limit=options.time_limit,
+            progress=lambda method: progress(f"planning {method}"),
+            cancel=cancel,
+        )
     progress.done()
     chosen = _chosen(comparison, options.method)
     made = warned(answer(problem, chosen), job.profile.provenance.warnings)
@@ -118,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
     if chosen.plan is not None:
         chart = plan_chart(made, PROBLEMS[FSDP].view(made), job.profile.name)
     write_plan(options, encoded, chart, lambda: _lines(job, problem, chosen, comparison), draw)
-    return 0
+    return ended(cancel)
 
 
 def _problem(job: Job, options: argparse.Namespace) -> fsdp.Problem:

@@ -5,7 +5,6 @@ for all others.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias, Unpack
 
@@ -41,8 +40,7 @@ def _rule(name: str, run: Rule) -> Method:
         if plan is not None:
             return Outcome(plan)
         needed = min(
-            checked_peak(problem, replace(run(problem), mesh=mesh))
-            for mesh in range(len(problem.meshes))
+            checked_peak(problem, run(problem, mesh)) for mesh in range(len(problem.meshes))
         )
         reason = (
             f"the plan of {name} needs at least {format_bytes(needed)}, more than memory_bytes; "

@@ -114,10 +114,11 @@ def alternatives(
     known: dict[_Price, dict[Mode, Alternative]] = {}
     cheapest = set(map(_price, problem.cheapest))
     best: int | None = None
-    for price in sorted(distinct, key=lambda price: price[0].cost_ns(size)):
+    prices = sorted(distinct, key=lambda price: price[0].cost_ns(size))
+    for number, price in enumerate(prices, 1):
         synchronisation = distinct[price]
         if progress:
-            progress(synchronisation.algorithm)
+            progress(f"{synchronisation.algorithm} ({number} of {len(prices)})")
         if best is not None and deadline.passed:
             known[price] = _unplanned(problem, synchronisation, price in cheapest)
             continue

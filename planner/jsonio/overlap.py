@@ -1,14 +1,16 @@
 """The JSON interface of computation and collectives in a compiled graph."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
 from msgspec.structs import asdict, replace
 
 from planner import overlap
+from planner.deadline import Control
+from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.types import Index, Moment, Seconds, Size, Time, or_none
+from planner.jsonio.types import Index, Moment, Size, Time, or_none
 from planner.results import Result
 from planner.timeline import Interval, Timeline
 from planner.units import counted, format_bytes, format_ns
@@ -26,7 +28,7 @@ __all__ = [
     "timeline_of",
 ]
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(overlap.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(overlap.METHODS)})]
 Total = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="bytes")]
 Point = tuple[Size, Time]
 
@@ -74,14 +76,7 @@ class GraphTensor(
     kept: bool = False
 
 
-class OverlapPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plan to begin with."""
-
-    order: tuple[Index, ...]
-    merged: tuple[tuple[Index, ...], ...] = ()
-
-
-class OverlapRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OverlapRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rank's graph, in an order that respects its dependences."""
 
     problem: Literal["overlap"]
@@ -90,9 +85,7 @@ class OverlapRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     collectives: tuple[GraphCollective, ...] = ()
     tensors: tuple[GraphTensor, ...] = ()
     memory_limit_bytes: Size | UnsetType = UNSET
-    plan: OverlapPlan | UnsetType = UNSET
     method: MethodName = "auto"
-    time_limit_s: Seconds | UnsetType = UNSET
 
     def to_problem(self) -> overlap.Problem:
         """Return the typed problem."""
@@ -133,15 +126,11 @@ def encode_request(problem: overlap.Problem) -> str:
     return encode({"problem": "overlap", **_rows(problem), **memory}).decode()
 
 
-def run(request: OverlapRequest) -> OverlapAnswer:
-    """Answer one request."""
+def run(request: OverlapRequest, **control: Unpack[Control[Any]]) -> OverlapAnswer:
+    """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
-    if request.plan is UNSET:
-        result = overlap.solve(problem, method=request.method, time_limit=limit)
-    else:
-        plan = overlap.Plan(request.plan.order, request.plan.merged)
-        result = overlap.replan(problem, plan, method=request.method, time_limit=limit)
+    result = overlap.solve(problem, method=request.method, time_limit=limit, **control)
     return answer(problem, result)
 
 

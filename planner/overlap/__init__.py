@@ -9,7 +9,7 @@ from planner.overlap.checker import check, check_memory, check_structure
 from planner.overlap.evaluation import Evaluation, Transfer, evaluate
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Collective, Kind, Node, Problem, Tensor, with_limit
-from planner.overlap.solver import METHODS, replan, small, solve
+from planner.overlap.solver import METHODS, small, solve
 
 __all__ = [
     "METHODS",
@@ -27,7 +27,6 @@ __all__ = [
     "evaluate",
     "lower_bound_ns",
     "own_order",
-    "replan",
     "small",
     "solve",
     "with_limit",

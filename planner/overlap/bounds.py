@@ -18,8 +18,6 @@ preemptive schedule; own for merging.
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-import numpy as np
-
 from planner.deadline import Deadline
 from planner.overlap.graph import followers
 from planner.overlap.problem import Kind, Problem
@@ -185,6 +183,8 @@ def _heads(
     For each machine, and each moment: since then it must do all of the node's ancestors on it that
     cannot begin earlier.
     """
+    import numpy as np  # where it is needed: the command line starts without
+
     count = len(after)
     heads = [0] * count
     width = (count + 7) // 8
@@ -264,6 +264,8 @@ def _within(
     """
     if not times.mergeable:
         return
+    import numpy as np
+
     amount = np.array(sizes, dtype=np.int64)
     begin = np.array([heads[node] for node in nodes], dtype=np.int64)
     end = np.array([tails[node] for node in nodes], dtype=np.int64)

@@ -66,7 +66,9 @@ def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     solver.parameters.random_seed = 1
     if deadline.remaining_s is not None:
         solver.parameters.max_time_in_seconds = deadline.remaining_s
-    status = solver.solve(model.model)
+    solver.parameters.catch_sigint_signal = deadline.cancel is None
+    with deadline.stopping(solver.stop_search):
+        status = solver.solve(model.model)
     if status == cp_model.INFEASIBLE:
         reason = Infeasibility(
             f"no order holds at most {problem.memory_limit_bytes} bytes", ("memory_limit_bytes",)

@@ -15,10 +15,12 @@ Source: own; due dates after the rules of list scheduling (Graham, 1966).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from planner.overlap.units import Units
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["Profile", "Rules", "due_keys", "list_schedule", "profile_of", "topological"]
 
@@ -90,6 +92,8 @@ def profile_of(units: Units, order: Sequence[int]) -> Profile:
         for tensor in units.reads[unit]:
             last[tensor] = number
         held -= sum(size for _, size in _freed(units, unit, left))
+    import numpy as np  # where it is needed: the command line starts without
+
     return Profile(order, place, np.array(row, dtype=np.int64), last)
 
 

@@ -4,12 +4,17 @@ Complexity: O(n log n) for a way of merging.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from planner.overlap.listing import Rules, due_keys, topological
+from planner.overlap.listing import Profile, Rules, due_keys, topological
 from planner.overlap.problem import Problem
 from planner.overlap.units import Units
 
-__all__ = ["groups_up_to", "merge_order", "split_or_join"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Room", "groups_up_to", "merge_order", "room_of", "split_or_join"]
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -45,8 +50,49 @@ def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
     return place, by_need
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much memory merging may take.
+
+    Attributes
+    ----------
+    spare : array
+        By node: the bytes that are free while it is issued in the graph's own order.
+    takes : list of int
+        By collective: the bytes held longer if it is merged with another one.
+    """
+
+    spare: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    takes: list[int]
+
+    def shared(self, share: float) -> "Room":
+        """Return a share of it."""
+        return Room((self.spare * share).astype("int64"), self.takes)
+
+
+def room_of(problem: Problem, profile: Profile) -> Room | None:
+    """Return the room that a problem has, by the profile of its own order; None: no limit. O(n)."""
+    if problem.memory_limit_bytes is None:
+        return None
+    made, read = [0] * len(problem.nodes), [0] * len(problem.nodes)
+    for tensor in problem.tensors:
+        if tensor.producer is not None:
+            made[tensor.producer] += tensor.size_bytes
+            for reader in tensor.readers:
+                read[reader] += tensor.size_bytes
+    takes = [
+        max(made[it.start], read[it.start]) + it.pack_bytes + it.unpack_bytes
+        for it in problem.collectives
+    ]
+    return Room(problem.memory_limit_bytes - profile.memory, takes)
+
+
 def groups_up_to(
-    problem: Problem, place: Sequence[int], by_need: Sequence[int], most: Mapping[int, int]
+    problem: Problem,
+    place: Sequence[int],
+    by_need: Sequence[int],
+    most: Mapping[int, int],
+    room: Room | None = None,
 ) -> Groups:
     """Merge neighbours of one kind, by when they are needed, up to so many bytes each.
 
@@ -58,6 +104,8 @@ def groups_up_to(
         As `merge_order` returns them.
     most : mapping
         By kind: the most bytes of a merged transfer; kinds that it has not are left alone.
+    room : Room, optional
+        What a merged transfer may take of the memory where its members start.
     """
     opened: dict[int, list[int]] = {}
     held: dict[int, tuple[int, int, int]] = {}
@@ -70,7 +118,8 @@ def groups_up_to(
         members = opened.setdefault(it.kind, [])
         size, last, first = held.get(it.kind, (0, -1, 1 << 62))
         last, first = max(last, start), min(first, wait)
-        if members and (size + it.size_bytes > most[it.kind] or last >= first):
+        full = size + it.size_bytes > most[it.kind] or last >= first
+        if members and (full or not (room is None or _fits(problem, room, [*members, number]))):
             closed.append(tuple(members))
             members.clear()
             size, last, first = 0, start, wait
@@ -78,6 +127,12 @@ def groups_up_to(
         held[it.kind] = (size + it.size_bytes, last, first)
     closed += [tuple(members) for members in opened.values()]
     return tuple(members for members in closed if len(members) > 1)
+
+
+def _fits(problem: Problem, room: Room, members: Sequence[int]) -> bool:
+    starts = [problem.collectives[member].start for member in members]
+    least = int(room.spare[min(starts) : max(starts) + 1].min())
+    return sum(room.takes[member] for member in members) <= least
 
 
 def split_or_join(

@@ -13,26 +13,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from planner.deadline import Deadline
+from planner.deadline import NEVER, Deadline
 from planner.methods import Outcome
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.evaluation import Evaluation, evaluate
 from planner.overlap.listing import Rules, list_schedule, profile_of, topological
-from planner.overlap.merging import groups_up_to, merge_order, split_or_join
+from planner.overlap.merging import Room, groups_up_to, merge_order, room_of, split_or_join
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.overlap.units import Units, contract
 
-__all__ = ["Progress", "greedy", "own", "search"]
-
-Progress = Callable[[Plan, int, int | None], None]
-"""Called with each better plan, its makespan (ns), and the bound proven so far."""
+__all__ = ["greedy", "own", "search"]
 
 _TRIES = 400
 """Single changes that are tried, without a time limit."""
 
 _MAX_LEVEL = 10
 """Merged transfers carry their kind's bytes over 2 to this power, or more."""
+
+_SHARES = (None, 1.0, 0.5, 0.25)
+"""How much of the spare memory merged transfers may take; None: not looked at."""
 
 _LARGE = 50_000
 """Nodes above which nothing is tried beyond one list schedule without a time limit."""
@@ -77,8 +77,7 @@ def search(
     problem: Problem,
     deadline: Deadline,
     *,
-    warm: Plan | None = None,
-    progress: Progress | None = None,
+    start: Plan | None = None,
 ) -> Outcome[Plan]:
     """Search for a short makespan.
 
@@ -88,15 +87,13 @@ def search(
         What to plan.
     deadline : Deadline
         When to stop; without a limit, after some hundred list schedules.
-    warm : Plan, optional
+    start : Plan, optional
         A plan to begin with, such as the one before some times changed.
-    progress : callable, optional
-        Called with each better plan.
     """
-    best = _Best(problem, progress)
+    best = _Best(problem, deadline)
     best.tried(own_order(problem))
-    if warm is not None:
-        best.tried(warm)
+    if start is not None:
+        best.tried(start)
     units = contract(problem, ())
     assert units is not None
     nodes = range(len(units.missing))
@@ -104,8 +101,10 @@ def search(
     if len(nodes) > _LARGE and deadline.remaining_s is None:
         return _outcome(problem, best)
     best.bound, _ = lower_bound_ns(problem, deadline)
+    if best.plan is not None:
+        deadline.offer(best.plan, best.bound)
     tries = _TRIES if deadline.remaining_s is None else 1 << 62
-    for step in _steps(problem, units, best, warm, tries):
+    for step in _steps(problem, units, best, start, tries):
         if deadline.passed or best.proven:
             break
         step()
@@ -113,12 +112,12 @@ def search(
 
 
 def _steps(
-    problem: Problem, units: Units, best: "_Best", warm: Plan | None, tries: int
+    problem: Problem, units: Units, best: "_Best", start: Plan | None, tries: int
 ) -> Iterator[Callable[[], object]]:
     nodes = range(len(units.missing))
     place, by_need = merge_order(problem, units)
-    if warm is not None:
-        yield partial(best.merging, warm.merged, None)
+    if start is not None:
+        yield partial(best.merging, start.merged, None)
     for rules in _RULES[1:3]:
         yield partial(best.scheduled, units, nodes, rules)
     total: dict[int, int] = {}
@@ -126,15 +125,17 @@ def _steps(
         if problem.kinds[it.kind].mergeable:
             total[it.kind] = total.get(it.kind, 0) + it.size_bytes
     # First the same share of every kind's bytes in one transfer, then kind by kind.
-    levels = _Levels(problem, best, place, by_need, total)
+    room = room_of(problem, profile_of(units, nodes))
+    levels = _Levels(problem, best, place, by_need, total, room)
     for level in range(_MAX_LEVEL):
-        yield partial(levels.tried, dict.fromkeys(total, level))
+        for share in _SHARES if room else (None,):
+            yield partial(levels.tried, dict.fromkeys(total, level), share)
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
     while levels.better():
         for kind in total:
             for level in levels.around(kind):
-                yield partial(levels.tried, {**levels.best_level, kind: level})
+                yield partial(levels.tried, {**levels.best_level, kind: level}, levels.best_share)
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
     yield best.along_itself
@@ -170,17 +171,20 @@ class _Levels:
     place: Sequence[int]
     by_need: Sequence[int]
     total: Mapping[int, int]
+    room: Room | None
     best_level: dict[int, int] = field(default_factory=dict)
+    best_share: float | None = None
     makespan: int | None = None
     looked: int | None = -1
 
-    def tried(self, level: Mapping[int, int]) -> None:
-        """Try these levels; 0 is one transfer of a kind."""
+    def tried(self, level: Mapping[int, int], share: float | None) -> None:
+        """Try these levels within a share of the spare memory; 0 is one transfer of a kind."""
         most = {kind: size >> level[kind] for kind, size in self.total.items()}
-        groups = groups_up_to(self.problem, self.place, self.by_need, most)
+        room = None if share is None or self.room is None else self.room.shared(share)
+        groups = groups_up_to(self.problem, self.place, self.by_need, most, room)
         makespan = self.best.merging(groups, None)
         if makespan is not None and (self.makespan is None or makespan < self.makespan):
-            self.makespan, self.best_level = makespan, dict(level)
+            self.makespan, self.best_level, self.best_share = makespan, dict(level), share
 
     def better(self) -> bool:
         """Return whether anything was better since this was asked last."""
@@ -198,7 +202,7 @@ class _Best:
     """The best plan so far, and how it was made."""
 
     problem: Problem
-    progress: Progress | None = None
+    deadline: Deadline = NEVER
     plan: Plan | None = None
     evaluation: Evaluation | None = None
     rules: Rules = _RULES[0]
@@ -217,8 +221,7 @@ class _Best:
         better = self.evaluation is None or evaluation.makespan_ns < self.evaluation.makespan_ns
         if fits and better:
             self.plan, self.evaluation, self.groups = plan, evaluation, plan.merged
-            if self.progress is not None:
-                self.progress(plan, evaluation.makespan_ns, self.bound or None)
+            self.deadline.offer(plan, self.bound or None)
         return evaluation
 
     def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:

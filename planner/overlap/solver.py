@@ -4,23 +4,22 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.deadline import Control, Deadline
+from planner.errors import InvalidPlanError
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, known_method, loaded, solve_with
+from planner.methods import Outcome, loaded, named, solve_with
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.checker import check, check_structure
 from planner.overlap.evaluation import Evaluation
 from planner.overlap.plan import Plan
 from planner.overlap.problem import Problem
-from planner.overlap.search import Progress, greedy, own, search
+from planner.overlap.search import greedy, own, search
 from planner.results import Result
 
-__all__ = ["METHODS", "Method", "replan", "small", "solve"]
+__all__ = ["METHODS", "Method", "small", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -37,10 +36,10 @@ def small(problem: Problem) -> bool:
     return applicable(problem)
 
 
-def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+def _auto(problem: Problem, deadline: Deadline, *, start: Plan | None = None) -> Outcome[Plan]:
     if len(problem.nodes) <= _SMALL and small(problem):
-        return replace(_exact(problem, deadline), method="exact")
-    return replace(search(problem, deadline), method="search")
+        return named("exact", _exact)(problem, deadline)
+    return named("search", partial(search, start=start))(problem, deadline)
 
 
 METHODS: Mapping[str, Method] = {
@@ -54,7 +53,11 @@ METHODS: Mapping[str, Method] = {
 
 
 def solve(
-    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Evaluation]:
     """Order a graph, and merge its collectives.
 
@@ -66,6 +69,8 @@ def solve(
         A key of `METHODS`.
     time_limit : float, optional
         Seconds, after which `search` and `exact` return the best they have.
+    **control
+        See `planner.Control`. `search` goes on from a plan to start with.
 
     Returns
     -------
@@ -77,45 +82,22 @@ def solve(
     InvalidInputError
         If the method is unknown, or cannot tell whether there is an order within the memory.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    methods, start = METHODS, control.get("start")
+    if isinstance(start, Plan) and _fits(problem, start):
+        begun = {"auto": partial(_auto, start=start), "search": partial(search, start=start)}
+        methods = {**METHODS, **begun}
+    return solve_with(
+        methods, problem, method, time_limit, judge=_judge, bound=_bound, form=Plan, **control
+    )
 
 
-def replan(
-    problem: Problem,
-    plan: Plan,
-    *,
-    method: str = "auto",
-    time_limit: float | None = None,
-    progress: Progress | None = None,
-) -> Result[Plan, Evaluation]:
-    """Search from a plan of the same graph, whose times may have changed since.
-
-    Parameters
-    ----------
-    problem : Problem
-        The graph.
-    plan : Plan
-        Where to begin.
-    method : str
-        `auto` or `search`, which is the same here.
-    time_limit : float, optional
-        Seconds.
-    progress : callable, optional
-        Called with each better plan, its makespan (ns), and the bound proven so far.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plan is none of this graph, or the method begins with none.
-    """
-    if known_method(method, METHODS) not in {"auto", "search"}:
-        raise NotApplicableError("method", f"{method} does not begin with a plan; search does")
+def _fits(problem: Problem, plan: Plan) -> bool:
+    """Return whether a plan is one of this graph, whatever memory it needs."""
     try:
         check_structure(problem, plan)
-    except InvalidPlanError as error:
-        raise InvalidInputError(f"plan.{error.path}", error.message) from None
-    methods = {"search": partial(search, warm=plan, progress=progress)}
-    return solve_with(methods, problem, "search", time_limit, judge=_judge, bound=_bound)
+    except InvalidPlanError:
+        return False
+    return True
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:

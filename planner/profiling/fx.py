@@ -1,8 +1,8 @@
 """What an FX graph with functional collectives says of itself, as a document to plan from.
 
 Nodes with what they read, their times, the storages they allocate, collectives with group and
-bytes, and waits. Times come from whoever asks: measured, or of a model. What writes in place is
-kept in its place among all that touch the same storage.
+bytes, and waits. Times come from whoever asks: measured, or of a model. What writes in place, or
+draws random numbers, is kept in its place.
 
 Complexity: O(nodes + arguments).
 """
@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
+
+from planner.profiling.compiled.dependences import dependences
 
 __all__ = ["DOCUMENT_VERSION", "MERGEABLE", "collective_key", "collective_name", "fx_document"]
 
@@ -72,8 +74,7 @@ def fx_document(
     rows: list[dict[str, Any]] = []
     times: dict[str, list[list[int]]] = {}
     owners: dict[int, str] = {}
-    touched: dict[int, list[str]] = {}
-    written: dict[int, str] = {}
+    needed = dependences(graph, keep_collectives=False)
     storages: dict[str, set[int]] = {}
     same: dict[int, int] = {}
     for node in graph.nodes:
@@ -98,7 +99,9 @@ def fx_document(
             row["kept"] = node.name.startswith("primals")
         elif node.op not in {"get_attr", "output"}:
             row["target"] = str(node.target)
-            _order_writes(node, row, storages, touched, written)
+            extra = {other.name for other in needed[node]} - set(row["inputs"])
+            if extra:
+                row["after"] = sorted(extra)
             if name == "wait_tensor":
                 # What was started outside this graph is waited for as if it had ended.
                 if any(
@@ -140,13 +143,12 @@ def _collective(node: fx.Node, name: str, copy_gbps: float) -> dict[str, Any]:
     made = _bytes([node.meta.get("val")])
     value: Any = node.all_input_nodes[0].meta.get("val")
     words = (
-        name.removesuffix("_out"),
+        name,
         str(value.dtype).removeprefix("torch."),
         str(arguments.get("reduce_op", "")),
     )
-    kind = name.removesuffix("_out")
-    mergeable = kind in MERGEABLE
-    gathers = kind == MERGEABLE[0]
+    mergeable = name in MERGEABLE
+    gathers = name == MERGEABLE[0]
     return {
         "kind": " ".join(filter(None, words)),
         "group": str(arguments.get("group_name", "")),
@@ -195,25 +197,3 @@ def _storages(node: fx.Node) -> dict[int, int]:
 def _key(storage: torch.UntypedStorage) -> int:
     """Return what tells a storage from others, also one without memory."""
     return int(getattr(storage, "_cdata"))  # noqa: B009 - torch has no other name for it
-
-
-def _order_writes(
-    node: fx.Node,
-    row: dict[str, Any],
-    storages: dict[str, set[int]],
-    touched: dict[int, list[str]],
-    written: dict[int, str],
-) -> None:
-    """Have a node come after writes to what it reads, and a write after all that read it."""
-    read = {key for other in node.all_input_nodes for key in storages.get(other.name, ())}
-    schema = getattr(node.target, "_schema", None)
-    writes = bool(schema and schema.is_mutable)
-    after = {written[key] for key in read if key in written}
-    if writes:
-        after |= {name for key in read for name in touched.get(key, ())}
-        written.update(dict.fromkeys(read, node.name))
-    for key in read:
-        touched.setdefault(key, []).append(node.name)
-    extra = sorted(after - set(row["inputs"]) - {node.name})
-    if extra:
-        row["after"] = extra

@@ -1,14 +1,19 @@
 """Ctrl-C ends a command without a traceback, whenever it comes."""
 
+import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from planner.cli.interrupting import interruptible
+from planner.jsonio import decode_answer
 from tests.jsonio.test_plan_files import IBATCH
 
 AT_AN_IMPORT = """
@@ -45,7 +50,10 @@ def test_while_a_solver_is_loaded(name: str, tmp_path: Path) -> None:
     words = ["compare", str(file)]
     script = AT_AN_IMPORT.format(name=name, words=words)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert done.returncode == 130
+    assert done.stderr.startswith(b"planner: ending with the best so far")
+    assert b"Traceback" not in done.stderr
+    assert b"exact" in done.stdout  # which ran before
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.1, 0.3, 1.0])
@@ -77,3 +85,45 @@ def test_where_it_is_ignored_it_stays_ignored() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_plan_is_written_before_it_ends(tmp_path: Path) -> None:
+    """It comes when the joint search first imports one of its methods."""
+    plan = tmp_path / "plan.json"
+    words = ["plan", "data/profiles/vgg19.json", "--cluster", "caramel-16", "-o", str(plan)]
+    script = AT_AN_IMPORT.format(name="planner.ibatch.dynamic", words=words)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr.startswith(b"planner: ending with the best so far")
+    answer, view = decode_answer(plan.read_bytes())
+    assert answer.objective_ns == view.end_ns
+
+
+def test_a_second_one_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with interruptible() as cancel:
+        assert not cancel.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert cancel.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert "Ctrl-C once more" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_compiled_code_does_not_keep_it_from_being_heard() -> None:
+    """Another thread hears of it while the main thread runs no Python, here in one long call."""
+    heard: list[float] = []
+
+    def wait(cancel: threading.Event) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        cancel.wait(20)
+        heard.append(time.monotonic())
+
+    with interruptible(told=False) as cancel:
+        killer = threading.Timer(0.05, wait, (cancel,))
+        killer.start()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000)
+        ended = time.monotonic()
+        killer.join()
+    assert heard[0] < ended

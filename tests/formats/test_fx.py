@@ -155,6 +155,10 @@ def test_ranks_that_would_hang_are_refused(
     check_ranks([documents[0], documents[0]], ["a", "a"])
     with pytest.raises(InvalidInputError, match=r"collective 0 of group .* is all_gather"):
         check_ranks(documents, ["a", "b"])
+    shorter = edited(document, lambda rows: rows[place(document, collective)].pop("collective"))
+    ranks = [documents[0], decode_fx(json.dumps(shorter).encode())]
+    with pytest.raises(InvalidInputError, match=", nothing in b"):
+        check_ranks(ranks, ["a", "b"])
     assert main(["import", "fx", *names]) == 2
     assert "wait for each other" in capsys.readouterr().err
     output = tmp_path / "request.json"

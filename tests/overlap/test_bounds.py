@@ -61,3 +61,24 @@ def test_what_cannot_be_merged_in_time_saves_nothing() -> None:
     )
     assert lower_bound_ns(problem, NEVER)[0] == 402
     assert solve(problem, method="own_order").status == "optimal"
+
+
+def test_what_some_can_be_merged_with_is_looked_at_again() -> None:
+    # The first two in 20, as soon as may be, and the third, which has to be computed first, in 19.
+    # All three in 21 would have to wait for it, and leave two computations of 14 and 4.
+    nodes = [
+        Node("start a"),
+        Node("wait a", (0,)),
+        Node("use a", (1,), 4),
+        Node("start b"),
+        Node("wait b", (3,)),
+        Node("use b", (4,), 14),
+        Node("make c", (), 17),
+        Node("start c", (6,)),
+        Node("wait c", (7,)),
+    ]
+    collectives = [Collective(0, 1, 0, 1), Collective(3, 4, 0, 1), Collective(7, 8, 0, 1)]
+    kind = Kind("k", "0", ((1, 19), (3, 21)))
+    problem = Problem(nodes=nodes, kinds=[kind], collectives=collectives)
+    assert lower_bound_ns(problem, NEVER)[0] == 39
+    assert solve(problem, method="exact").objective_ns == 39

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from planner.errors import InvalidInputError
 from planner.jsonio import overlap as overlap_json
 from planner.jsonio.service import decode_answer, decode_request, reply, solve_or_raise
-from planner.overlap import Problem, check, own_order
+from planner.overlap import Problem
 from tests.overlap.strategies import problems
 from tests.overlap.test_problem import PROBLEM
 
@@ -59,15 +59,12 @@ def test_an_answer_that_contradicts_itself_is_refused(field: str, value: Any) ->
 
 
 def test_a_plan_to_begin_with() -> None:
-    plan = {"order": list(own_order(PROBLEM).order)}
-    answer = solve_or_raise(request(plan=plan))
-    assert answer["method"] == "search"
-    assert check(PROBLEM, own_order(PROBLEM)).makespan_ns >= answer["objective_ns"]
-    with pytest.raises(InvalidInputError) as caught:
-        solve_or_raise(request(plan={"order": [1, 0, 2, 3, 4, 5]}))
-    assert caught.value.path == "plan.order[0]"
-    with pytest.raises(InvalidInputError, match="search does"):
-        solve_or_raise(request(plan=plan, method="exact"))
+    first = solve_or_raise(request(method="own_order", with_plan=True))
+    answer = solve_or_raise(request(start_plan=first["plan"]))
+    assert answer["method"] == "exact"
+    assert first["objective_ns"] > answer["objective_ns"]
+    kept = solve_or_raise(request(start_plan=first["plan"], method="replan"))
+    assert kept["objective_ns"] == first["objective_ns"]
 
 
 def test_infeasible_is_an_answer() -> None:

@@ -2,20 +2,20 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.deadline import NEVER
+from planner.deadline import NEVER, Incumbent
+from planner.methods import REPLAN
 from planner.overlap import (
     METHODS,
+    Node,
     Plan,
     Problem,
     check,
     evaluate,
     lower_bound_ns,
     own_order,
-    replan,
     solve,
     with_limit,
 )
@@ -127,21 +127,23 @@ def test_least_time_is_a_share_of_any_transfer(problem: Problem, data: st.DataOb
 
 @settings(max_examples=30, deadline=None)
 @given(problems(computations=5, collectives=4))
-def test_replanning_begins_with_the_plan(problem: Problem) -> None:
+def test_search_goes_on_from_a_plan(problem: Problem) -> None:
     first = solve(problem, method="search")
     assert first.plan is not None
     assert first.objective_ns is not None
-    seen: list[int] = []
-    again = replan(problem, first.plan, progress=lambda _, makespan, __: seen.append(makespan))
+    told: list[Incumbent[Plan]] = []
+    again = solve(problem, method="search", start=first.plan, on_progress=told.append)
     assert again.objective_ns is not None
-    assert again.objective_ns <= first.objective_ns
-    assert seen == sorted(seen, reverse=True)
+    assert told[0].objective_ns <= first.objective_ns
+    assert again.objective_ns == told[-1].objective_ns
+    kept = solve(problem, method=REPLAN, start=first.plan)
+    assert kept.plan == first.plan
 
 
-def test_plan_of_another_graph_is_refused() -> None:
-    from planner.errors import InvalidInputError
-    from planner.overlap import Node
-
+def test_a_plan_of_another_graph_is_left_aside() -> None:
     problem = Problem(nodes=[Node("a"), Node("b", (0,), 5)])
-    with pytest.raises(InvalidInputError, match="needs"):
-        replan(problem, Plan((1, 0)))
+    other = Plan((1, 0))
+    assert solve(problem, method="search", start=other).plan == Plan((0, 1))
+    result = solve(problem, method=REPLAN, start=other)
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("start",)

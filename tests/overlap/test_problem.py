@@ -130,6 +130,9 @@ def test_the_checker_counts_memory() -> None:
     with pytest.raises(BrokenConstraintError) as caught:
         check(with_limit(PROBLEM, 53), TOGETHER)
     assert caught.value.binding == "memory_limit_bytes"
+    # So it takes longer with a byte less.
+    assert solve(with_limit(PROBLEM, 54), method="exact").objective_ns == 38
+    assert solve(with_limit(PROBLEM, 53), method="exact").objective_ns == 42
 
 
 def test_a_node_that_needs_more_than_there_is_proves_it() -> None:

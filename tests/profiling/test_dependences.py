@@ -110,6 +110,18 @@ def test_collectives_keep_their_order_and_unknown_calls_their_place() -> None:
     assert needed[last] == (unknown,)
 
 
+def test_an_assertion_waits_for_what_it_reads_only() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    first = graph.call_function(aten.sum.default, (x,))
+    asserted = graph.call_function(aten._assert_async.default, (first,))
+    last = graph.call_function(aten.neg.default, (x,))
+    graph.output((first, last))
+    needed = dependences(graph)
+    assert needed[asserted] == (first,)
+    assert needed[last] == ()
+
+
 class Two(nn.Module):
     """Two branches that nothing orders."""
 

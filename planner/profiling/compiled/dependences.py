@@ -27,6 +27,12 @@ __all__ = ["dependences", "operations"]
 
 COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor")
 
+PURE = ("flex_attention", "flex_attention_backward", "triton_kernel_wrapper_functional")
+"""Operators with kernels or graphs in them that compute, and nothing else."""
+
+ASSERTS = ("aten::_assert_scalar", "aten::_assert_async")
+"""Operators that must not be left out, and may run whenever what they read is there."""
+
 
 def operations(graph: Graph) -> list[Node]:
     """Return the nodes that compute, in their order."""
@@ -80,7 +86,7 @@ def dependences(graph: Graph, *, keep_collectives: bool = True) -> dict[Node, tu
 def _kinds(node: Node) -> set[str]:
     """Return why a node keeps its order among others of a kind; "fixed": among all."""
     target = node.target
-    if target is getitem:
+    if target is getitem or getattr(target, "_name", "") in PURE:
         return set()
     if not isinstance(target, torch._ops.OpOverload):
         return {"fixed"}  # a call that nothing is known of, or of a graph in the graph
@@ -92,7 +98,8 @@ def _kinds(node: Node) -> set[str]:
     mutable = target._schema.is_mutable
     if mutable and any(not _storages(read) for read in _written_nodes(node)):
         kinds.add("fixed")  # it writes who knows where
-    if not mutable and not kinds and node.is_impure():
+    asserts = target.name().partition(".")[0] in ASSERTS
+    if not mutable and not kinds and not asserts and node.is_impure():
         kinds.add("fixed")
     return kinds
 

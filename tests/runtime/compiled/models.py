@@ -1,5 +1,6 @@
 """Models with branches, dropout and shared weights, and plans of their compiled graphs."""
 
+import shutil
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -12,6 +13,10 @@ from planner.caramel.problem import Group, Part
 from planner.profiles import Profile
 from planner.profiling import measure_compiled
 from tests.runtime.reference import CLASSES, make_inputs
+from tests.thorough import THOROUGH
+
+INDUCTOR = THOROUGH and any(map(shutil.which, ("g++", "clang++", "c++")))
+"""Whether tests have Inductor compile, which takes a minute."""
 
 
 class Branches(nn.Module):
