@@ -75,6 +75,10 @@ class MissingExtraError(PlannerError, ImportError):
         self.extra = extra
 
 
+class PluginError(PlannerError):
+    """Another package's method, peer, cluster source or format that does not do what it should."""
+
+
 class MeasurementError(PlannerError):
     """A model or a network could not be measured, and why."""
 

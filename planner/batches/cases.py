@@ -16,7 +16,8 @@ from msgspec import UNSET
 
 from planner.errors import InvalidInputError
 from planner.jsonio import decode_request
-from planner.jsonio.files import cluster_file
+from planner.jsonio.decoding import decode
+from planner.jsonio.files import cluster_data
 from planner.jsonio.sweep import SweepDocument
 from planner.validation import shown
 
@@ -49,7 +50,7 @@ class Case:
 
 
 def cases_of(sweep: SweepDocument, folder: Path) -> Iterator[Case]:
-    """Yield all cases, profiles first; files are read as they come up.
+    """Yield all cases, profiles first.
 
     Parameters
     ----------
@@ -68,25 +69,21 @@ def cases_of(sweep: SweepDocument, folder: Path) -> Iterator[Case]:
     for name in sweep.options:
         if name in _FIXED or name == "time_limit_s":
             raise InvalidInputError(f"options.{name}", "is not one of the options")
-    profiles = _files(sweep.profiles, folder, "profiles")
-    clusters = _files(sweep.clusters, folder, "clusters")
+    profiles = _documents(sweep.profiles, folder, "profiles")
+    clusters = _documents(sweep.clusters, folder, "clusters")
     choices = list(product(*sweep.options.values()))
     count = len(profiles) * len(clusters) * len(choices)
     if count > MAX_CASES:
         raise InvalidInputError("", f"expected at most {MAX_CASES:,} cases, got {count:,}")
     limit = {} if sweep.time_limit_s is UNSET else {"time_limit_s": sweep.time_limit_s}
-    documents = {path: _document(path) for path in clusters.values()}
-    for profile, file in profiles.items():
-        described = _document(file)
-        for (cluster, place), values in product(clusters.items(), choices):
-            options = dict(zip(sweep.options, values, strict=True))
-            request = {"problem": "iteration", "profile": described, "cluster": documents[place]}
-            data = json.dumps({**request, **options, **limit}, sort_keys=True).encode()
-            yield Case(
-                hashlib.sha256(data).hexdigest()[:16],
-                {"profile": profile, "cluster": cluster, **options},
-                data,
-            )
+    for (profile, model), (cluster, place), values in product(
+        profiles.items(), clusters.items(), choices
+    ):
+        options = dict(zip(sweep.options, values, strict=True))
+        request = {"problem": "iteration", "profile": model, "cluster": place, **options, **limit}
+        data = json.dumps(request, sort_keys=True).encode()
+        key = hashlib.sha256(data).hexdigest()[:16]
+        yield Case(key, {"profile": profile, "cluster": cluster, **options}, data)
 
 
 def check_first(case: Case) -> None:
@@ -127,28 +124,21 @@ def row_of(case: Case, answer: bytes) -> dict[str, Any]:
 _PLAIN = str | int | float | None
 
 
-def _files(patterns: tuple[str, ...], folder: Path, field: str) -> dict[str, Path]:
-    """Return files by the names that are given, or that match a pattern."""
-    files: dict[str, Path] = {}
+def _documents(patterns: tuple[str, ...], folder: Path, field: str) -> dict[str, Any]:
+    """Return what files hold, by the names that are given or that match a pattern."""
+    documents: dict[str, Any] = {}
     for place, pattern in enumerate(patterns):
-        path = f"{field}[{place}]"
+        names = [pattern]
         if any(mark in pattern for mark in "*?["):
-            matching = sorted(folder.glob(pattern))
-            if not matching:
-                raise InvalidInputError(path, f"no file matches {shown(pattern)}")
-            files |= {str(match.relative_to(folder)): match for match in matching}
-        elif field == "clusters" and not (folder / pattern).exists():
+            names = [str(path) for path in sorted(folder.glob(pattern))]
+        if not names:
+            raise InvalidInputError(f"{field}[{place}]", f"no file matches {shown(pattern)}")
+        for name in names:
             try:
-                files[pattern] = cluster_file(pattern)
+                own = field == "clusters" and not (folder / name).exists()
+                data = cluster_data(name) if own else (folder / name).read_bytes()
+                decode(data)
+                documents[name] = json.loads(data)
             except InvalidInputError as error:
-                raise InvalidInputError(path, error.message) from None
-        else:
-            files[pattern] = folder / pattern
-    return files
-
-
-def _document(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InvalidInputError("", f"{path}: no JSON: {error}") from None
+                raise InvalidInputError(f"{field}[{place}]", f"{name}: {error}") from None
+    return documents

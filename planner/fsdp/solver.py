@@ -20,7 +20,7 @@ from planner.fsdp.refit import refit
 from planner.fsdp.rules import RULES, Rule, fitted
 from planner.fsdp.search import search
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, named, solve_with
+from planner.methods import Outcome, named, solve_with, with_plugins
 from planner.results import Infeasibility, Result
 from planner.units import format_bytes
 
@@ -58,12 +58,15 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return named("search", search)(problem, deadline)
 
 
-METHODS: Mapping[str, Method] = {
-    "auto": _auto,
-    "exact": exact,
-    "search": search,
-    **{name: _rule(name, run) for name, run in RULES.items()},
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "fsdp",
+    {
+        "auto": _auto,
+        "exact": exact,
+        "search": search,
+        **{name: _rule(name, run) for name, run in RULES.items()},
+    },
+)
 """Every method by the name requests use."""
 
 
