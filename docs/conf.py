@@ -12,6 +12,7 @@ import json_reference
 import mathml
 import measured
 import plan_table
+import shipped
 import target_rules
 
 project = "planner"
@@ -50,4 +51,5 @@ def _write_generated(app: Any) -> None:
     pages = {"targets": target_rules.page(), "plan_fields": plan_table.page()}
     pages |= {f"json/{name}": page for name, page in json_reference.pages().items()}
     pages |= {f"results/{name}": page for name, page in measured.pages().items()}
+    pages |= {f"shipped/{name}": page for name, page in shipped.pages().items()}
     generated.write(Path(app.srcdir) / "_generated", pages)

@@ -140,5 +140,6 @@ def _documents(patterns: tuple[str, ...], folder: Path, field: str) -> dict[str,
                 decode(data)
                 documents[name] = json.loads(data)
             except InvalidInputError as error:
-                raise InvalidInputError(f"{field}[{place}]", f"{name}: {error}") from None
+                message = error.message if error.path == "cluster" else f"{name}: {error}"
+                raise InvalidInputError(f"{field}[{place}]", message) from None
     return documents

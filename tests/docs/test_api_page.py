@@ -27,6 +27,7 @@ INTERNAL = {
     "methods",
     "naming",
     "offers",
+    "plugins",  # its interface are entry points; see `examples/plugin`
     "printing",
     "robustness",
     "simulator",

@@ -51,9 +51,10 @@ def measure_compiled(
 
     Parameters
     ----------
-    model, inputs, name, source, warmup, repetitions, batch_size, threads, repeat_s, statistic,
-    progress
+    model, inputs, name, source, warmup, repetitions
         As for `planner.profiling.measure`.
+    batch_size, threads, repeat_s, statistic, progress
+        As there.
 
     Raises
     ------

@@ -1,0 +1,100 @@
+"""The wheel and the source archive can be built and installed, and hold what is needed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+REQUEST = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1], "compute_ns": [2, 6]}
+BUILD = """
+import sys
+from setuptools import build_meta
+print(getattr(build_meta, "build_" + sys.argv[1])(sys.argv[2]))
+"""
+
+
+def run(folder: Path, *words: str, stdin: str = "", path: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def built(source: Path, kind: str, target: Path) -> Path:
+    """Build a wheel or a source archive as pip does, with the setuptools there is."""
+    return target / run(source, "-c", BUILD, kind, str(target)).splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The wheel of a clean copy, and that of its source archive."""
+    pytest.importorskip("setuptools", minversion="77", reason="setuptools is too old")
+    folder = tmp_path_factory.mktemp("packaging")
+    source, archives = folder / "source", folder / "archives"
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    names = listed.stdout.splitlines()
+    if listed.returncode or not names:  # an archive of the repository, without its history
+        ignored = shutil.ignore_patterns(".venv", "build", "__pycache__")
+        shutil.copytree(ROOT, source, symlinks=True, ignore=ignored)
+    for name in names:
+        if (ROOT / name).exists():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name, follow_symlinks=False)
+    archives.mkdir()
+    archive = built(source, "sdist", archives)
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    unpacked = folder / archive.name.removesuffix(".tar.gz")
+    (archives / "again").mkdir()
+    return [built(source, "wheel", archives), built(unpacked, "wheel", archives / "again")]
+
+
+def contents(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as packed:
+        return {name for name in packed.namelist() if ".dist-info/" not in name}
+
+
+@pytest.mark.slow
+def test_the_source_archive_makes_the_same_wheel(wheels: list[Path]) -> None:
+    first, second = map(contents, wheels)
+    assert first == second
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "planner").rglob("*.py")}
+    assert modules <= first
+    assert "planner/py.typed" in first
+    clusters = {path.name for path in (ROOT / "data" / "clusters").glob("*.json")}
+    assert {f"planner/data/clusters/{name}" for name in clusters} <= first
+    assert not {name for name in first if not name.startswith("planner/")}
+
+
+@pytest.mark.slow
+def test_what_is_installed_plans(wheels: list[Path], tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    words = ("install", "--quiet", "--no-deps", "--no-index", "--target", str(site))
+    run(tmp_path, "-m", "pip", *words, str(wheels[1]))
+    where = run(tmp_path, "-c", "import planner; print(planner.__file__)", path=str(site))
+    assert where.strip() == str(site / "planner" / "__init__.py")
+    answer = run(tmp_path, "-m", "planner", "solve", stdin=json.dumps(REQUEST), path=str(site))
+    assert json.loads(answer)["status"] == "optimal"
+    name = run(
+        tmp_path,
+        "-c",
+        "import planner; print(planner.read_cluster('caramel-16').name)",
+        path=str(site),
+    )
+    assert name.strip() == "caramel-16"
