@@ -16,9 +16,11 @@ from planner.graphs import Graph
 from planner.iteration.refit import refit as refit_iteration
 from planner.methods import REPLAN, Outcome, solve_with
 from planner.results import Status
+from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems
 from tests.test_methods import FAMILIES, problem_of
+from tests.test_programs import CARAMEL, IBATCH
 
 METHODS = [(name, method) for name, family in FAMILIES.items() for method in family.solver.METHODS]
 
@@ -230,3 +232,11 @@ def test_a_cost_is_believed_of_nobody() -> None:
     )
     assert told == [5, 4]
     assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("better", 4, 2)
+
+
+@pytest.mark.parametrize("request_", [CARAMEL, IBATCH, ITERATION], ids=lambda it: it["problem"])
+def test_a_plan_chosen_for_scenarios_is_kept(request_: dict[str, Any]) -> None:
+    asked = {**request_, "scenarios": [{"startup": 2}], "with_plan": True}
+    answer = planner.solve(asked)
+    again = planner.solve({**request_, "start_plan": answer["plan"], "method": "replan"})
+    assert again["objective_ns"] <= answer["objective_ns"]

@@ -20,7 +20,7 @@ from planner.caramel.solver import RULES
 from planner.costs import DepthCost
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import Controlled, method_names, tell
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import Head, head, warned
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -209,6 +209,7 @@ def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnsw
         result, prospect = solve_for(
             problem, outlook, time_limit=limit, cancel=control.get("cancel")
         )
+        tell(result, control)
     made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
     sizes = [group.bytes for group in made.groups]
     return warned(made, warnings_of(request.settled(), sizes))

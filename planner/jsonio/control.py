@@ -10,9 +10,10 @@ from planner.errors import InvalidInputError
 from planner.jsonio.results import PlanDocument, plan_of
 from planner.jsonio.types import Seconds
 from planner.methods import REPLAN
+from planner.results import Result
 from planner.validation import inside, shown
 
-__all__ = ["Controlled", "ProgressLine", "Standing", "control_of", "method_names"]
+__all__ = ["Controlled", "ProgressLine", "Standing", "control_of", "method_names", "tell"]
 
 
 def method_names(methods: Iterable[str]) -> list[str]:
@@ -49,6 +50,16 @@ class ProgressLine(Struct, frozen=True, kw_only=True):
     """A line of a stream that is no answer, but comes before one."""
 
     progress: Standing
+
+
+def tell(result: Result[Any, Any], control: Control[Any]) -> None:
+    """Tell of a result whose plan was chosen after its search had told of others."""
+    on_progress = control.get("on_progress")
+    if on_progress is not None and result.plan is not None:
+        assert result.objective_ns is not None
+        on_progress(
+            Incumbent(result.plan, result.objective_ns, result.lower_bound_ns, result.runtime_s)
+        )
 
 
 def control_of(

@@ -20,7 +20,7 @@ from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import Controlled, method_names, tell
 from planner.jsonio.heads import warned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
@@ -249,6 +249,7 @@ def planned(
             if progress:
                 progress("for scenarios")
             result, prospect = _prepared(problem, outlook, result, alternatives, deadline, likely)
+            tell(result, control)
     else:
         alternatives = ()
         result = iteration.solve(problem, method=method, time_limit=limit, **control)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,15 @@ def test_a_plan_is_written_before_it_ends(tmp_path: Path) -> None:
     assert answer.objective_ns == view.end_ns
 
 
+@pytest.fixture
+def _heard() -> Iterator[None]:
+    """Whoever started the tests may have SIGINT ignored, or end what hears it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heard")
 def test_a_second_one_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     with interruptible() as cancel:
         assert not cancel.is_set()
@@ -111,6 +121,7 @@ def test_a_second_one_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.usefixtures("_heard")
 def test_compiled_code_does_not_keep_it_from_being_heard() -> None:
     """Another thread hears of it while the main thread runs no Python, here in one long call."""
     heard: list[float] = []

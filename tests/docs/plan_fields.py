@@ -70,7 +70,12 @@ def samples(problem: str) -> list[dict[str, Any]]:
     blocks = {"count": 2, "layers_objective_ns": 5}
     return {
         "iteration": lambda: [
-            solved(ITERATION, modes=["replicated"], algorithms=["ring", "halving_doubling"]),
+            solved(
+                ITERATION,
+                modes=["replicated"],
+                algorithms=["ring", "halving_doubling"],
+                with_plan=True,
+            ),
             solved(ITERATION, modes=["sharded"], algorithms=["ring"], regret=True),
             solved(ITERATION, target="ddp"),
             solved(ITERATION, epoch_samples=64, cluster={**CLUSTER, "scheduling": scheduling}),
@@ -82,7 +87,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             *damaged(),
         ],
         "caramel": lambda: [
-            solved(CARAMEL, regret=True, scenarios=[{"startup": 2}]),
+            solved(CARAMEL, regret=True, scenarios=[{"startup": 2}], with_plan=True),
             solved(CARAMEL, method="horovod"),
             solved(CARAMEL, network={**CARAMEL["network"], "depths": {"2": IN_CHUNKS}}),
             solved(CARAMEL, target="ddp"),
@@ -90,18 +95,18 @@ def samples(problem: str) -> list[dict[str, Any]]:
         ],
         "ibatch": lambda: [
             {**solved(IBATCH, regret=True), "ranks": 4, "blocks": blocks},
-            solved(IBATCH, direction="push", objective="eq4"),
+            solved(IBATCH, direction="push", objective="eq4", with_plan=True),
             solved(IBATCH, target="fsdp2"),
             solved(IBATCH, scenarios=[{"startup": 2}]),
             disturbed(),
         ],
         "fsdp": lambda: [
-            solved(FSDP, memory_bytes=9000),
+            solved(FSDP, memory_bytes=9000, with_plan=True),
             solved(FSDP, channels="two", method="no_reshard"),
         ],
-        "bigdl": lambda: [solved(BIGDL), solved(BIGDL, pull_order="rule")],
+        "bigdl": lambda: [solved(BIGDL, with_plan=True), solved(BIGDL, pull_order="rule")],
         "bml": lambda: [
-            solved(small),
+            solved(small, with_plan=True),
             solved(BML, k=1),
             solved(small, schedule="all", layer_bytes=[8, 32]),
             solved(small, failed=failed, schedule="all"),

@@ -14,9 +14,10 @@ def read_layers(
     layers = []
     for number, row in enumerate(csv.DictReader(data.decode().splitlines()), 2):
         try:
-            times = [int(row[key]) for key in ("forward_ns", "backward_ns", "parameter_bytes")]
+            forward, backward = int(row["forward_ns"]), int(row["backward_ns"])
+            size = int(row["parameter_bytes"])
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"line {number}", f"no row of integers: {error}") from None
-        layers.append(Layer(row["name"], *times))
+        layers.append(Layer(row["name"], forward, backward, size))
     provenance = Provenance(kind="imported", source=source)
     return Profile(name, tuple(layers), provenance, batch_size), ()
