@@ -68,6 +68,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
     failed = {"nics": [[[0, 0], 0]]}
     small = BML | {"n": 2, "gradient_bytes": 40}
     blocks = {"count": 2, "layers_objective_ns": 5}
+    (mesh,) = FSDP["meshes"]
     return {
         "iteration": lambda: [
             solved(
@@ -103,6 +104,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
         "fsdp": lambda: [
             solved(FSDP, memory_bytes=9000, with_plan=True),
             solved(FSDP, channels="two", method="no_reshard"),
+            solved(FSDP, meshes=[{**mesh, "shards": 2, "replicas": 3, "all_reduce": IN_CHUNKS}]),
         ],
         "bigdl": lambda: [solved(BIGDL, with_plan=True), solved(BIGDL, pull_order="rule")],
         "bml": lambda: [
