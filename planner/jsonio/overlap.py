@@ -11,6 +11,7 @@ from planner.deadline import Control
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.types import Index, Moment, Size, Time, or_none
+from planner.printing import printable
 from planner.results import Result
 from planner.timeline import Interval, Timeline
 from planner.units import counted, format_bytes, format_ns
@@ -262,4 +263,4 @@ def timeline_of(problem: overlap.Problem, plan: overlap.Plan, cost: overlap.Eval
 
 
 def _lane(channel: str) -> str:
-    return f"group {channel}"
+    return f"group {printable(channel)}"

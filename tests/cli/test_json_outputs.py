@@ -73,8 +73,8 @@ ELSEWHERE = {
 }
 """They need torch, several ranks or traces: the schema is asked there."""
 
-NOT_OURS = {"draw", "export", "report"}
-"""They write pictures, pages, and files of other tools."""
+NOT_OURS = {"draw", "export", "report", "sweep"}
+"""They write pictures, pages, files of other tools, and tables."""
 
 
 @pytest.fixture(scope="module")

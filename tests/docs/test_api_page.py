@@ -44,7 +44,7 @@ def test_every_public_module_is_there() -> None:
     # What a module documents may stand under `planner` itself, whose names are those of modules.
     exported = {
         getattr(planner, name).__module__.split(".")[1]
-        for name in planner.__all__
+        for name in set(planner.__all__) - {"tune"}  # which needs torch, and stands there itself
         if f"planner.{name}" in DOCUMENTED
     }
     documented = {name.split(".")[1] for name in DOCUMENTED} | exported
