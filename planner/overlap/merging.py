@@ -67,7 +67,7 @@ class Room:
 
     def shared(self, share: float) -> "Room":
         """Return a share of it."""
-        return Room((self.spare * share).astype(np.int64), self.takes)
+        return Room((self.spare * share).astype("int64"), self.takes)
 
 
 def room_of(problem: Problem, profile: Profile) -> Room | None:
