@@ -8,6 +8,10 @@ buckets of a size, and by executors whose batches have that size; the three take
 step by step. What is printed is the processor time of a step, of all threads of rank 0, over that
 of plain training: medians of the rounds' ratios.
 
+Hidden: the same small layers with more and more samples, so that computation grows and what is sent
+does not, over links nobody waits for. What is printed is the time of a step under DDP, and how much
+longer one takes as attached, in ms and as a share: medians of the rounds' differences.
+
 Memory: a model of a few large layers is trained for three steps in jobs of its own, and what a
 rank's resident memory grew by at most (``VmHWM`` of Linux; the median of the ranks), the model
 included, is divided by the bytes of its parameters.
@@ -52,7 +56,7 @@ KINDS = ("plain", "DDP", "caramel", "ibatch", "bigdl")
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few rounds, of two ranks at most")
     quick = parser.parse_args().quick
@@ -68,6 +72,11 @@ def main() -> None:
         for ranks in sizes:
             peaks = [median(on_ranks(ranks, peak, kind, optimizer)) for kind in KINDS]
             row((optimizer, ranks, *(f"{one:.2f}" for one in peaks)))
+    print()
+    head(("samples", "step under DDP (ms)", "attached longer (ms)", "attached longer"))
+    for samples in (8, 512) if quick else (8, 128, 512, 2048):
+        ddp_s, longer_s = on_ranks(2, hidden, samples, 5 if quick else 40)[0]
+        row((samples, f"{1e3 * ddp_s:.1f}", f"{1e3 * longer_s:.2f}", f"{longer_s / ddp_s:.1%}"))
 
 
 def on_ranks(size: int, worker: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -126,7 +135,23 @@ def batches_of(model: nn.Module, count: int) -> tuple[Batch, ...]:
 
 def overhead(world: World, batches: int, rounds: int) -> tuple[float, float, float]:
     """Return medians of ratios: DDP and executor over plain, executor over DDP."""
-    inputs = torch.randn(8, WIDTH)
+    rows = _turns(world, batches, rounds, 8, time.process_time)
+    pairs = (1, 0), (2, 0), (2, 1)
+    one, two, three = (median(row[a] / row[b] for row in rows) for a, b in pairs)
+    return one, two, three
+
+
+def hidden(world: World, samples: int, rounds: int) -> tuple[float, float]:
+    """Return medians: of a step under DDP, and of how much longer an attached one takes, in s."""
+    rows = _turns(world, BATCHES, rounds, samples, time.perf_counter)
+    return median(row[1] for row in rows), median(row[2] - row[1] for row in rows)
+
+
+def _turns(
+    world: World, batches: int, rounds: int, samples: int, clock: Callable[[], float]
+) -> list[list[float]]:
+    """Return what steps take by turns: plain, under DDP and attached, on this rank."""
+    inputs = torch.randn(samples, WIDTH)
     plain, wrapped, planned = (layers(LAYERS, WIDTH) for _ in range(3))
     size = sum(parameter.numel() * parameter.element_size() for parameter in plain.parameters())
     ddp = DistributedDataParallel(
@@ -153,15 +178,13 @@ def overhead(world: World, batches: int, rounds: int) -> tuple[float, float, flo
     for turn in range(WARMUP + rounds):
         row = []
         for way in ways:
-            start = time.process_time()
+            start = clock()
             way()
-            row.append(time.process_time() - start)
+            row.append(clock() - start)
         if turn >= WARMUP:
             rows.append(row)
     executor.close()
-    pairs = (1, 0), (2, 0), (2, 1)
-    one, two, three = (median(row[a] / row[b] for row in rows) for a, b in pairs)
-    return one, two, three
+    return rows
 
 
 def peak(world: World, kind: str, optimizer: str) -> float:

@@ -2,10 +2,10 @@
 
     python benchmarks/spark_bigdl.py [--quick] [--parts nodes ways]
 
-* `nodes` (Fig. 3): groups of iterations whose tasks, a node each with one slot, wait in the place
-  of computing and sum up gradients by BigDL's exchange over gloo. What the exchange adds is a line
-  over the nodes through two of the points (here all of them share the machine's cores), which
-  predicts the others.
+* `nodes` (Fig. 3): groups of iterations whose tasks, a node each with a slot and a process of its
+  own, wait in the place of computing and sum up gradients by BigDL's exchange over gloo. What the
+  exchange adds is a line over the nodes through two of the points (here all of them share the
+  machine's cores), which predicts the others.
 * `ways`: an iteration by slices, with both ways back of the weights, through the driver as MLlib
   does it, and in groups: time, and bytes at the driver by the event log. Weights of all are held
   against plain training's. Tasks compute next to nothing, so that only the ways differ.
@@ -66,7 +66,7 @@ def main() -> None:
         sys.exit(0)
     with cluster(2, SLOTS // 2) as (url, folder):
         if "nodes" in options.parts:
-            counts = (1, 2, 4) if options.quick else (1, 2, 4, 6, 8, 12, 16)
+            counts = (1, 2, 3, 4) if options.quick else (1, 2, 4, 6, 8, 12, 16)
             nodes(url, folder, counts, 3 if options.quick else 10)
         if "ways" in options.parts:
             tasks = (2, 4) if options.quick else (4, 8, 16)
@@ -127,7 +127,7 @@ def ways(
     url: str, folder: Path, tasks: Sequence[int], elements: Sequence[int], iterations: int
 ) -> None:
     """Print what each way of summing up takes."""
-    table = []
+    table: list[tuple[int, int, str, float, float]] = []
     settings = {"spark.driver.maxResultSize": "2g"}
     with application(url, folder, "ways", SLOTS, settings) as (context, events):
         for size in elements:
@@ -141,12 +141,12 @@ def ways(
                     weights = run(iterations).weights
                     lasted = (time.perf_counter_ns() - begun) / iterations
                     off = float(np.abs(weights - expected).max())
-                    table.append([size, count, way, lasted, off])
+                    table.append((size, count, way, lasted, off))
     (log,) = events.iterdir()
     jobs = iter(read_spark_log(log).jobs)
     print("## An iteration by slices, through the driver, and in groups\n")
     lines = []
-    best = {}
+    best: dict[tuple[int, int], float] = {}
     for size, count, _, lasted, _ in table:
         best[size, count] = min(lasted, best.get((size, count), lasted))
     for size, count, way, lasted, off in table:

@@ -48,6 +48,7 @@ from planner.runtime.spark import GroupRecord, Reached, Training, train_groups, 
 SLOTS = 16
 ELEMENTS = 1000
 MAX_OVERHEAD = Fraction(1, 20)
+PAPER_PARTITIONS = 300
 PARTS = ("partitions", "groups", "choice", "controller")
 
 
@@ -70,7 +71,7 @@ class Effort:
 FULL = Effort(
     partitions=(8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512),
     partition_waits_ms=(320, 640),
-    iterations=6,
+    iterations=5,
     tasks=(2, 4, 8, 16),
     waits_ms=(20, 60),
     sizes=(1, 2, 4, 8, 16, 32),
@@ -228,6 +229,14 @@ def partitions(url: str, folder: Path, effort: Effort) -> list[float]:
         ),
         table,
     )
+    per_task = float(fitted.task_ns + fitted.constant_task_ns)
+    crossing = (float(max(effort.partition_waits_ms)) * MS / 10 - float(fitted.group_ns)) / per_task
+    same = (float(fitted.group_ns) + PAPER_PARTITIONS * per_task) * 10
+    print(
+        f"The paper: 10 % of computing at {PAPER_PARTITIONS} partitions. By these constants: 10 % "
+        f"of {max(effort.partition_waits_ms)} ms at {max(crossing, 0):.0f} partitions; "
+        f"{PAPER_PARTITIONS} partitions are 10 % of {same / MS:.0f} ms.\n"
+    )
     return errors
 
 
@@ -303,6 +312,21 @@ def groups(url: str, folder: Path, effort: Effort) -> tuple[list[float], Calibra
         ),
         table,
     )
+    print("### What is left of the overhead of single iterations\n")
+    print("Means over tasks and waiting. The paper's groups: 20 in Fig. 5, 10 in Fig. 6.\n")
+    left = []
+    for size in effort.sizes:
+        alike = [point for point in points if point.size == size]
+        shares = [
+            point.overhead_ns / alone[point.tasks, point.wait_ns].overhead_ns for point in alike
+        ]
+        promised = [
+            (predicted(fitted, point) - point.wait_ns)
+            / (predicted(fitted, alone[point.tasks, point.wait_ns]) - point.wait_ns)
+            for point in alike
+        ]
+        left.append((size, f"{fmean(shares):.1%}", f"{fmean(promised):.1%}", f"{1 / size:.1%}"))
+    rows_below(("group size", "measured", "predicted", "one over the size"), left)
     return errors, fitted
 
 

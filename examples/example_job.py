@@ -1,11 +1,16 @@
 """What the examples train, and how they say what it took: a stand-in for your own."""
 
+import argparse
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from planner.integrations import make_plan
 
 WARMUP = 3
 """Steps that do not count."""
@@ -28,6 +33,23 @@ def make_batches(rank: int, count: int, samples: int = 64) -> list[tuple[Tensor,
         )
         for _ in range(count)
     ]
+
+
+def options_of(*more: str) -> argparse.Namespace:
+    """Return what the command line says; `more` are names of further options."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--plan", type=Path, help="a plan made before; by default one is made")
+    for name in more:
+        parser.add_argument(name)
+    return parser.parse_args()
+
+
+def plan_for(path: Path | None, model: nn.Module, inputs: Any, target: str = "planner") -> bytes:
+    """Return the plan of a file, or what is made of a profile and the network as it is."""
+    if path is not None:
+        return path.read_bytes()
+    return make_plan(model, inputs, target=target)
 
 
 def show(

@@ -3,16 +3,14 @@
 torchrun --nproc-per-node 2 examples/with_accelerate.py
 """
 
-import argparse
 import time
 from typing import Any
 
 import torch
 from accelerate import Accelerator
-from example_job import make_batches, make_model, show
+from example_job import make_batches, make_model, options_of, plan_for, show
 from torch.nn.functional import cross_entropy
 
-from planner.integrations import make_plan
 from planner.integrations.accelerate import prepared
 
 
@@ -29,12 +27,10 @@ def train(accelerator: Accelerator, model: Any, optimizer: Any, batches: Any) ->
 
 def main() -> None:
     """Train both ways."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=30)
-    steps = parser.parse_args().steps
+    options = options_of()
     accelerator = Accelerator(cpu=True)
-    batches = make_batches(accelerator.process_index, steps)
-    plan = make_plan(make_model(), batches[0][:1])
+    batches = make_batches(accelerator.process_index, options.steps)
+    plan = plan_for(options.plan, make_model(), batches[0][:1])
 
     model: Any = make_model()
     optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.01)

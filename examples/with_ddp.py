@@ -3,17 +3,16 @@
 torchrun --nproc-per-node 2 examples/with_ddp.py
 """
 
-import argparse
 import gc
 import time
 
 import torch
-from example_job import make_batches, make_model, show
+from example_job import make_batches, make_model, options_of, plan_for, show
 from torch import distributed
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from planner.integrations import audit, follow_order, make_plan
+from planner.integrations import audit, follow_order
 from planner.programs import program_of
 from planner.runtime.ddp import as_ddp
 
@@ -32,19 +31,17 @@ def train(ddp: DistributedDataParallel, steps: int) -> list[float]:
 
 def main() -> None:
     """Train both ways."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=30)
-    steps = parser.parse_args().steps
+    options = options_of()
     distributed.init_process_group("gloo")
     inputs = make_batches(0, 1)[0][:1]
-    program = program_of(make_plan(make_model(), inputs))
+    program = program_of(plan_for(options.plan, make_model(), inputs, target="ddp"))
 
     plain = DistributedDataParallel(make_model())
     seen = audit(plain, program)
-    ddp_s = train(plain, steps)
+    ddp_s = train(plain, options.steps)
     planned = as_ddp(make_model(), program)
     follow_order(planned, program)
-    plan_s = train(planned, steps)
+    plan_s = train(planned, options.steps)
 
     if distributed.get_rank() == 0:
         last = seen.steps[-1]

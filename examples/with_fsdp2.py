@@ -3,14 +3,13 @@
 torchrun --nproc-per-node 2 examples/with_fsdp2.py
 """
 
-import argparse
 import gc
 import time
 from typing import Any
 
 import msgspec
 import torch
-from example_job import make_batches, make_model, show
+from example_job import make_batches, make_model, options_of, show
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -72,9 +71,7 @@ def train(model: nn.Module, rank: int, steps: int) -> list[float]:
 
 def main() -> None:
     """Train both ways."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=30)
-    steps = parser.parse_args().steps
+    steps = options_of().steps
     with join(60) as world:
         program = program_of(planned(make_model(), make_batches(0, 1)[0][:1], world))
         mesh = init_device_mesh("cpu", (world.size,))

@@ -3,20 +3,18 @@
 torchrun --nproc-per-node 2 examples/with_lightning.py
 """
 
-import argparse
 import os
 import time
 from typing import Any
 
 import torch
-from example_job import make_batches, make_model, show
+from example_job import make_batches, make_model, options_of, plan_for, show
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from planner.integrations import make_plan
 from planner.integrations.lightning import PlannedStrategy
 
 
@@ -76,12 +74,10 @@ def train(strategy: DDPStrategy, steps: int) -> list[float]:
 
 def main() -> None:
     """Train both ways."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=30)
-    steps = parser.parse_args().steps
-    plan = make_plan(Classifier(), make_batches(0, 1)[0][:1])
-    ddp_s = train(DDPStrategy(process_group_backend="gloo"), steps)
-    plan_s = train(PlannedStrategy(plan, process_group_backend="gloo"), steps)
+    options = options_of()
+    plan = plan_for(options.plan, Classifier(), make_batches(0, 1)[0][:1])
+    ddp_s = train(DDPStrategy(process_group_backend="gloo"), options.steps)
+    plan_s = train(PlannedStrategy(plan, process_group_backend="gloo"), options.steps)
     show(int(os.environ["RANK"]), ddp_s, plan_s)
 
 

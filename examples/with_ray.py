@@ -3,18 +3,17 @@
 python examples/with_ray.py
 """
 
-import argparse
 import time
 from typing import Any
 
 import ray
 import torch
-from example_job import make_batches, make_model, show
+from example_job import make_batches, make_model, options_of, plan_for, show
 from ray.train import RunConfig, ScalingConfig, get_context
 from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
 from torch.nn.functional import cross_entropy
 
-from planner.integrations import follow, make_plan
+from planner.integrations import take_over
 
 
 def steps_of(model: Any, optimizer: Any, batches: Any) -> list[float]:
@@ -32,28 +31,25 @@ def train(config: dict[str, Any]) -> None:
     """Train both ways: what each worker runs."""
     rank = get_context().get_world_rank()
     batches = make_batches(rank, config["steps"])
-    plan = make_plan(make_model(), batches[0][:1])
+    plan = plan_for(config["plan"], make_model(), batches[0][:1])
 
     model = prepare_model(make_model())
     ddp_s = steps_of(model, torch.optim.SGD(model.parameters(), lr=0.01), batches)
 
     model = prepare_model(make_model(), parallel_strategy=None)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with follow(model, optimizer, plan):
+    with take_over(model, optimizer, plan):
         plan_s = steps_of(model, optimizer, batches)
     show(rank, ddp_s, plan_s)
 
 
 def main() -> None:
     """Start two workers."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--storage", help="where Ray keeps what a run leaves")
-    options = parser.parse_args()
+    options = options_of("--storage")  # where Ray keeps what a run leaves
     ray.init(num_cpus=2, include_dashboard=False)
     TorchTrainer(
         train,
-        train_loop_config={"steps": options.steps},
+        train_loop_config={"steps": options.steps, "plan": options.plan},
         torch_config=TorchConfig(backend="gloo"),
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(storage_path=options.storage),

@@ -3,17 +3,15 @@
 torchrun --nproc-per-node 2 examples/with_transformers.py
 """
 
-import argparse
 import os
 import tempfile
 import time
 from typing import Any
 
 import torch
-from example_job import show
+from example_job import options_of, plan_for, show
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
-from planner.integrations import make_plan
 from planner.integrations.transformers import PlannedTrainer
 
 SAMPLES, TOKENS = 4, 32
@@ -69,13 +67,11 @@ def train(kind: type[Any], steps: int, **options: Any) -> list[float]:
 
 def main() -> None:
     """Train both ways."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=30)
-    steps = parser.parse_args().steps
+    options = options_of()
     inputs = (torch.stack([row["input_ids"] for row in make_texts(SAMPLES)]),)
-    plan = make_plan(make_gpt(), inputs)
-    ddp_s = train(Trainer, steps)
-    plan_s = train(PlannedTrainer, steps, plan=plan)
+    plan = plan_for(options.plan, make_gpt(), inputs)
+    ddp_s = train(Trainer, options.steps)
+    plan_s = train(PlannedTrainer, options.steps, plan=plan)
     show(int(os.environ["RANK"]), ddp_s, plan_s)
 
 

@@ -3,10 +3,8 @@
 torchrun --nproc-per-node 2 examples/with_tune.py
 """
 
-import argparse
-
 import torch
-from example_job import make_batches, make_model
+from example_job import make_batches, make_model, options_of
 from torch.nn.functional import cross_entropy
 
 import planner
@@ -16,9 +14,7 @@ from planner.units import format_ns
 
 def main() -> None:
     """Tune, and train."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=30)
-    steps = parser.parse_args().steps
+    steps = options_of().steps
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with join(60) as world:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
+    from planner.batches import solve_many
     from planner.clusters import Cluster
     from planner.costs import AffineCost, TableCost
     from planner.deadline import Cancel, Control, Incumbent
@@ -57,12 +58,14 @@ __all__ = [
     "read_cluster",
     "read_profile",
     "solve",
+    "solve_many",
     "solve_or_raise",
     "tune",
     "yan",
 ]
 
 _HOMES = {
+    "batches": ("solve_many",),
     "clusters": ("Cluster",),
     "costs": ("AffineCost", "TableCost"),
     "deadline": ("Cancel", "Control", "Incumbent"),

@@ -4,9 +4,22 @@ Every error the library raises on purpose is a `PlannerError`. Infeasibility is 
 is an answer (see `planner.results.Infeasibility`).
 """
 
+from typing import Any
+
 
 class PlannerError(Exception):
     """Base of all errors raised on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let other processes raise the same, whatever it is made of."""
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[PlannerError], arguments: tuple[Any, ...], known: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__dict__.update(known)
+    return error
 
 
 class InvalidInputError(PlannerError, ValueError):
@@ -60,6 +73,10 @@ class MissingExtraError(PlannerError, ImportError):
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is needed here: pip install 'planner[{extra}]'")
         self.extra = extra
+
+
+class PluginError(PlannerError):
+    """Another package's method, peer, cluster source or format that does not do what it should."""
 
 
 class MeasurementError(PlannerError):

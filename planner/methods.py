@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
 from planner.deadline import Cancel, Control, Deadline, TimeUpError
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError, PluginError
 from planner.offers import Bound, Judge, Offers
+from planner.plugins import is_plugged, plugged
 from planner.results import Infeasibility, Result
 from planner.validation import did_you_mean, shown
 
@@ -32,6 +33,7 @@ __all__ = [
     "loaded",
     "named",
     "solve_with",
+    "with_plugins",
 ]
 
 ProblemT = TypeVar("ProblemT")
@@ -118,7 +120,7 @@ def solve_with(
         If the method is unknown, the time limit is none, the method refuses the problem, or there
         is nothing to replan.
     RuntimeError
-        If the method's plan is none: a fault of the method.
+        If the method's plan is none: a fault of the method; a `PluginError` of another package's.
     """
     start, cancel = control.get("start"), control.get("cancel")
     if start is not None and not isinstance(start, form):
@@ -138,11 +140,11 @@ def solve_with(
             offers.consider(old.plan, old.lower_bound, REPLAN)
     try:
         outcome = methods[method](problem, deadline)
-    except TimeUpError:
-        outcome = Outcome(None, None, True, OUT_OF_TIME)
-    runtime = time.perf_counter() - begin
-    outcome = replace(outcome, method=outcome.method or method)
-    result = judged(problem, outcome, runtime, deadline, judge=judge, bound=bound)
+        runtime = time.perf_counter() - begin
+        outcome = replace(outcome, method=outcome.method or method)
+        result = judged(problem, outcome, runtime, deadline, judge=judge, bound=bound)
+    except TimeUpError:  # also while the plan is checked: unchecked it is none
+        result = Result(method, None, None, None, time.perf_counter() - begin, True, OUT_OF_TIME)
     return offers.end(result, deadline, bound)
 
 
@@ -192,7 +194,8 @@ def judged(
     except InvalidPlanError as error:
         if method == REPLAN:
             return Result(method, None, None, None, runtime_s, timed_out, _unfit(error))
-        raise RuntimeError(f"method {method} made no plan: {error}") from error
+        fault = PluginError if is_plugged(method) else RuntimeError
+        raise fault(f"method {method} made no plan: {error}") from error
     lowest = outcome.lower_bound
     if lowest is None:
         lowest, cut = bound(problem, plan, deadline)
@@ -230,6 +233,35 @@ def loaded(module: str, name: str, library: str = "") -> Method[Any, Any]:
                 raise
             raise NotApplicableError("method", f"{library} cannot be loaded: {error}") from None
         return solve(problem, deadline)
+
+    return method
+
+
+def with_plugins(
+    family: str, methods: Mapping[str, Method[ProblemT, PlanT]]
+) -> dict[str, Method[ProblemT, PlanT]]:
+    """Return a family's methods and those that other packages add.
+
+    Parameters
+    ----------
+    family : str
+        Its name.
+    methods : mapping of str to method
+        Its own.
+    """
+    others = plugged(f"methods.{family}").items()
+    added = {name: _unproven(name, run) for name, run in others if name not in methods}
+    return {**methods, **added}
+
+
+def _unproven(name: str, run: Callable[..., Any]) -> Method[Any, Any]:
+    """Return another package's method, of which plans count and proofs do not."""
+
+    def method(problem: Any, deadline: Deadline) -> Outcome[Any]:
+        outcome = run(problem, deadline)
+        if not isinstance(outcome, Outcome):
+            raise PluginError(f"method {name}: expected an Outcome, got {shown(outcome)}")
+        return replace(outcome, lower_bound=None, method=name)
 
     return method
 

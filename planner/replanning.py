@@ -140,7 +140,7 @@ def noted(rule: Hysteresis, state: State, reading: Reading) -> tuple[State, tupl
         changed = tuple(Drift(name, read[name]) for name in read if _lasts(rule, name, recent))
         if changed:
             return State((), rest, min(2 * rest, rule.longest_rest)), changed
-    quiet = 0 if any(_side(rule, value) for value in read.values()) else state.quiet + 1
+    quiet = 0 if any(_beyond(rule, value) for value in read.values()) else state.quiet + 1
     if quiet >= rest:
         rest = rule.rest
     return State(recent[1 - rule.windows :] if rule.windows > 1 else (), 0, rest, quiet), ()
@@ -159,16 +159,15 @@ def worth(rule: Hysteresis, kept_ns: int, new_ns: int) -> bool:
     return new_ns < kept_ns and kept_ns - new_ns >= rule.gain * kept_ns
 
 
-def _side(rule: Hysteresis, value: Fraction) -> int:
-    """Return on which side of the band a reading is; 0: inside."""
+def _beyond(rule: Hysteresis, value: Fraction) -> bool:
+    """Return whether a reading is outside of the band."""
     limit = 1 + rule.band
-    return (value > limit) - (value * limit < 1)
+    return value > limit or value * limit < 1
 
 
 def _lasts(rule: Hysteresis, name: str, recent: tuple[Reading, ...]) -> bool:
-    """Return whether a time is beyond the band in all readings alike."""
+    """Return whether a time is beyond the band in all readings alike: so on one side, too."""
     values = [reading[name] for reading in recent if name in reading]
-    if len(values) < len(recent):
+    if len(values) < len(recent) or not all(_beyond(rule, value) for value in values):
         return False
-    sides = {_side(rule, value) for value in values}
-    return len(sides) == 1 and 0 not in sides and max(values) <= (1 + rule.band) * min(values)
+    return max(values) <= (1 + rule.band) * min(values)

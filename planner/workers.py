@@ -192,8 +192,8 @@ class Worker:
         most = self._limits.request_bytes
         if most is not None and len(message) > most:
             raise OverLimitError("request_bytes")
-        if self._process is None:
-            self._process, self._number = _started(self._serve, self._limits), 0
+        self.start()
+        assert self._process is not None
         limit = self._limits.seconds
         try:
             self._number += 1
@@ -226,6 +226,11 @@ class Worker:
         if limit is not None and status == 1 and self.usage.seconds > limit:
             raise OverLimitError("seconds")  # a program it started was stopped
         return status, answer
+
+    def start(self) -> None:
+        """Start the process, if there is none."""
+        if self._process is None:
+            self._process, self._number = _started(self._serve, self._limits), 0
 
     def close(self) -> None:
         """End the process, and what it has started."""

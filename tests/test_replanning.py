@@ -119,6 +119,12 @@ def test_readings_that_do_not_agree_are_no_change() -> None:
     assert plans(Hysteresis(), rising) == []
 
 
+def test_at_the_edge_of_the_band_every_window_counts() -> None:
+    edge = [{"transfers": Fraction(value, 100)} for value in (125, 115)] * 5
+    assert plans(Hysteresis(), edge) == []
+    assert plans(Hysteresis(), [{"transfers": Fraction(121, 100)}] * 2) == [2]
+
+
 def test_after_some_quiet_the_next_change_is_seen_as_soon_as_the_first() -> None:
     rule, slow = Hysteresis(), {"transfers": Fraction(2)}
     state = State()

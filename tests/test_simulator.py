@@ -88,9 +88,9 @@ def test_what_is_done_in_every_time_is_what_there_was_to_do(
     beside = [transfer.duration_ns + transfer.slower_ns for transfer in transfers]
     done = progress(spans, result.transfers, alone, processor, beside)
     for work, duration, borders in zip(done.ops, backward + forward, done.borders, strict=True):
-        assert abs(work - duration) <= 3 * borders
+        assert abs(Fraction(work - duration)) <= 3 * borders
     for part, duration in zip(done.transfers, alone, strict=True):
-        assert abs(part - duration) <= 3
+        assert abs(Fraction(part - duration)) <= 3
     assert sum(done.ops) >= sum(backward) + sum(forward) - 3 * len(transfers) - 3
     for number, (transfer, before) in enumerate(zip(transfers, done.before, strict=True)):
         assert before >= transfer.ready_ns - 3 * (number + 1)

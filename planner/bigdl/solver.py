@@ -21,21 +21,24 @@ from planner.bigdl.problem import Problem
 from planner.bigdl.refit import refit
 from planner.deadline import Control, Deadline
 from planner.methods import Method as AnyMethod
-from planner.methods import named, solve_with
+from planner.methods import named, solve_with, with_plugins
 from planner.results import Result
 
 __all__ = ["METHODS", "Method", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
-METHODS: Mapping[str, Method] = {
-    "auto": named("rotated", rotated),
-    "rotated": rotated,
-    "same_order": same_order,
-    "reduce": reduce,
-    "tree_aggregate": tree_aggregate,
-    "tree_aggregate_torrent": tree_aggregate_torrent,
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "bigdl",
+    {
+        "auto": named("rotated", rotated),
+        "rotated": rotated,
+        "same_order": same_order,
+        "reduce": reduce,
+        "tree_aggregate": tree_aggregate,
+        "tree_aggregate_torrent": tree_aggregate_torrent,
+    },
+)
 """Every method by the name requests use."""
 
 

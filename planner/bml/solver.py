@@ -22,7 +22,7 @@ from planner.bml.trees import TreePlan
 from planner.deadline import NEVER, Control, Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, solve_with
+from planner.methods import Outcome, solve_with, with_plugins
 from planner.results import Infeasibility, Result
 from planner.topologies import BCube
 from planner.validation import total
@@ -194,12 +194,15 @@ def _connected(run: Method) -> Method:
     return method
 
 
-METHODS: Mapping[str, Method] = {
-    "auto": _connected(_auto),
-    "bml": _connected(_bml),
-    "detour": _connected(_detour),
-    "trees": _connected(_trees),
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "bml",
+    {
+        "auto": _connected(_auto),
+        "bml": _connected(_bml),
+        "detour": _connected(_detour),
+        "trees": _connected(_trees),
+    },
+)
 """Every method by the name requests use."""
 
 

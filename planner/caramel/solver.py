@@ -36,7 +36,7 @@ from planner.deadline import NEVER, Control, Deadline, TimeUpError
 from planner.errors import InvalidPlanError, NotApplicableError
 from planner.interference import ALONE, bound_beside
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, judged, named, solve_with
+from planner.methods import Outcome, judged, named, solve_with, with_plugins
 from planner.results import Result
 from planner.validation import total
 
@@ -188,13 +188,16 @@ RULES: Mapping[str, Method] = {
 }
 """Methods that follow a rule, whatever it costs."""
 
-METHODS: Mapping[str, Method] = {
-    "auto": named("search", _search),
-    "search": _search,
-    "exact": _exact,
-    "exact_split": _exact_split,
-    **RULES,
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "caramel",
+    {
+        "auto": named("search", _search),
+        "search": _search,
+        "exact": _exact,
+        "exact_split": _exact_split,
+        **RULES,
+    },
+)
 """Every method by the name requests use."""
 
 

@@ -156,6 +156,7 @@ def _of_events(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
     others = ("--startup", "--bandwidth", "--network", "--network-model")
     _refuse(options, (*others, *compare_peers.OPTIONS), "--events")
+    vars(options).setdefault("max_group", None)  # nobody knows what the log's users can wait for
     _settle(options, options.problem)
     return options.problem, compare_drizzle.of_events(options)
 

@@ -41,7 +41,11 @@ _OPTIONS = (
     Option(
         "--max-group",
         f"{MAX_GROUP_NS // 10**9}s",
-        {"metavar": "TIME", "help": f"longest time of a group; default: {MAX_GROUP_NS // 10**9}s"},
+        {
+            "metavar": "TIME",
+            "help": "longest time of a group; default: "
+            f"{MAX_GROUP_NS // 10**9}s, with --events none",
+        },
     ),
 )
 
@@ -99,7 +103,8 @@ def _check_limits(options: argparse.Namespace) -> None:
     options.max_overhead = parse_number(options.max_overhead, "--max-overhead", positive=True)
     if options.max_overhead >= 1:
         raise InvalidInputError("--max-overhead", "expected a number < 1")
-    options.max_group = parse_time(options.max_group, "--max-group")
+    if options.max_group is not None:
+        options.max_group = parse_time(options.max_group, "--max-group")
 
 
 def _check(options: argparse.Namespace) -> None:

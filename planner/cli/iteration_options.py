@@ -4,15 +4,16 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.cli.common import in_option, read_as
+from planner.cli.common import in_file, in_option, read_as
 from planner.cli.parsing import parse_names, parse_number
+from planner.cli.telling import tell
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.interference import Interference
 from planner.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster, without
-from planner.jsonio.files import cluster_file
+from planner.jsonio.files import cluster_data
 from planner.jsonio.network import decode_network, measured_as
 from planner.measured import MeasuredNetwork
 from planner.profiles import Profile
@@ -137,10 +138,13 @@ def asked_cluster(name: str) -> Cluster:
     PlannerError
         If there is none.
     """
-    if name != "-":
-        with in_option("--cluster"):
-            name = str(cluster_file(name))
-    return read_as(name, decode_cluster)
+    if name == "-":
+        return read_as(name, decode_cluster)
+    with in_option("--cluster"):
+        data = cluster_data(name)
+    tell(f"reading {name}")
+    with in_file(name):
+        return decode_cluster(data)
 
 
 def damaged(cluster: Cluster, failed: str | None) -> Cluster:

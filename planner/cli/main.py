@@ -18,6 +18,7 @@ from planner.cli import (
     run,
     schema,
     solve,
+    sweep,
     why,
 )
 from planner.cli.complaint import complain
@@ -106,6 +107,7 @@ def parser() -> argparse.ArgumentParser:
         calibrate,
         run,
         importing,
+        sweep,
         why,
         export,
         schema,

@@ -23,7 +23,7 @@ from planner.drizzle.solver import solve
 from planner.errors import InvalidInputError
 from planner.formats.spark_events import read_spark_log
 from planner.formats.spark_log import parts_of
-from planner.iteration.scheduling import MAX_GROUP_NS, MAX_OVERHEAD
+from planner.iteration.scheduling import MAX_OVERHEAD
 from planner.jsonio.spark import encode_spark
 from planner.units import counted, format_ns
 
@@ -82,7 +82,7 @@ def read_logs(
     paths: Sequence[str],
     *,
     max_overhead: Fraction = MAX_OVERHEAD,
-    max_group_ns: int | None = MAX_GROUP_NS,
+    max_group_ns: int | None = None,
     quiet: bool = False,
 ) -> SparkLogs:
     """Read event logs, with progress on standard error.

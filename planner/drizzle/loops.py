@@ -298,6 +298,8 @@ def in_words(loop: Loop, group_size: int | None, max_overhead: Fraction) -> str:
             f" ({100 * between:.0f} % between jobs, where your own code on the driver counts too)"
         )
     limit = f"{100 * float(max_overhead):.3g} %"
+    if group_size is None and loop.overhead <= max_overhead:
+        return f"{spent}, which is below {limit} already"
     if group_size is None:
         return f"{spent}; no group within the limits brings it below {limit}"
     if group_size == 1:

@@ -10,14 +10,17 @@ from planner.drizzle.evaluation import Evaluation, check, evaluate
 from planner.drizzle.problem import Plan, Problem
 from planner.drizzle.refit import refit
 from planner.methods import Method as AnyMethod
-from planner.methods import named, solve_with
+from planner.methods import named, solve_with, with_plugins
 from planner.results import Result
 
 __all__ = ["METHODS", "Method", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
-METHODS: Mapping[str, Method] = {"auto": named("exact", solve_exact), "exact": solve_exact}
+METHODS: Mapping[str, Method] = with_plugins(
+    "drizzle",
+    {"auto": named("exact", solve_exact), "exact": solve_exact},
+)
 """Every method by the name requests use."""
 
 

@@ -5,11 +5,15 @@ A reader is a function of a file's bytes, with the model's `name`, the file's `s
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from planner.errors import PluginError
 from planner.formats.kineto import read_kineto
 from planner.formats.pipedream import read_pipedream
+from planner.plugins import plugged
 from planner.profiles import Profile
+from planner.validation import shown
 
 __all__ = ["READERS", "Reader"]
 
@@ -39,10 +43,25 @@ class Reader(NamedTuple):
         """Return the name of the model that a file's name stands for."""
         for suffix in self.suffixes:
             file = file.removesuffix(suffix)
-        return file
+        return file if self.suffixes else Path(file).stem
 
 
-READERS: Mapping[str, Reader] = {
+def _checked(name: str, read: Callable[..., Any]) -> Callable[..., tuple[Profile, tuple[str, ...]]]:
+    """Return another package's reader, which has to return what readers return."""
+
+    def run(data: bytes, **named: Any) -> tuple[Profile, tuple[str, ...]]:
+        match read(data, **named):
+            case (Profile() as profile, warnings):
+                return profile, tuple(map(str, warnings))
+            case other:
+                raise PluginError(
+                    f"format {name}: expected a profile and warnings, got {shown(other)}"
+                )
+
+    return run
+
+
+_OWN: Mapping[str, Reader] = {
     "pipedream": Reader(read_pipedream, "its profiler's graph.txt", (".txt",)),
     "kineto": Reader(
         read_kineto,
@@ -51,4 +70,10 @@ READERS: Mapping[str, Reader] = {
         streams=True,
     ),
 }
+
+_OTHERS = {
+    name: Reader(_checked(name, read), "a plug-in", ()) for name, read in plugged("formats").items()
+}
+
+READERS: Mapping[str, Reader] = {**_OTHERS, **_OWN}
 """Every format by the name that ``planner import`` uses."""

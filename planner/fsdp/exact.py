@@ -68,6 +68,7 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
                     better = _better(problem, shape, best)
                     if better is not None:
                         plan, best = better, merit(problem, better)
+                        deadline.offer(plan)
     except TimeUpError:
         proven = best.iteration_ns <= outcome.lower_bound
         return Outcome(plan, outcome.lower_bound, timed_out=not proven)

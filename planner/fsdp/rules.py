@@ -17,6 +17,7 @@ computation.
   until they have 50,000,000 elements, or 1,000,000,000 are there. Gradients leave layer by
   layer, where DeepSpeed would fill buckets of up to 500,000,000 elements; none of its small
   parameters stay on all ranks for ever.
+- `overlap_pass`: the greedy pass of PyTorch's compiler (`planner.fsdp.overlap_pass`).
 
 Blocks are `Problem.blocks`; those that share a parameter are one unit. Each rule takes the mesh on
 which it is fastest, of those on which it fits into memory; if it fits on none, it recomputes all
@@ -25,12 +26,14 @@ activations, if that is known, as people do; if it does not fit then, it has no 
 Complexity: O(layers · meshes).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from planner.fsdp.checker import checked_peak
 from planner.fsdp.evaluation import merit
 from planner.fsdp.least import wrapped
+from planner.fsdp.overlap_pass import overlap_pass
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
 
@@ -41,11 +44,17 @@ __all__ = [
     "fsdp2_ahead_2",
     "no_reshard",
     "one_unit",
+    "overlap_pass",
     "zero_3",
 ]
 
-Rule: TypeAlias = Callable[[Problem], Plan]
-"""Makes a plan for the first mesh, whatever the memory."""
+
+class Rule(Protocol):
+    """Makes a plan for a mesh, by its place, whatever the memory."""
+
+    def __call__(self, problem: Problem, mesh: int = 0) -> Plan:
+        """Return the plan."""
+
 
 REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
 PREFETCH_ELEMENTS = 50_000_000
@@ -53,42 +62,45 @@ PREFETCH_ELEMENTS = 50_000_000
 
 def fitted(problem: Problem, rule: Rule) -> Plan | None:
     """Return a rule's fastest plan that fits into memory, if one does."""
-    plan = rule(problem)
-    again = tuple(
-        unit._replace(recompute=any(problem.activations[unit.start : unit.stop]))
-        for unit in plan.units
-    )
+    made = [rule(problem, mesh) for mesh in range(len(problem.meshes))]
     limit = problem.memory_bytes
-    for units in (plan.units, *([again] if problem.checkpoint_bytes is not None else [])):
-        plans = [Plan(mesh, units, plan.buffers) for mesh in range(len(problem.meshes))]
-        if limit is not None:
-            plans = [plan for plan in plans if checked_peak(problem, plan) <= limit]
+    again = [_recomputed(problem, plan) for plan in made if problem.checkpoint_bytes is not None]
+    for several in (made, again):
+        plans = [plan for plan in several if limit is None or checked_peak(problem, plan) <= limit]
         if plans:
             return min(plans, key=lambda plan: merit(problem, plan))
     return None
 
 
-def fsdp2(problem: Problem) -> Plan:
+def _recomputed(problem: Problem, plan: Plan) -> Plan:
+    units = (
+        unit._replace(recompute=any(problem.activations[unit.start : unit.stop]))
+        for unit in plan.units
+    )
+    return replace(plan, units=tuple(units))
+
+
+def fsdp2(problem: Problem, mesh: int = 0) -> Plan:
     """Gather every block for itself, twice, by FSDP2's own prefetching."""
-    return _streams(wrapped(problem), keep=False, ahead=1)
+    return _streams(mesh, wrapped(problem), keep=False, ahead=1)
 
 
-def fsdp2_ahead_2(problem: Problem) -> Plan:
+def fsdp2_ahead_2(problem: Problem, mesh: int = 0) -> Plan:
     """Do the same with two modules in every list of what to prefetch."""
-    return _streams(wrapped(problem), keep=False, ahead=2)
+    return _streams(mesh, wrapped(problem), keep=False, ahead=2)
 
 
-def no_reshard(problem: Problem) -> Plan:
+def no_reshard(problem: Problem, mesh: int = 0) -> Plan:
     """Gather every block for itself, and keep it until its backward computation."""
-    return _streams(wrapped(problem), keep=True, ahead=1)
+    return _streams(mesh, wrapped(problem), keep=True, ahead=1)
 
 
-def one_unit(problem: Problem) -> Plan:
+def one_unit(problem: Problem, mesh: int = 0) -> Plan:
     """Gather and scatter everything at once."""
-    return _streams(((0, problem.layers),), keep=True, ahead=1)
+    return _streams(mesh, ((0, problem.layers),), keep=True, ahead=1)
 
 
-def zero_3(problem: Problem) -> Plan:
+def zero_3(problem: Problem, mesh: int = 0) -> Plan:
     """Gather by the thresholds of DeepSpeed's stage 3."""
     ranges = wrapped(problem)
     count, sums = len(ranges), problem.prefixes["parameter_bytes"]
@@ -124,10 +136,10 @@ def zero_3(problem: Problem) -> Plan:
         Unit(start, stop, keep[u], False, at[u], None if keep[u] else at[2 * count - 1 - u])
         for u, (start, stop) in enumerate(ranges)
     )
-    return Plan(0, tuple(units))
+    return Plan(mesh, tuple(units))
 
 
-def _streams(ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
+def _streams(mesh: int, ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
     """Return FSDP2's plan with lists of so many modules."""
     count = len(ranges)
     last = 2 * count - 1
@@ -135,7 +147,7 @@ def _streams(ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Pl
     for u, (start, stop) in enumerate(ranges):
         back = u if u + 1 == count else max(last - u - ahead, count)
         units.append(Unit(start, stop, keep, False, max(u - ahead - 1, 0), None if keep else back))
-    return Plan(0, tuple(units))
+    return Plan(mesh, tuple(units))
 
 
 RULES: Mapping[str, Rule] = {
@@ -144,5 +156,6 @@ RULES: Mapping[str, Rule] = {
     "no_reshard": no_reshard,
     "one_unit": one_unit,
     "zero_3": zero_3,
+    "overlap_pass": overlap_pass,
 }
 """Rules by the names of methods."""

@@ -42,7 +42,10 @@ from planner.methods import Outcome
 __all__ = ["search"]
 
 EFFORT = 100_000
-"""Steps simulated on the most promising mesh, and for changes; half as many on each of the next."""
+"""Steps simulated on the most promising mesh, and for changes; half as many on each of the next.
+
+Of chains of more than `MAX_STARTS` layers half of that.
+"""
 
 MAX_STARTS = 160
 """Layers that units may begin with in longer chains."""
@@ -63,20 +66,21 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     proofs = mesh_bounds(problem, deadline)
     bounds = {mesh: -int(-bound // 1) for mesh, (bound, _) in proofs.items()}
     bound, cut = min(bounds.values()), any(short for _, short in proofs.values())
+    effort = EFFORT if problem.layers <= MAX_STARTS else EFFORT // 2
     pool = _Pool(problem, bound)
     pool.fallback()
     assert pool.best is not None
     deadline.offer(pool.best.plan, bound)
     try:
         for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh])):
-            pool.left = max(EFFORT >> rank, EFFORT >> 6)
+            pool.left = max(effort >> rank, effort >> 6)
             for shape in _shapes(problem, mesh, deadline):
                 deadline.check()
                 if pool.settled or pool.best.merit.iteration_ns <= bounds[mesh]:
                     break
                 pool.try_all(shape)
                 deadline.offer(pool.best.plan)
-        pool.improve(deadline)
+        pool.improve(deadline, effort)
     except TimeUpError:
         cut = True
     assert pool.best is not None
@@ -123,7 +127,7 @@ def improved(
         with suppress(TimeUpError):
             pool.improve(deadline, effort)
         known.append(pool.best.plan)
-    return min(known, key=lambda plan: iteration_ns(problem, plan), default=None)
+    return min(known, key=lambda plan: merit(problem, plan), default=None)
 
 
 class _Pool:
@@ -216,7 +220,7 @@ class _Pool:
             if shape is not None:
                 self._take(shape, FARTHEST, filled(self.problem, shape) or at_use(shape))
 
-    def improve(self, deadline: Deadline, effort: int = EFFORT) -> None:
+    def improve(self, deadline: Deadline, effort: int) -> None:
         """Change the best step by step."""
         self.left = effort
         while not self.settled and self._improved(deadline):

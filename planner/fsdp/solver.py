@@ -5,7 +5,6 @@ for all others.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias, Unpack
 
@@ -21,7 +20,7 @@ from planner.fsdp.refit import refit
 from planner.fsdp.rules import RULES, Rule, fitted
 from planner.fsdp.search import search
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, named, solve_with
+from planner.methods import Outcome, named, solve_with, with_plugins
 from planner.results import Infeasibility, Result
 from planner.units import format_bytes
 
@@ -41,8 +40,7 @@ def _rule(name: str, run: Rule) -> Method:
         if plan is not None:
             return Outcome(plan)
         needed = min(
-            checked_peak(problem, replace(run(problem), mesh=mesh))
-            for mesh in range(len(problem.meshes))
+            checked_peak(problem, run(problem, mesh)) for mesh in range(len(problem.meshes))
         )
         reason = (
             f"the plan of {name} needs at least {format_bytes(needed)}, more than memory_bytes; "
@@ -60,12 +58,15 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return named("search", search)(problem, deadline)
 
 
-METHODS: Mapping[str, Method] = {
-    "auto": _auto,
-    "exact": exact,
-    "search": search,
-    **{name: _rule(name, run) for name, run in RULES.items()},
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "fsdp",
+    {
+        "auto": _auto,
+        "exact": exact,
+        "search": search,
+        **{name: _rule(name, run) for name, run in RULES.items()},
+    },
+)
 """Every method by the name requests use."""
 
 

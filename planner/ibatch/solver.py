@@ -22,7 +22,7 @@ from planner.ibatch.refit import refit
 from planner.ibatch.robust import robust
 from planner.interference import ALONE
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, judged, loaded, named, solve_with
+from planner.methods import Outcome, judged, loaded, named, solve_with, with_plugins
 from planner.results import Infeasibility, Result
 
 __all__ = ["METHODS", "Method", "priced", "solve"]
@@ -103,15 +103,18 @@ RULES: Mapping[str, Method] = {
 }
 """Methods that follow a rule, whatever it costs."""
 
-METHODS: Mapping[str, Method] = {
-    "auto": _within(named("exact", _exact)),
-    "exact": _within(_exact),
-    **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
-    "milp": _within(loaded("planner.ibatch.milp", "solve_milp", "milp: PuLP")),
-    # For one, highspy was imported before: see planner.ibatch.milp.
-    "cpsat": _within(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
-    **RULES,
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "ibatch",
+    {
+        "auto": _within(named("exact", _exact)),
+        "exact": _within(_exact),
+        **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
+        "milp": _within(loaded("planner.ibatch.milp", "solve_milp", "milp: PuLP")),
+        # For one, highspy was imported before: see planner.ibatch.milp.
+        "cpsat": _within(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
+        **RULES,
+    },
+)
 """Every method by the name requests use."""
 
 

@@ -1,7 +1,7 @@
 """Plans inside the training frameworks people use, each by what the framework itself offers for it.
 
-Nothing of a framework is imported, nor torch, before something here is used: `follow` and `tune`
-are for loops of one's own; `hooks` for DDP; `lightning`, `accelerate`, `transformers` and `ray` for
+Nothing of a framework is imported, nor torch, before something here is used: `take_over` and `tune`
+are for loops of one's own; `hooks` for DDP; `lightning`, `accelerate` and `transformers` for
 the frameworks of these names.
 """
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from planner.integrations.following import Following, follow
     from planner.integrations.hooks import Audit, audit, follow_order
     from planner.integrations.planning import make_plan
+    from planner.integrations.takeover import Takeover, take_over
     from planner.integrations.tuning import Tuned, tune
 
 _HOMES = {
     "Audit": "hooks",
-    "Following": "following",
+    "Takeover": "takeover",
     "Tuned": "tuning",
     "audit": "hooks",
-    "follow": "following",
+    "take_over": "takeover",
     "follow_order": "hooks",
     "make_plan": "planning",
     "tune": "tuning",
@@ -29,12 +29,12 @@ _HOMES = {
 
 __all__ = [
     "Audit",
-    "Following",
+    "Takeover",
     "Tuned",
     "audit",
-    "follow",
     "follow_order",
     "make_plan",
+    "take_over",
     "tune",
 ]
 

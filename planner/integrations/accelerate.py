@@ -3,7 +3,7 @@
 Problem. `Accelerator.prepare` wraps a model in DDP. A plan wants the plain model.
 
 Method. Models are prepared as Accelerate prepares those it only evaluates: placement, mixed
-precision and compilation, but no DDP. Then `follow` takes the step of the optimiser inside
+precision and compilation, but no DDP. Then `take_over` takes the step of the optimiser inside
 Accelerate's over. The accelerator's clipping waits for whole gradients first.
 
 Guarantee. That of the executor; afterwards accelerator, model and optimiser are as Accelerate left
@@ -20,10 +20,10 @@ from accelerate.optimizer import AcceleratedOptimizer
 from torch import nn
 from torch.optim import Optimizer
 
-from planner.integrations.following import Following, follow
+from planner.integrations.takeover import Takeover, take_over
 from planner.programs import Plan
 
-__all__ = ["following_in", "plain_models", "prepared"]
+__all__ = ["plain_models", "prepared", "taken_over"]
 
 _CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
 
@@ -64,7 +64,7 @@ def prepared(
     """
     with plain_models(accelerator):
         ready = accelerator.prepare(model, optimizer, *others)
-    with following_in(accelerator, plan, ready[0], ready[1], timeout_s=timeout_s):
+    with taken_over(accelerator, plan, ready[0], ready[1], timeout_s=timeout_s):
         yield ready
 
 
@@ -79,34 +79,34 @@ def plain_models(accelerator: Accelerator) -> Iterator[None]:
 
 
 @contextmanager
-def following_in(
+def taken_over(
     accelerator: Accelerator,
     plan: Plan | list[Plan],
     model: nn.Module,
     optimizer: Optimizer,
     *,
     timeout_s: float = 60.0,
-) -> Iterator[Following]:
+) -> Iterator[Takeover]:
     """Follow a plan with what was prepared already, the model out of DDP.
 
     Parameters are those of `prepared`.
     """
     while isinstance(optimizer, AcceleratedOptimizer):
         optimizer = optimizer.optimizer
-    with follow(model, optimizer, plan, timeout_s=timeout_s) as following:
+    with take_over(model, optimizer, plan, timeout_s=timeout_s) as takeover:
         for name in _CLIPPING:
-            setattr(accelerator, name, _whole_first(getattr(accelerator, name), following))
+            setattr(accelerator, name, _whole_first(getattr(accelerator, name), takeover))
         try:
-            yield following
+            yield takeover
         finally:
             for name in _CLIPPING:
                 delattr(accelerator, name)
 
 
-def _whole_first(clip: Callable[..., Any], following: Following) -> Callable[..., Any]:
+def _whole_first(clip: Callable[..., Any], takeover: Takeover) -> Callable[..., Any]:
     @wraps(clip)
     def clipped(*args: Any, **kwargs: Any) -> Any:
-        following.whole_gradients()
+        takeover.whole_gradients()
         return clip(*args, **kwargs)
 
     return clipped

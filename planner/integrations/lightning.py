@@ -3,7 +3,7 @@
 Problem. Lightning's DDP strategy wraps the model in DDP. A plan wants the plain model, and sends
 gradients itself.
 
-Method. A `DDPStrategy` that does not wrap: when models and optimisers are set up, `follow` takes
+Method. A `DDPStrategy` that does not wrap: when models and optimisers are set up, `take_over` takes
 over the optimiser's step, which Lightning calls behind its closure. A training step goes through
 the module's `__call__`, so that what it reads is seen. Where the trainer clips, gradients are
 waited for first. Accumulation, checkpoints, schedulers, samplers and logging are Lightning's own.
@@ -21,7 +21,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
-from planner.integrations.following import Following, follow
+from planner.integrations.takeover import Takeover, take_over
 from planner.programs import Plan
 
 __all__ = ["PlannedStrategy"]
@@ -41,9 +41,9 @@ class PlannedStrategy(DDPStrategy):
 
     Attributes
     ----------
-    following : Following or None
+    takeover : Takeover or None
         What follows the plan, while the trainer fits: whoever reads or changes parameters outside
-        the model's steps calls ``following.executor.finish()`` before.
+        the model's steps calls ``takeover.executor.finish()`` before.
     """
 
     strategy_name = "planned"
@@ -53,7 +53,7 @@ class PlannedStrategy(DDPStrategy):
         if self._ddp_kwargs:
             names = ", ".join(self._ddp_kwargs)
             raise InvalidInputError(names, "an option of DDP, which sends nothing here")
-        self.following: Following | None = None
+        self.takeover: Takeover | None = None
         self._plan = plan
         self._timeout_s = timeout_s
         self._clips = False
@@ -72,14 +72,14 @@ class PlannedStrategy(DDPStrategy):
             )
         assert self.model is not None
         self._clips = bool(trainer.gradient_clip_val)
-        self.following = follow(
+        self.takeover = take_over(
             self.model, self.optimizers[0], self._plan, timeout_s=self._timeout_s
         )
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module, so that whatever its training step reads is seen."""
         module = self.lightning_module
-        if self.following is None or module is None or not module.automatic_optimization:
+        if self.takeover is None or module is None or not module.automatic_optimization:
             return super().training_step(*args, **kwargs)
         with self.precision_plugin.train_step_context():
             return self._forward_redirection(module, module, "training_step", *args, **kwargs)
@@ -88,12 +88,12 @@ class PlannedStrategy(DDPStrategy):
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
         """Step as planned; with whole gradients where they are clipped."""
-        following = self.following
+        takeover = self.takeover
 
         def whole() -> Any:
             result = closure()
-            if following is not None and self._clips:
-                following.whole_gradients()
+            if takeover is not None and self._clips:
+                takeover.whole_gradients()
             return result
 
         return super().optimizer_step(optimizer, whole, model, **kwargs)
@@ -101,16 +101,16 @@ class PlannedStrategy(DDPStrategy):
     @contextmanager
     def block_backward_sync(self) -> Iterator[None]:
         """Accumulate gradients without sending them."""
-        if self.following is None:
+        if self.takeover is None:
             yield
             return
-        with self.following.executor.no_sync():
+        with self.takeover.executor.no_sync():
             yield
 
     def on_validation_start(self) -> None:
         """Finish what is on its way: validation may read anything."""
-        if self.following is not None:
-            self.following.executor.finish()
+        if self.takeover is not None:
+            self.takeover.executor.finish()
 
     def on_exception(self, exception: BaseException) -> None:
         """Tell the other ranks."""
@@ -123,6 +123,6 @@ class PlannedStrategy(DDPStrategy):
         super().teardown()
 
     def _close(self, error: BaseException | None = None) -> None:
-        following, self.following = self.following, None
-        if following is not None:
-            following.close(error)
+        takeover, self.takeover = self.takeover, None
+        if takeover is not None:
+            takeover.close(error)

@@ -35,6 +35,7 @@ from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from planner.sweeps import fit_network
+from planner.targets import PLANNER, target_of
 
 __all__ = ["Progress", "make_plan", "shown_by"]
 
@@ -51,6 +52,7 @@ def make_plan(
     inputs: tuple[Any, ...],
     optimizer: Optimizer | None = None,
     *,
+    target: str = PLANNER,
     world: World | None = None,
     timeout_s: float = 60.0,
     time_limit: float = 10.0,
@@ -66,6 +68,9 @@ def make_plan(
         Positional arguments of its forward pass, as large as in training.
     optimizer : Optimizer, optional
         Whose updates are timed, on copies.
+    target : str
+        Who will carry the plan out, by whose rules it has to be possible, such as "ddp"; by default
+        this package.
     world : World, optional
         The job; by default the one that `planner.runtime.join` finds, which is left again.
     timeout_s : float
@@ -86,6 +91,7 @@ def make_plan(
     """
     if not isinstance(inputs, tuple):
         raise InvalidInputError("inputs", f"expected a tuple, got {type(inputs).__name__}")
+    aim = target_of(target, "target")
     with (
         nullcontext(world) if world is not None else join(timeout_s) as job,
         shown_by(progress, job) as show,
@@ -112,6 +118,7 @@ def make_plan(
                 fit_network(sweep).by_depth[0][1].table,
                 workers=job.size,
                 interference=beside,
+                target=aim,
             )
             result = caramel.solve(problem, time_limit=time_limit)
             made = answer_beside(problem, result, Deadline(time_limit))

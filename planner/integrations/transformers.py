@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
-from planner.integrations.accelerate import following_in, plain_models
+from planner.integrations.accelerate import plain_models, taken_over
 from planner.programs import Plan
 
 __all__ = ["PlannedTrainer"]
@@ -50,7 +50,7 @@ class PlannedTrainer(Trainer):
     def begin(self) -> None:
         """Follow the plan from now on, until `train` ends."""
         self._stack.enter_context(
-            following_in(
+            taken_over(
                 self.accelerator,
                 self._plan,
                 self.model_wrapped,

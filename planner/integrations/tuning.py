@@ -25,8 +25,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.advice import WORTH
-from planner.integrations.following import Following, follow
 from planner.integrations.planning import Progress, make_plan, shown_by
+from planner.integrations.takeover import Takeover, take_over
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.regret import AdviceAnswer
 from planner.programs import read_plan
@@ -56,7 +56,7 @@ class Tuned:
         Why, in a sentence.
     plan : bytes or None
         The plan, as JSON; None if there is only one rank.
-    following : Following or None
+    takeover : Takeover or None
         What follows it; None: DDP is kept.
     plan_ns, ddp_ns : int or None
         Medians of the steps that were tried, those of the fastest DDP; None if none were.
@@ -67,7 +67,7 @@ class Tuned:
     model: nn.Module
     reason: str
     plan: bytes | None = None
-    following: Following | None = None
+    takeover: Takeover | None = None
     plan_ns: int | None = None
     ddp_ns: int | None = None
     leaves: World | None = None
@@ -75,7 +75,7 @@ class Tuned:
     @property
     def keep_ddp(self) -> bool:
         """Whether no plan is followed."""
-        return self.following is None
+        return self.takeover is None
 
     def __enter__(self) -> Self:
         return self
@@ -85,9 +85,9 @@ class Tuned:
 
     def close(self, error: BaseException | None = None) -> None:
         """Finish, and leave the job if `tune` joined it."""
-        following, self.following = self.following, None
-        if following is not None:
-            following.close(error)
+        takeover, self.takeover = self.takeover, None
+        if takeover is not None:
+            takeover.close(error)
         job, self.leaves = self.leaves, None
         if job is not None:
             if isinstance(self.model, DistributedDataParallel):
@@ -166,9 +166,9 @@ def _tuned(
         gain = percent(ddp_ns / plan_ns - 1) if ddp_ns > plan_ns else "nothing"
         reason = f"{gain} to gain ({took}): keep DDP{_with(bucket_mb)}"
         return Tuned(_ddp(model, bucket_mb, job), reason, plan, None, plan_ns, ddp_ns)
-    following = follow(model, optimizer, plan, world=job)
+    takeover = take_over(model, optimizer, plan, world=job)
     reason = f"{ddp_ns / plan_ns:.2f} times as fast ({took}{_with(bucket_mb)}): follow the plan"
-    return Tuned(model, reason, plan, following, plan_ns, ddp_ns)
+    return Tuned(model, reason, plan, takeover, plan_ns, ddp_ns)
 
 
 def _tried(

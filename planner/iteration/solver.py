@@ -30,7 +30,8 @@ from planner.iteration.refit import refit
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import RULES, Rule
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, judged, named, solve_with
+from planner.methods import Outcome, judged, named, solve_with, with_plugins
+from planner.plugins import plugged
 from planner.results import Infeasibility, Result
 from planner.validation import total
 
@@ -68,11 +69,14 @@ def by_rule(method: str, rule: Rule) -> Method:
     return run
 
 
-METHODS: Mapping[str, Method] = {
-    "auto": named(JOINT, _joint),
-    JOINT: _joint,
-    **{name: by_rule(name, rule) for name, rule in RULES.items()},
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "iteration",
+    {
+        "auto": named(JOINT, _joint),
+        JOINT: _joint,
+        **{name: by_rule(name, rule) for name, rule in {**plugged("peers"), **RULES}.items()},
+    },
+)
 """Every method by the name requests use."""
 
 

@@ -5,13 +5,14 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from planner.clusters import Cluster
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, PluginError
 from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.profiles import decode_profile
+from planner.plugins import plugged
 from planner.profiles import Profile
 from planner.validation import shown
 
-__all__ = ["cluster_file", "read_cluster", "read_profile", "shipped_clusters"]
+__all__ = ["cluster_data", "cluster_file", "read_cluster", "read_profile", "shipped_clusters"]
 
 _FOLDER = Path(__file__).parents[1] / "data" / "clusters"
 
@@ -46,6 +47,35 @@ def cluster_file(name: str | PathLike[str]) -> Path:
     )
 
 
+def cluster_data(name: str | PathLike[str]) -> bytes:
+    """Return a cluster as JSON: a file's, a shipped one's, or what a plug-in describes.
+
+    Parameters
+    ----------
+    name : str or path
+        A file, a name such as ``caramel-16``, or ``SOURCE:TEXT`` for the plug-in of that name.
+
+    Raises
+    ------
+    InvalidInputError
+        If a name is none of these.
+    PluginError
+        If the plug-in returns something else.
+    OSError
+        If the file cannot be read.
+    """
+    source, colon, text = fspath(name).partition(":")
+    describe = plugged("clusters").get(source) if colon and not Path(name).exists() else None
+    if describe is None:
+        return cluster_file(name).read_bytes()
+    described = describe(text)
+    if isinstance(described, str):
+        return described.encode()
+    if not isinstance(described, bytes):
+        raise PluginError(f"cluster source {source}: expected JSON text, got {shown(described)}")
+    return described
+
+
 def read_cluster(name: str | PathLike[str]) -> Cluster:
     """Read a cluster from a file, or a shipped one by its name.
 
@@ -56,7 +86,7 @@ def read_cluster(name: str | PathLike[str]) -> Cluster:
     OSError
         If the file cannot be read.
     """
-    return decode_cluster(cluster_file(name).read_bytes())
+    return decode_cluster(cluster_data(name))
 
 
 def read_profile(path: str | PathLike[str]) -> Profile:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from planner.deadline import Cancel, Incumbent
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, PluginError
 from planner.jsonio import (
     bigdl,
     bml,
@@ -270,6 +270,8 @@ def reply(
     except InvalidInputError as error:
         answer = _error("invalid_request", error.path, error.message)
         return Reply(msgspec.json.encode(answer), 2)
+    except PluginError as error:
+        return Reply(msgspec.json.encode(_error("internal_error", "", str(error))), 1)
     except MemoryError as fault:
         answer = _error("limit_exceeded", "", "the request needs more memory than there is")
         return Reply(msgspec.json.encode(answer), 2, fault)

@@ -55,14 +55,36 @@ def limited_replies(
                     told(msgspec.json.encode(made))
 
             cancel = None if cancels is None else cancels(number)
-            try:
-                status, data = worker.ask(message, line, cancel)
-            except OverLimitError as error:
-                yield _refused("limit_exceeded", _sentence(error.limit, limits), 2)
-            except WorkerFaultError as error:
-                yield _refused("internal_error", f"a fault of planner itself: {error}", 1)
-            else:
-                yield Reply(data, status)
+            yield limited_reply(worker, message, limits, line, cancel)
+
+
+def limited_reply(
+    worker: Worker,
+    message: bytes,
+    limits: Limits,
+    told: Callable[[bytes], None] | None = None,
+    cancel: Cancel | None = None,
+) -> Reply:
+    """Have a process answer a request, or say which limit that exceeds.
+
+    Parameters
+    ----------
+    worker : Worker
+        The process.
+    message : bytes
+        The request as JSON text.
+    limits : Limits
+        Those of the process.
+    told, cancel
+        As for `Worker.ask`.
+    """
+    try:
+        status, data = worker.ask(message, told, cancel)
+    except OverLimitError as error:
+        return _refused("limit_exceeded", _sentence(error.limit, limits), 2)
+    except WorkerFaultError as error:
+        return _refused("internal_error", f"a fault of planner itself: {error}", 1)
+    return Reply(data, status)
 
 
 class CancellableLines:

@@ -10,7 +10,7 @@ from typing import TypeAlias, Unpack
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidPlanError
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, loaded, named, solve_with
+from planner.methods import Outcome, loaded, named, solve_with, with_plugins
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.checker import check, check_structure
 from planner.overlap.evaluation import Evaluation
@@ -42,13 +42,16 @@ def _auto(problem: Problem, deadline: Deadline, *, start: Plan | None = None) ->
     return named("search", partial(search, start=start))(problem, deadline)
 
 
-METHODS: Mapping[str, Method] = {
-    "auto": _auto,
-    "search": search,
-    "greedy": greedy,
-    "own_order": own,
-    "exact": _exact,
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "overlap",
+    {
+        "auto": _auto,
+        "search": search,
+        "greedy": greedy,
+        "own_order": own,
+        "exact": _exact,
+    },
+)
 """Every method by the name requests use."""
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias, Unpack
 from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidPlanError
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, loaded, solve_with
+from planner.methods import Outcome, loaded, solve_with, with_plugins
 from planner.results import Result
 from planner.validation import total
 from planner.yan.configuration import Plan
@@ -44,17 +44,20 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return replace(METHODS[method](problem, deadline), method=method)
 
 
-METHODS: Mapping[str, Method] = {
-    "auto": _auto,
-    "exact": _hasty("exact", "exact"),
-    "greedy": _hasty("greedy", "greedy"),
-    "ordered": _hasty("ordered", "ordered"),
-    "brute_force": _hasty("brute_force", "brute_force"),
-    "data_parallel": _hasty("baselines", "data_parallel"),
-    "model_parallel": _hasty("baselines", "model_parallel"),
-    "median": _hasty("spread", "median"),
-    "worst": _hasty("spread", "worst"),
-}
+METHODS: Mapping[str, Method] = with_plugins(
+    "yan",
+    {
+        "auto": _auto,
+        "exact": _hasty("exact", "exact"),
+        "greedy": _hasty("greedy", "greedy"),
+        "ordered": _hasty("ordered", "ordered"),
+        "brute_force": _hasty("brute_force", "brute_force"),
+        "data_parallel": _hasty("baselines", "data_parallel"),
+        "model_parallel": _hasty("baselines", "model_parallel"),
+        "median": _hasty("spread", "median"),
+        "worst": _hasty("spread", "worst"),
+    },
+)
 """Every method by the name requests use."""
 
 

@@ -20,6 +20,7 @@ from tests.cli.test_bml import CUT
 from tests.cli.test_calibrate import epochs
 from tests.cli.test_calibrate_groups import rows
 from tests.cli.test_calibrate_network import NETWORK
+from tests.formats.spark_logs import loop, written
 from tests.formats.test_pipedream import GOOD
 from tests.jsonio.test_plan_files import METHODS
 
@@ -37,7 +38,9 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "calibrate fit": ("calibrate", "fit", "epochs.json", "--folds", "2", "--json"),
     "calibrate groups": ("calibrate", "groups", "overheads.json", "--json"),
     "calibrate groups, few": ("calibrate", "groups", "few.json", "--json"),
+    "calibrate drizzle": ("calibrate", "drizzle", "spark.log", "--json"),
     "import": ("import", "pipedream", "graph.txt"),
+    "import, events": ("import", "spark-events", "spark.log"),
 }
 """Commands that print a document by themselves, with its name in the schema where it differs."""
 
@@ -47,7 +50,9 @@ NAMES = {
     "calibrate fit": "fit",
     "calibrate groups": "groups",
     "calibrate groups, few": "groups",
+    "calibrate drizzle": "groups",
     "import": "profile",
+    "import, events": "spark",
 }
 
 COMPARED: dict[str, tuple[str, ...]] = {
@@ -86,6 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, document in documents.items():
         (made / f"{name}.json").write_text(json.dumps(document))
     (made / "graph.txt").write_text(GOOD)
+    written(made / "spark.log", loop(6))
     return made
 
 

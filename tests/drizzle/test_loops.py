@@ -136,4 +136,6 @@ def test_what_is_said_is_what_was_measured_and_planned() -> None:
     assert "single iterations keep it below 5 %" in in_words(
         rounds(1000, 990, 0), 1, Fraction(1, 20)
     )
+    few = rounds(1000, 990, 0)
+    assert in_words(few, None, Fraction(1, 20)).endswith(", which is below 5 % already")
     assert "in groups of 4" in in_words(rounds(1000, 900, 0, 4), 9, Fraction(1, 20))

@@ -52,6 +52,13 @@ def test_what_tasks_did_is_added_up_by_job(log: Path) -> None:
     assert (job.spent.written_bytes, job.spent.result_bytes) == (420, 6000)
 
 
+def test_a_stage_computes_no_shorter_than_its_longest_task(tmp_path: Path) -> None:
+    tasks = [task(0, index, START, run) for index, run in enumerate((10, 10, 50))]
+    body = [job_start(0, START, (0,)), stage(0, 3), *tasks, job_end(0, START + 60)]
+    (job,) = read_spark_log(written(tmp_path / "app", [*head(), *body, END])).jobs
+    assert job.compute_ns == 50 * MS
+
+
 def test_an_iteration_lasts_until_the_next_begins(log: Path) -> None:
     (found,) = loops_of(read_spark_log(log).jobs)
     assert (found.wall_ns, found.compute_ns, found.between_ns) == (120 * MS, 50 * MS, 20 * MS)

@@ -125,6 +125,19 @@ def test_sums_over_copies_have_a_channel_of_their_own(
     assert evaluation.iteration_ns == sums[-1][1]
 
 
+def test_gradients_wait_for_a_buffer() -> None:
+    slow = Mesh(
+        shards=4, all_gather=AffineCost(0, Fraction(0)), reduce_scatter=AffineCost(100, Fraction(0))
+    )
+    problem = replace(CHAIN, meshes=[slow])
+    units = (Unit(0, 1, True, False, 0, None), Unit(1, 2, True, False, 0, None))
+    # The first reduce-scatter lasts from 40 to 140; the other gradients are there at 60.
+    for buffers, left in ((1, 140), (2, 60)):
+        evaluation = evaluate(problem, Plan(0, units, buffers))
+        assert evaluation.steps[-1].left_ns == left
+        assert evaluation.iteration_ns == 240
+
+
 @settings(max_examples=1200)
 @given(st.data())
 def test_times_are_those_of_a_host_that_gives_commands(data: st.DataObject) -> None:

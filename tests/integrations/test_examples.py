@@ -5,12 +5,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
+from torch import Tensor, nn
+
+from tests.integrations.plans import plan_of
+
 ROOT = Path(__file__).parents[2]
+MADE_HERE = ("ddp", "accelerate", "lightning", "ray")
+"""Those that are given a plan; the others measure and plan themselves, which takes seconds."""
 NEEDS = {
     "ddp": None,
     "tune": None,
@@ -28,9 +35,33 @@ def test_all_examples_are_run() -> None:
     assert scripts == {f"with_{name}" for name in NEEDS}
 
 
+class Layers(nn.Module):
+    """Names parameters as the example of Lightning does."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, inputs: Tensor) -> Any:
+        return self.layers(inputs)
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[bool, bytes]:
+    """Make plans of what the examples train, without and with Lightning around it."""
+    sys.path.append(str(ROOT / "examples"))
+    from example_job import make_batches, make_model
+
+    model, (inputs, _) = make_model(), make_batches(0, 1)[0]
+    return {
+        wrapped: plan_of(Layers(model) if wrapped else model, inputs, method="layer_by_layer")
+        for wrapped in (False, True)
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NEEDS)
-def test_an_example_trains_both_ways(name: str, tmp_path: Path) -> None:
+def test_an_example_trains_both_ways(name: str, plans: dict[bool, bytes], tmp_path: Path) -> None:
     package = NEEDS[name]
     if package is not None:
         pytest.importorskip(package, reason="needs the extra `integrations`")
@@ -38,6 +69,10 @@ def test_an_example_trains_both_ways(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", script]
     if name == "ray":
         command = [sys.executable, script, "--storage", str(tmp_path)]
+    if name in MADE_HERE:
+        plan = tmp_path / "plan.json"
+        plan.write_bytes(plans[name == "lightning"])
+        command += ["--plan", str(plan)]
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -51,7 +86,7 @@ def test_an_example_trains_both_ways(name: str, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=200,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout[-4000:]

@@ -1,4 +1,4 @@
-"""One call: what it decides, that it leaves all as it was, and trains as under DDP."""
+"""One call: what it decides, that it changes nothing else, and that training is DDP's."""
 
 from fractions import Fraction
 from typing import Any
@@ -36,8 +36,8 @@ def counting(module: Any, _inputs: Any) -> None:
 
 
 def tuned(world: World, predicted: Fraction, measured: Fraction) -> Any:
-    advice.WORTH, tuning.WORTH = predicted, measured
-    model = make_model("perceptron")
+    vars(advice)["WORTH"], vars(tuning)["WORTH"] = predicted, measured
+    model: Any = make_model("perceptron")
     model.register_buffer("counted", torch.zeros(()))
     model.register_forward_pre_hook(counting)
     optimizer = make_optimizer("adam", model)

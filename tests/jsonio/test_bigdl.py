@@ -12,6 +12,7 @@ from planner.bigdl import METHODS, Exchange, Problem, check_pulls, evaluate, sol
 from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer, decode_request, schema
 from planner.jsonio.bigdl import MAX_LISTED, MAX_NODES, PhaseName, answer
+from planner.methods import REPLAN
 from planner.network import Network
 from planner.views import HotSpots
 from tests import schemas
@@ -327,7 +328,7 @@ def test_the_schema_lists_every_method() -> None:
     for one in everything.values():
         schemas.check_schema(one)
     listed = everything["request"]["$defs"]["BigdlRequest"]["properties"]
-    assert listed["method"]["enum"] == list(METHODS)
+    assert listed["method"]["enum"] == [*METHODS, REPLAN]
     answered = everything["answer"]["$defs"]["BigdlAnswer"]["properties"]
     assert "description" not in answered["levels"]["items"]  # sums are no bytes
 

@@ -16,6 +16,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer, decode_request, reply, schema
 from planner.jsonio.bml import problem_of
 from planner.jsonio.bml_answer import answer
+from planner.methods import REPLAN
 from tests import schemas
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CONTRACT, CUT, NIC, changed
@@ -249,7 +250,7 @@ def test_a_time_limit_may_cut_in_but_leaves_a_plan() -> None:
 def test_the_time_limit_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def spy(problem: Problem, *, method: str, time_limit: float | None) -> Any:
+    def spy(problem: Problem, *, method: str, time_limit: float | None, **_: Any) -> Any:
         seen.append((method, time_limit))
         return solve(problem, method=method)
 
@@ -294,7 +295,7 @@ def test_the_schema_lists_every_method_and_knows_what_is_needed() -> None:
     for one in everything.values():
         schemas.check_schema(one)
     listed = everything["request"]["$defs"]["BmlRequest"]["properties"]
-    assert listed["method"]["enum"] == list(METHODS)
+    assert listed["method"]["enum"] == [*METHODS, REPLAN]
     assert schemas.fits(CONTRACT, "bml", "request")
     bad: list[dict[str, Any]] = [
         {"gradient_bytes": without},

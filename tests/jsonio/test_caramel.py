@@ -14,6 +14,7 @@ from planner import caramel
 from planner.graphs import Graph
 from planner.jsonio import decode_answer, reply, schema
 from planner.jsonio.graphs import documents_of
+from planner.methods import REPLAN
 from planner.validation import MAX_VALUE
 from tests import schemas
 from tests.caramel.graph_strategies import graphs, training_graphs
@@ -136,7 +137,7 @@ def test_the_schema_lists_every_method() -> None:
     for one in everything.values():
         schemas.check_schema(one)
     listed = everything["request"]["$defs"]["CaramelRequest"]["properties"]["method"]["enum"]
-    assert listed == [*caramel.METHODS, "buckets", "deepspeed", "megatron"]
+    assert listed == [*caramel.METHODS, "buckets", "deepspeed", "megatron", REPLAN]
 
 
 def test_the_method_is_auto_by_default() -> None:

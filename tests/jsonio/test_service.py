@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import planner
 from planner import ibatch
 from planner.jsonio import reply, schema
+from planner.methods import REPLAN
 from planner.validation import MAX_VALUE
 from tests import schemas
 
@@ -104,7 +105,7 @@ def test_schemas_are_schemas() -> None:
 
 def test_the_schema_lists_every_method() -> None:
     listed = schema("ibatch")["request"]["$defs"]["IbatchRequest"]["properties"]["method"]["enum"]
-    assert listed == [*ibatch.METHODS, "fsdp2"]  # the default of the target
+    assert listed == [*ibatch.METHODS, "fsdp2", REPLAN]  # fsdp2: the default of the target
 
 
 def test_infeasible_is_an_answer_that_names_what_binds() -> None:

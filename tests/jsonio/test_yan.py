@@ -13,6 +13,7 @@ from planner.jsonio import decode_answer, schema
 from planner.jsonio.decoding import typed
 from planner.jsonio.yan import YanRequest, problem_of
 from planner.jsonio.yan_answer import _whole
+from planner.methods import REPLAN
 from planner.views import Scaling
 from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.model import estimate
@@ -198,7 +199,7 @@ def test_the_schema_lists_every_method_and_wants_numbers_above_0() -> None:
     for one in everything.values():
         schemas.check_schema(one)
     listed = everything["request"]["$defs"]["YanRequest"]["properties"]["method"]["enum"]
-    assert listed == list(METHODS)
+    assert listed == [*METHODS, REPLAN]
     for request in (constants(muladd_ns=0), constants(interference=[1, 0]), small(top=0)):
         with pytest.raises(schemas.ValidationError):
             validate(request, "request")

@@ -226,9 +226,10 @@ def test_a_plan_follows_the_network_and_comes_back(ns_per_byte: int, wanted: int
         bests = []
         for since, until in pairwise((0, *SLOW, steps)):
             there = on_network(first, first.plan, since, changing=True)
-            bests.append(there.planned(None).step_ns)
+            assert isinstance(there.problem, caramel.Problem)
+            bests.append(caramel.solve(there.problem).objective_ns or 0)
             assert max(job.numbers[since + 20 * bool(since) : until]) <= 1.05 * bests[-1]
-        assert job.numbers[SLOW[wanted]] > 1.05 * bests[1 + wanted]
+        assert job.numbers[SLOW[wanted]] > 1.02 * bests[1 + wanted]
     kept = values(launch(train, 2, "sgd", steps, {0: "search"}, timeout_s=LIMIT_S))
     assert same(jobs[0].weights, kept[0].weights)
 

@@ -52,6 +52,18 @@ def refused(run: Callable[[], Any]) -> dict[str, Any]:
     return {}
 
 
+def classify(context: Any) -> None:
+    """Let MLlib train, as a program of other people's."""
+    from pyspark.mllib.classification import LogisticRegressionWithSGD
+    from pyspark.mllib.regression import LabeledPoint
+
+    randomly = np.random.default_rng(5)
+    samples = randomly.normal(size=(200, 6))
+    points = [LabeledPoint(float(sample[0] > 0), sample) for sample in samples]
+    rows = context.parallelize(points, 3).cache()
+    LogisticRegressionWithSGD.train(rows, iterations=8, convergenceTol=0.0)
+
+
 def main(folder: Path) -> None:
     weights: dict[str, Any] = {}
     facts: dict[str, Any] = {}
@@ -118,6 +130,7 @@ def main(folder: Path) -> None:
         facts["never"] = refused(
             lambda: train_groups(rows, Training(never, UPDATE, 1), start, 2, timeout_s=15)
         )
+        classify(context)
         wide = context.parallelize(range(100), 100)
         facts["wide"] = refused(lambda: train_groups(wide, training, start, 2))
         context.stop()

@@ -80,6 +80,18 @@ def test_loops_and_groups_are_those_that_ran(spark_run: SparkRun) -> None:
     assert groups[: len(ran)] == ran
 
 
+def test_the_iterations_of_mllib_are_found(spark_run: SparkRun) -> None:
+    loops = loops_of(read_spark_log(spark_run.log).jobs)
+    names = [{stage.name for job in loop.jobs for stage in job.shape} for loop in loops]
+    (found,) = (
+        loop
+        for loop, called in zip(loops, names, strict=True)
+        if any("treeAggregate at GradientDescent.scala" in name for name in called)
+    )
+    assert found.iterations >= 7
+    assert found.tasks == 3 * len(found.jobs[0].shape)
+
+
 def test_decisions_are_in_the_log(spark_run: SparkRun, text: str) -> None:
     told = [
         (json.loads(line)["Properties"] or {}).get("spark.job.description", "")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["AllReduce", "QueuedRing", "Ring", "pieces_of"]
+__all__ = ["MOST_PIECES", "AllReduce", "QueuedRing", "Ring", "pieces_of"]
 
 PIECE_BYTES = 2**20
 """A queued message of more is cut."""

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 from torch.optim import Optimizer
 
-from planner.errors import InvalidInputError, InvalidPlanError, PlannerError
+from planner.errors import InvalidInputError, PlannerError
 from planner.profiling.compiled.naming import GraphNumbers, breaks
 from planner.programs import GradientProgram, Plan, program_of, with_pieces
 from planner.programs.orders import order_of
@@ -109,8 +109,14 @@ class PlannedBackend:
         self._order = Order(planned, exact=not inductor)
         self._compile = with_inductor if inductor else as_it_is
         self._numbers = GraphNumbers()
+        self._owners: dict[str, int] = {}
         self.parts: list[Part] = []
         """The graphs made so far, in the order in which they were compiled."""
+
+    @property
+    def breaks(self) -> tuple[str, ...]:
+        """Why Dynamo has cut what it compiled in this process into several graphs."""
+        return breaks()
 
     def __enter__(self) -> Self:
         return self
@@ -166,7 +172,7 @@ class PlannedBackend:
         Raises
         ------
         InvalidInputError
-            If its shapes are not fixed, or a batch is only partly in it.
+            If its shapes are not fixed.
         """
         self._steps.check()
         if any(_is_dynamic(example) for example in examples):
@@ -180,22 +186,11 @@ class PlannedBackend:
             for place, example in enumerate(examples)
             if isinstance(example, nn.Parameter) and example in self._steps.names
         }
-        for batch in {batch for name in inputs for batch in self._steps.batches_of[name]}:
-            for name, batches in self._steps.batches_of.items():
-                if batch in batches and name not in inputs:
-                    raise InvalidPlanError(
-                        f"groups[{batch}]",
-                        f"carries {next(iter(inputs))} and {name}, which are in different graphs "
-                        f"of the compiled model: {self._why()}",
-                    )
         number = self._numbers.number(module, inputs)
-        self.parts.append(Part(number, inputs, self._steps, self._order))
+        for name in inputs:
+            self._owners[name] = min(number, self._owners.get(name, number))
+        self.parts.append(Part(number, inputs, self._steps, self._order, self._owners))
         return self.parts[-1]
-
-    def _why(self) -> str:
-        reasons = breaks()
-        what = f"it is cut by {reasons[0]}" if reasons else "some of it is not compiled"
-        return f"{what}; plan from planner profile --compiled, or compile with fullgraph=True"
 
 
 def _is_dynamic(example: object) -> bool:

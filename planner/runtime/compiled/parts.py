@@ -68,9 +68,19 @@ class Part:
         The steps it is part of.
     order : Order
         How its operations are put in order.
+    owners : mapping of str to int
+        The first graph that each parameter is an input of; filled as graphs are compiled.
     """
 
-    def __init__(self, number: int, inputs: Mapping[str, int], steps: Steps, order: Order) -> None:
+    def __init__(
+        self,
+        number: int,
+        inputs: Mapping[str, int],
+        steps: Steps,
+        order: Order,
+        owners: Mapping[str, int],
+    ) -> None:
+        self._owners = owners
         self.number = number
         self.inputs = inputs
         self.steps = steps
@@ -81,6 +91,11 @@ class Part:
         self.imposed = "none"
         """What of the plan's order the backward graph keeps: of "operations" or "gradients"."""
         self._waiting = Waiting(steps.finish_batches)
+
+    def sends(self, batch: int) -> bool:
+        """Tell whether a batch leaves in this graph: the first one, whose backward pass is last."""
+        names = self.steps.carried[batch]
+        return min(self._owners.get(name, self.number) for name in names) == self.number
 
     def forward(
         self, make: Make, module: GraphModule, examples: Sequence[Any]
@@ -156,6 +171,9 @@ class Part:
 class Backward:
     """A backward graph for each kind of step.
 
+    Of the graphs that have gradients of a batch the one sends it that runs last; the others leave
+    theirs to it.
+
     Parameters
     ----------
     part : Part
@@ -171,6 +189,7 @@ class Backward:
     def __init__(
         self, part: Part, make: Make, module: GraphModule, examples: Sequence[Any]
     ) -> None:
+        steps = part.steps
         self._part = part
         self._module = module
         self._examples = list(examples)
@@ -178,7 +197,14 @@ class Backward:
         self._context = torch._guards.TracingContext.try_get()
         self._made: dict[str, Callable[..., Any]] = {}
         self._gradients = len(_outputs(module.graph))
-        self._sizes = [arriving(part.steps.layouts[batch]) for batch in part.batches]
+        self._batches = [batch for batch in part.batches if part.sends(batch)]
+        self._sizes = [arriving(steps.layouts[batch]) for batch in self._batches]
+        sent = [name for name, batches in steps.batches_of.items() if {*batches} & {*self._batches}]
+        self._own = [name for name in sent if name in part.inputs]
+        self._others = [name for name in sent if name not in part.inputs]
+        self._left = [
+            name for name in part.inputs if not {*steps.batches_of[name]} <= {*self._batches}
+        ]
 
         @uncompiled_boxed
         def run(args: list[Any]) -> Any:
@@ -190,20 +216,39 @@ class Backward:
         part, steps = self._part, self._part.steps
         if not steps.sending:
             return self._of("accumulating")(args)
-        steps.begin(part.batches)
-        parameters = [steps.parameters[name] for name in part.inputs]
+        steps.begin(self._batches)
+        before = {
+            name: steps.before(name)
+            for name in dict.fromkeys((*self._own, *self._others, *self._left))
+        }
         kind = "sending"
-        if any(parameter.grad is not None for parameter in parameters):
+        if any(before[name] is not None for name in self._own):
             kind = "sending all"
-            for parameter in parameters:
-                before, parameter.grad = parameter.grad, None
-                args.append(torch.zeros_like(parameter) if before is None else before)
+            for name in self._own:
+                earlier = before[name]
+                args.append(
+                    torch.zeros_like(steps.parameters[name]) if earlier is None else earlier
+                )
+        for name in self._others:
+            earlier = before[name]
+            if earlier is None:
+                steps.stop(
+                    f"{name} got no gradient (does the loss depend on it?), so its batch cannot "
+                    "leave",
+                    steps.batches_of[name][0],
+                )
+            args.append(earlier.contiguous())
         with steps.world.transferring(steps.complete):
             outputs = list(self._of(kind)(args))
-        left = outputs[self._gradients :]
-        for batch, size in zip(part.batches, self._sizes, strict=True):
-            steps.take(batch, left[:size])
-            del left[:size]
+        arrived = outputs[self._gradients :]
+        for batch, size in zip(self._batches, self._sizes, strict=True):
+            steps.take(batch, arrived[:size])
+            del arrived[:size]
+        for name in self._left:
+            place = part.inputs[name]
+            earlier = None if name in self._own else before[name]
+            gradient, outputs[place] = outputs[place], None
+            steps.leave(name, gradient if earlier is None else earlier + gradient)
         return tuple(outputs[: self._gradients])
 
     def _of(self, kind: str) -> Callable[..., Any]:
@@ -211,22 +256,63 @@ class Backward:
         if kind not in self._made:
             module = _copied(self._module)
             examples = list(self._examples)
-            if kind == "sending all":
-                examples += _add_accumulated(module.graph, self._part.inputs)
             if kind != "accumulating":
-                steps = self._part.steps
-                insert_transfers(
-                    module.graph,
-                    self._part.inputs,
-                    [steps.layouts[batch] for batch in self._part.batches],
-                    steps.group.group_name,
-                    steps.world.size,
-                    wait=steps.barrier,
-                )
+                examples += self._add_transfers(module.graph, accumulated=kind == "sending all")
             module.recompile()
             with torch._guards.tracing(self._context):
                 self._made[kind] = self._make(module, examples)
         return self._made[kind]
+
+    def _add_transfers(self, graph: Graph, *, accumulated: bool) -> list[Tensor]:
+        """Let a graph send its batches; return examples of the inputs that it takes beside."""
+        part, steps = self._part, self._part.steps
+        inputs = _Inputs(graph)
+        outputs = _outputs(graph)
+        gradients = {name: outputs[part.inputs[name]] for name in self._own}
+        if accumulated:
+            for name, gradient in gradients.items():
+                gradients[name] = inputs.added(gradient)
+        if self._others:
+            like = next(node for node in outputs if isinstance(node, Node)).meta["val"]
+            for name in self._others:
+                parameter = steps.parameters[name]
+                value = like.new_empty(tuple(parameter.shape), dtype=parameter.dtype)
+                gradients[name] = inputs.taken(value)
+        for name in self._own:
+            outputs[part.inputs[name]] = gradients[name] if name in self._left else None
+        (output,) = graph.find_nodes(op="output")
+        output.args = (tuple(outputs),)
+        layouts = [steps.layouts[batch] for batch in self._batches]
+        group, ranks = steps.group.group_name, steps.world.size
+        insert_transfers(graph, gradients, layouts, group, ranks, wait=steps.barrier)
+        return inputs.examples
+
+
+class _Inputs:
+    """Adds inputs to a graph, behind those it has."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.examples: list[Tensor] = []
+        self._graph = graph
+        self._last: Node = graph.find_nodes(op="placeholder")[-1]
+
+    def taken(self, value: Tensor) -> Node:
+        """Add an input like a value."""
+        with self._graph.inserting_after(self._last):
+            self._last = self._graph.placeholder(f"beside_{len(self.examples)}")
+        self._last.meta["val"] = value
+        self.examples.append(value)
+        return self._last
+
+    def added(self, gradient: Node) -> Node:
+        """Add an input to a gradient."""
+        before = self.taken(torch.empty_like(gradient.meta["val"]))
+        behind = before if gradient.op == "placeholder" else gradient
+        with self._graph.inserting_after(behind):
+            add: Any = torch.ops.aten.add.Tensor
+            result: Node = self._graph.call_function(add, (before, gradient))
+        result.meta["val"] = before.meta["val"]
+        return result
 
 
 def uncompiled_boxed(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -246,22 +332,3 @@ def _outputs(graph: Graph) -> list[Any]:
     (output,) = graph.find_nodes(op="output")
     outputs: Any = output.args[0]
     return list(outputs)
-
-
-def _add_accumulated(graph: Graph, places: Mapping[str, int]) -> list[Tensor]:
-    """Let a graph add what was accumulated to gradients, as further inputs; return examples."""
-    (output,) = graph.find_nodes(op="output")
-    outputs, examples = _outputs(graph), []
-    last = graph.find_nodes(op="placeholder")[-1]
-    for number, place in enumerate(places.values()):
-        gradient = outputs[place]
-        with graph.inserting_after(last):
-            last = graph.placeholder(f"accumulated_{number}")
-        last.meta["val"] = torch.empty_like(gradient.meta["val"])
-        examples.append(last.meta["val"])
-        behind = last if gradient.op == "placeholder" else gradient
-        with graph.inserting_after(behind):
-            outputs[place] = graph.call_function(torch.ops.aten.add.Tensor, (last, gradient))
-        outputs[place].meta["val"] = last.meta["val"]
-    output.args = (tuple(outputs),)
-    return examples

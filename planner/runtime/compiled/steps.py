@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError, PlannerError
+from planner.profiling.compiled.naming import breaks
 from planner.programs import GradientProgram, digest
 from planner.runtime.compiled.transfers import layout_of, means_in
 from planner.runtime.executors.alike import agree, spread
@@ -95,6 +96,11 @@ class Steps:
         for batch, layout in enumerate(self.layouts):
             for name in dict.fromkeys(name for pieces in layout.pieces for name, _ in pieces):
                 self.batches_of[name] += (batch,)
+        self.carried = [
+            tuple(name for name, batches in self.batches_of.items() if batch in batches)
+            for batch in range(len(self.layouts))
+        ]
+        self._beside: dict[str, Tensor] = {}  # gradients that another graph has to send
         self._some = SomeParameters(optimizer, self._listed)
         self._arriving: dict[int, Sequence[Tensor]] = {}  # by batch, in transfer order
         self._pieces: dict[str, list[tuple[int, Tensor]]] = {}
@@ -143,11 +149,23 @@ class Steps:
                 batches[0],
             )
         late = next(batch for place, batch in enumerate(batches, expected) if batch != place)
+        reasons = breaks()
+        why = f" (it is cut by: {reasons[0]})" if reasons else ""
         self.stop(
-            f"batch {expected} was to leave before batch {late}: the graphs of this model cannot "
-            "keep to the plan's order (plan with one batch for each, or without graph breaks)",
+            f"batch {expected} was to leave before batch {late}: the graphs of this model, "
+            f"of which the last one goes back first, cannot keep to the plan's order{why}",
             late,
         )
+
+    def before(self, name: str) -> Tensor | None:
+        """Take away what there is of a parameter's gradient before a graph adds to it."""
+        parameter, beside = self.parameters[name], self._beside.pop(name, None)
+        kept, parameter.grad = parameter.grad, None
+        return kept if beside is None else beside if kept is None else kept + beside
+
+    def leave(self, name: str, gradient: Tensor) -> None:
+        """Leave a gradient to the graph that sends it."""
+        self._beside[name] = gradient
 
     def take(self, batch: int, arriving: Sequence[Tensor]) -> None:
         """Note what a backward graph leaves of a batch that it has sent."""

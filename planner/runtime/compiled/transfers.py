@@ -79,7 +79,7 @@ class _Inserting:
 
 def insert_transfers(
     graph: Graph,
-    places: Mapping[str, int],
+    gradients: Mapping[str, Node],
     layouts: Sequence[Layout],
     group: str,
     ranks: int,
@@ -88,14 +88,12 @@ def insert_transfers(
 ) -> None:
     """Put transfers into a backward graph; what arrives stands behind its outputs.
 
-    Gradients that are sent are no outputs any more.
-
     Parameters
     ----------
     graph : Graph
         The graph, in its final order.
-    places : mapping of str to int
-        Which output each parameter's gradient is.
+    gradients : mapping of str to Node
+        The node that is each parameter's gradient.
     layouts : sequence of Layout
         What each batch sends, in transfer order.
     group : str
@@ -108,9 +106,7 @@ def insert_transfers(
     nodes = list(graph.nodes)
     place = {node: number for number, node in enumerate(nodes)}
     (output,) = graph.find_nodes(op="output")
-    left: Any = output.args[0]
-    outputs = list(left)
-    gradients = {name: outputs[number] for name, number in places.items()}
+    outputs: Any = output.args[0]
     before = max((place[node] for node in graph.find_nodes(op="placeholder")), default=0)
     inserting = _Inserting(graph, nodes[before])
     sent: list[Node] = []
@@ -121,8 +117,6 @@ def insert_transfers(
             inserting = _Inserting(graph, nodes[last])
         for pieces in layout.pieces:
             sent += _sent(inserting, pieces, layout.depth, gradients, group, ranks)
-            for name, _ in pieces:
-                outputs[places[name]] = None
     if wait:
         inserting = _Inserting(graph, output.prev)
         sent = [inserting(_c10d.wait_tensor.default, node) for node in sent]

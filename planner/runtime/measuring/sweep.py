@@ -28,7 +28,7 @@ from torch import Tensor, distributed, nn
 from planner.errors import InvalidInputError, MeasurementError
 from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
-from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring, pieces_of
+from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, QueuedRing, Ring, pieces_of
 from planner.runtime.executors.columns import cells_of, messages_of
 from planner.runtime.executors.shares import pull, push, room_for
 from planner.runtime.measuring.settling import Sample, repeats, settle
@@ -117,17 +117,21 @@ def measure_network(
     room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
     with world.transferring():
         line = QueuedRing(world.new_line()) if collective == "all_reduce" else None
-        runs = []
+        runs, behind = [], []
         for depth, size in points:
             elements = size // ELEMENT_BYTES
             if line is not None and depth == 1:
                 flat = room[0, :elements]
-                together = 1 if pieces_of(flat) > 1 else AT_ONCE
-                runs.append(_queued(partial(line.begin, flat), together=together))
+                pieces = pieces_of(flat)
+                runs.append(
+                    _queued(partial(line.begin, flat), together=1 if pieces > 1 else AT_ONCE)
+                )
+                behind.append(AT_ONCE if pieces < MOST_PIECES else 0)
             else:
                 prepared = transfer(world, kind, elements, room, depth=depth, all_reduce=all_reduce)
                 runs.append(_queued(partial(_done, prepared[0]), 0))
-        rounds = _rounds(world, runs, repetitions, warmup, sample_ns, progress)
+                behind.append(0)
+        rounds = _rounds(world, runs, behind, repetitions, warmup, sample_ns, progress)
     timings = [
         Timing(size, depth, tuple(times))
         for (depth, size), times in zip(points, rounds, strict=True)
@@ -220,12 +224,17 @@ def _queued(
 def _rounds(
     world: World,
     runs: Sequence[_Series],
+    behind: Sequence[int],
     repetitions: int,
     warmup: int,
     sample_ns: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> list[list[int]]:
-    """Return for each run its times in all rounds, those of the slowest rank."""
+    """Return for each run its times in all rounds, those of the slowest rank.
+
+    Each sample is `behind` so many transfers that do not count: of the first ones in gloo's queue
+    few pieces are on their way, which leave the network idle.
+    """
     signal = torch.zeros(1)
 
     def timed(run: _Series, sample: Sample) -> int:
@@ -244,9 +253,13 @@ def _rounds(
             rows.append(row)
         elif number == warmup - 1:
             (row,) = _slowest(world, [row])
-            samples = [
+            chosen = [
                 _sample(world, run, once_ns, sample_ns)
                 for run, once_ns in zip(runs, row, strict=True)
+            ]
+            samples = [
+                sample._replace(lead=max(sample.lead, least))
+                for sample, least in zip(chosen, behind, strict=True)
             ]
         if progress is not None:
             progress(number + 1, warmup + repetitions)

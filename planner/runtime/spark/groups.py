@@ -17,16 +17,15 @@ Complexity. A job a group. Source. Venkataraman, Ding and Ermolin, "Accelerating
 Training with BigDL and Drizzle on Apache Spark"; the rule is that of `planner.drizzle.controller`.
 """
 
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from fractions import Fraction
 from itertools import count
 from typing import Any, Literal
 
 import numpy as np
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from planner.collectives.recipes import Recipe, ranks_of
 from planner.drizzle import Band, State, adjusted
@@ -35,6 +34,7 @@ from planner.errors import EngineError, InvalidInputError
 from planner.runtime.spark.connecting import first_line, slots_of, wait_for_slots
 from planner.runtime.spark.exchanging import Meeting, TaskResult, run_group
 from planner.runtime.spark.training import Reached, Training
+from planner.runtime.world.store import reach
 from planner.units import counted
 from planner.validation import integer
 
@@ -142,13 +142,7 @@ def train_groups(
     store = None
     if meet == "driver" and tasks > 1:
         host = context.getConf().get("spark.driver.host")
-        store = TCPStore(
-            host,
-            0,
-            is_master=True,
-            wait_for_workers=False,
-            timeout=timedelta(seconds=timeout_s),
-        )
+        store = _store(host, tasks, timeout_s)
     address = None if store is None else (store.host, store.port)
     chosen_interfaces = None if interfaces is None else tuple(interfaces)
     end = reached.iteration + iterations
@@ -189,6 +183,23 @@ def train_groups(
         context.setLocalProperty(GROUP_PROPERTY, None)
         context.setJobDescription(None)
     return reached, tuple(records)
+
+
+def _store(host: str, tasks: int, timeout_s: float) -> Any:
+    """Return a store that listens where executors reach the driver already.
+
+    Raises
+    ------
+    EngineError
+        If it cannot.
+    """
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    try:
+        return reach(host, port, tasks, hold=True, timeout_s=timeout_s)
+    except RuntimeError as error:
+        raise EngineError(f"the driver cannot listen at {host}: {error}") from error
 
 
 def _run(

@@ -1,5 +1,7 @@
 """Models with branches, dropout and shared weights, and plans of their compiled graphs."""
 
+import shutil
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -12,6 +14,10 @@ from planner.caramel.problem import Group, Part
 from planner.profiles import Profile
 from planner.profiling import measure_compiled
 from tests.runtime.reference import CLASSES, make_inputs
+from tests.thorough import THOROUGH
+
+INDUCTOR = THOROUGH and any(map(shutil.which, ("g++", "clang++", "c++")))
+"""Whether tests have Inductor compile, which takes a minute."""
 
 
 class Branches(nn.Module):
@@ -36,11 +42,12 @@ class Branches(nn.Module):
 
 
 class Cut(Branches):
-    """The same in two graphs."""
+    """The same in two graphs, which share a layer."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = torch.tanh(self.stem(inputs))
         hidden = self.left(hidden) * torch.tanh(self.middle(hidden)) + self.right(hidden)
+        hidden = self.shared(hidden)
         torch._dynamo.graph_break()
         hidden = self.shared(self.drop(torch.tanh(self.shared(hidden))))
         outputs: Tensor = self.last(self.drop(hidden))
@@ -58,7 +65,11 @@ def profile_of(kind: type[nn.Module]) -> Profile:
     """Return the profile of a compiled model."""
     inputs = (make_inputs("perceptron", 0, 0),)
     model = seeded(kind)
-    return measure_compiled(model, inputs, name=kind.__name__, source="", warmup=1, repetitions=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dynamo looks at gradients of what crosses a graph break
+        return measure_compiled(
+            model, inputs, name=kind.__name__, source="", warmup=1, repetitions=1
+        )
 
 
 def problem_of(profile: Profile, **options: Any) -> caramel.Problem:

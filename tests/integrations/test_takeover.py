@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from planner import bigdl
 from planner.errors import CommunicationError, NotApplicableError
-from planner.integrations import follow
+from planner.integrations import take_over
 from planner.network import Network
 from planner.runtime import join
 from tests.integrations.plans import plan_of
@@ -65,11 +65,11 @@ def followed(clip: bool, plan: bytes) -> Any:
         looped(plain, make_optimizer("adam", plain), clips=(lambda: None) if clip else None)
         model = make_model("perceptron")
         optimizer = make_optimizer("adam", model)
-        with follow(model, optimizer, plan, world=world) as following:
-            clips = following.whole_gradients if clip else None
+        with take_over(model, optimizer, plan, world=world) as takeover:
+            clips = takeover.whole_gradients if clip else None
             looped(model, optimizer, clips=clips)
-            counted = following.executor.steps
-            following.executor.finish()
+            counted = takeover.executor.steps
+            takeover.executor.finish()
             others = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
             with others[0].no_sync(), others[1].no_sync():
                 backward(others[0], "perceptron", 0, 0)
@@ -93,7 +93,7 @@ def test_a_loop_that_knows_nothing_of_plans_follows_one(clip: bool) -> None:
 def failing(plan: bytes) -> None:
     model = make_model("perceptron")
     optimizer = make_optimizer("sgd", model)
-    with follow(model, optimizer, plan, timeout_s=20):
+    with take_over(model, optimizer, plan, timeout_s=20):
         if distributed.get_rank():
             raise ValueError("no more data")
         backward(model, "perceptron", 0, 0)
@@ -121,10 +121,10 @@ def slices() -> None:
         network=Network(Fraction(10**9), startup_ns=1000),
     )
     optimizer = make_optimizer("sgd", model)
-    with follow(model, optimizer, (problem, bigdl.solve(problem))) as following:
+    with take_over(model, optimizer, (problem, bigdl.solve(problem))) as takeover:
         backward(model, "perceptron", distributed.get_rank(), 0)
         with pytest.raises(NotApplicableError, match="no rank has whole gradients"):
-            following.whole_gradients()
+            takeover.whole_gradients()
         optimizer.step()
 
 

@@ -28,11 +28,11 @@ from planner.runtime.executors.base import Executor
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 
-__all__ = ["Following", "follow"]
+__all__ = ["Takeover", "take_over"]
 
 
 @dataclass(slots=True, eq=False)
-class Following:
+class Takeover:
     """A plan that a model and its optimiser follow, until `close`.
 
     Attributes
@@ -89,14 +89,14 @@ class Following:
         synchronise()
 
 
-def follow(
+def take_over(
     model: nn.Module,
     optimizer: Optimizer,
     plan: Plan | list[Plan] | tuple[Plan, ...],
     *,
     world: World | None = None,
     timeout_s: float = 60.0,
-) -> Following:
+) -> Takeover:
     """Let a loop that calls ``optimizer.step()`` follow a plan. Every rank has to call it.
 
     Parameters
@@ -120,14 +120,14 @@ def follow(
             job.report(error)
             job.leave()
         raise
-    following = Following(executor, job)
+    takeover = Takeover(executor, job)
     if world is None:
-        following.closing(job.leave)
-    following.closing(_step_instead(optimizer, executor))
+        takeover.closing(job.leave)
+    takeover.closing(_step_instead(optimizer, executor))
     if not hasattr(model, "no_sync"):
         model.no_sync = _NoSync(executor)  # type: ignore[assignment]
-        following.closing(lambda: delattr(model, "no_sync"))
-    return following
+        takeover.closing(lambda: delattr(model, "no_sync"))
+    return takeover
 
 
 class _NoSync:
