@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from planner.deadline import NEVER, Deadline
 from planner.overlap.units import Units
 
 if TYPE_CHECKING:
@@ -169,9 +170,13 @@ def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[flo
 
 
 def list_schedule(
-    units: Units, profile: Profile, rules: Rules, limit: int | None
+    units: Units,
+    profile: Profile,
+    rules: Rules,
+    limit: int | None,
+    deadline: Deadline = NEVER,
 ) -> list[int] | None:
-    """Return the units in the order of a list schedule; None if memory runs out on the way.
+    """Return the units in the order of a list schedule; None if memory or time runs out on the way.
 
     Parameters
     ----------
@@ -183,9 +188,11 @@ def list_schedule(
         How far to look ahead.
     limit : int or None
         Most bytes held at once.
+    deadline : Deadline
+        When to give up.
     """
     keys, need = due_keys(units, profile.order, rules)
-    return _Listing(units, profile, rules, limit, keys, need).run()
+    return _Listing(units, profile, rules, limit, keys, need).run(deadline)
 
 
 class _Listing:
@@ -285,10 +292,10 @@ class _Listing:
         spare = (self.limit - self.plain) * self.rules.ahead + self.plain
         return most + amount <= max(spare, self.plain)
 
-    def run(self) -> list[int] | None:
+    def run(self, deadline: Deadline) -> list[int] | None:
         total = len(self.missing)
         while len(self.order) < total:
-            if not self.step():
+            if not self.step() or (not len(self.order) % 512 and deadline.passed):
                 return None
         return self.order
 

@@ -63,9 +63,9 @@ def own(problem: Problem, _: Deadline) -> Outcome[Plan]:
     return _outcome(problem, best)
 
 
-def greedy(problem: Problem, _: Deadline) -> Outcome[Plan]:
+def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Make one list schedule; keep the graph's own order if that is no better."""
-    best = _Best(problem)
+    best = _Best(problem, deadline)
     best.tried(own_order(problem))
     units = contract(problem, ())
     assert units is not None
@@ -227,7 +227,7 @@ class _Best:
     def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:
         """Try a list schedule along an order of the units; return its makespan."""
         limit = self.problem.memory_limit_bytes
-        listed = list_schedule(units, profile_of(units, order), rules, limit)
+        listed = list_schedule(units, profile_of(units, order), rules, limit, self.deadline)
         if listed is None:
             return None
         before = self.evaluation

@@ -147,3 +147,13 @@ def test_a_plan_of_another_graph_is_left_aside() -> None:
     result = solve(problem, method=REPLAN, start=other)
     assert result.infeasibility is not None
     assert result.infeasibility.binding == ("start",)
+
+
+@settings(max_examples=20)
+@given(problems(computations=4, collectives=3))
+def test_without_time_there_is_the_own_order(problem: Problem) -> None:
+    for method in ("greedy", "search"):
+        result = solve(problem, method=method, time_limit=1e-9)
+        assert result.plan is not None
+        assert result.objective_ns is not None
+        assert result.objective_ns <= check(problem, own_order(problem)).makespan_ns

@@ -154,6 +154,12 @@ def test_own_order_that_needs_more_is_refused_with_a_reason() -> None:
     assert check(problem, best.plan).peak_bytes == 10
 
 
+def test_more_nodes_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.overlap.problem.MAX_NODES", 5)
+    with pytest.raises(InvalidInputError, match="expected 1 to 5 nodes, got 6"):
+        replace(PROBLEM)
+
+
 def test_many_nodes_are_planned_without_looking_at_all_pairs() -> None:
     layers = 2000
     nodes, collectives = [], []
