@@ -89,7 +89,7 @@ def test_the_iterations_of_mllib_are_found(spark_run: SparkRun) -> None:
         if any("treeAggregate at GradientDescent.scala" in name for name in called)
     )
     assert found.iterations >= 7
-    assert found.tasks == 3 * len(found.jobs[0].shape)
+    assert found.jobs[0].shape[0].tasks == 3  # of the data's partitions; adding up may have more
 
 
 def test_decisions_are_in_the_log(spark_run: SparkRun, text: str) -> None:
