@@ -2,9 +2,9 @@
 
     python benchmarks/integrations.py [--quick]
 
-Each script of `examples` that torchrun starts runs as it is on two hosts with links of 1 Gbit/s:
-network namespaces of this machine, whose cores they share, one each. It profiles its model, times
-the network, plans, and trains under the framework's DDP and as planned; what it prints is printed:
+Each script of `examples` that torchrun starts runs as it is on two hosts with links of 1 Gbit/s,
+and of 200 Mbit/s: network namespaces of this machine, a core each. It profiles its model, times the
+network, plans, and trains under the framework's DDP and as planned; what it prints is printed:
 medians of steps, of rank 0. Of Ray, whose cluster is this machine alone, both are over loopback.
 """
 
@@ -14,14 +14,16 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from emulated_cluster import Host, Layout, cluster, reason_unavailable
 from tables import head, row
 
 ROOT = Path(__file__).parents[1]
-RATE = 10**9
+RATES = {"1 Gbit/s": 10**9, "200 Mbit/s": 2 * 10**8}
 SCRIPTS = {
     "ddp": "DDP, hooks",
     "lightning": "Lightning",
@@ -29,6 +31,7 @@ SCRIPTS = {
     "transformers": "Transformers' Trainer",
     "fsdp2": "FSDP2",
 }
+FAILED = "a rank failed: "
 PRINTED = re.compile(r": ([\d.]+) ms a step; as planned: ([\d.]+) ms; ([\d.]+) times")
 
 
@@ -43,21 +46,20 @@ def main() -> None:
         return
     steps = 8 if quick else 40
     head(("framework", "network", "its own (ms)", "as planned (ms)", "times as fast"))
-    with cluster(Layout.flat(2), RATE) as hosts:
-        for place, (name, title) in enumerate(list(SCRIPTS.items())[: 2 if quick else None]):
-            row((title, "1 Gbit/s", *on_hosts(hosts, name, steps, 29500 + place)))
+    for network, rate in list(RATES.items())[1 if quick else 0 :]:
+        with cluster(Layout.flat(2), rate) as hosts:
+            for place, (name, title) in enumerate(list(SCRIPTS.items())[: 2 if quick else None]):
+                row((title, network, *on_hosts(hosts, name, steps, 29500 + place)))
     if not quick:
         with tempfile.TemporaryDirectory() as folder:
-            command = ["--storage", folder, "--steps", str(steps)]
-            row(("Ray Train", "loopback", *figures([started("ray", command, {})])))
+            command = (sys.executable, script("ray"), "--storage", folder, "--steps", str(steps))
+            row(("Ray Train", "loopback", *figures([started(command, {})])))
 
 
-def started(
-    name: str, options: list[str], variables: dict[str, str], before: tuple[str, ...] = ()
-) -> subprocess.Popen[str]:
-    """Start a script of `examples`."""
+def started(command: Sequence[str], variables: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Start a command that runs a script of `examples`."""
     return subprocess.Popen(
-        [*before, sys.executable, str(ROOT / "examples" / f"with_{name}.py"), *options],
+        command,
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -71,31 +73,47 @@ def started(
     )
 
 
+def script(name: str) -> str:
+    """Return where a script of `examples` is."""
+    return str(ROOT / "examples" / f"with_{name}.py")
+
+
 def on_hosts(hosts: Sequence[Host], name: str, steps: int, port: int) -> tuple[str, ...]:
-    """Run a script on every host; return what it says."""
+    """Run a script on every host by torchrun; return what it says."""
     processes = []
     for host in hosts:
-        variables = {
-            **host.environment(port),
-            "LOCAL_WORLD_SIZE": "1",
-            "NODE_RANK": str(host.index),
-        }
+        variables = host.environment(port)
         core = str(sorted(os.sched_getaffinity(0))[host.index % len(os.sched_getaffinity(0))])
-        before = ("ip", "netns", "exec", host.namespace, "taskset", "-c", core)
-        processes.append(started(name, ["--steps", str(steps)], variables, before))
+        torchrun = (
+            *("ip", "netns", "exec", host.namespace, "taskset", "-c", core),
+            *(sys.executable, "-m", "torch.distributed.run", f"--nnodes={len(hosts)}"),
+            *(f"--node-rank={host.index}", "--nproc-per-node=1"),
+            *(f"--master-addr={variables['MASTER_ADDR']}", f"--master-port={port}"),
+        )
+        processes.append(started((*torchrun, script(name), "--steps", str(steps)), variables))
     return figures(processes)
 
 
 def figures(processes: list[subprocess.Popen[str]]) -> tuple[str, ...]:
     """Return the times that a script prints, when all its ranks have ended."""
-    texts = [process.communicate()[0] for process in processes]
-    for process, text in zip(processes, texts, strict=True):
-        if process.returncode:
-            sys.exit(text[-3000:])
+    with ThreadPoolExecutor() as threads:
+        texts = list(threads.map(partial(text_of, others=processes), processes))
+    if failed := [text for text in texts if text.startswith(FAILED)]:
+        sys.exit(max(failed, key=len))
     match = PRINTED.search(texts[0])
     if match is None:
         sys.exit(texts[0][-3000:])
     return match.groups()
+
+
+def text_of(process: subprocess.Popen[str], others: Sequence[subprocess.Popen[str]]) -> str:
+    """Return what a rank prints; if it fails, end the others, which would wait for it."""
+    text = process.communicate()[0]
+    if process.returncode == 0:
+        return text
+    for other in others:
+        other.terminate()
+    return FAILED if process.returncode < 0 else FAILED + text[-3000:]
 
 
 if __name__ == "__main__":
