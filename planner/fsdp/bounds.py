@@ -110,9 +110,8 @@ def _unlimited(problem: Problem, mesh: Mesh, deadline: Deadline) -> tuple[Fracti
     if problem.layers <= MAX_LAYERS:
         try:
             fits = None if problem.memory_bytes is None else Fitting(problem, mesh).fits
-            best = best_units(problem, mesh, fits=fits, kept=256, deadline=deadline)
-            if best.proven:
-                return Fraction(best.iteration_ns), False
+            best = best_units(problem, mesh, fits=fits, kept=256, bounded=True, deadline=deadline)
+            return Fraction(best.bound_ns), False
         except TimeUpError:
             cut = True
     costs, made = mesh_costs(problem, mesh), problem.gradients[0]

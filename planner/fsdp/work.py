@@ -20,13 +20,14 @@ Geoffrion's.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
+from math import ceil
 from typing import NamedTuple
 
-from planner.costs import AffineCost
+from planner.costs import TransferCost
 from planner.deadline import Deadline
 from planner.fsdp.least import finest
 from planner.fsdp.problem import Mesh, Problem
@@ -142,17 +143,19 @@ def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
 
 
 class _Ahead:
-    """What transfers of consecutive layers that fit into some bytes take at most, in any units."""
+    """What transfers of consecutive layers that fit into some bytes take at most, in any units.
 
-    def __init__(self, sizes: Iterable[int], times: Iterable[int], *, known: bool) -> None:
+    By the least concave cost that is nowhere below the real one: of it two transfers never take
+    less than one of both.
+    """
+
+    def __init__(self, cost: TransferCost, sizes: Sequence[int]) -> None:
+        above = _concave_above(cost, sum(sizes))
         self._sizes = list(accumulate(sizes, initial=0))
-        self._times = list(accumulate(times, initial=0))
-        self._known = known
+        self._times = list(accumulate((above(size) if size else 0 for size in sizes), initial=0))
 
     def most(self, first: int, left: int) -> int:
         """Return the most time, from a layer on."""
-        if not self._known:
-            return 2**64
         last = bisect_right(self._sizes, self._sizes[first] + left) - 1
         return self._times[max(last, first)] - self._times[first]
 
@@ -160,14 +163,34 @@ class _Ahead:
 def _ahead(problem: Problem, mesh: Mesh) -> tuple[_Ahead, _Ahead]:
     """Return what gathers, in order of use in both passes, and reductions take in some bytes."""
     sizes = problem.parameter_bytes
-    alone = [mesh.gather_ns(size) for size in sizes]
-    each = map(mesh.reduce_ns, problem.gradients)
-    # A transfer of two layers never takes longer than two transfers, if its cost is affine.
-    affine = isinstance(mesh.all_gather, AffineCost)
     return (
-        _Ahead([*sizes, *reversed(sizes)], [*alone, *reversed(alone)], known=affine),
-        _Ahead(problem.gradients, each, known=isinstance(mesh.reduce_scatter, AffineCost)),
+        _Ahead(mesh.all_gather, [*sizes, *reversed(sizes)]),
+        _Ahead(mesh.reduce_scatter, problem.gradients),
     )
+
+
+def _concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:
+    """Return the least concave cost of up to `total` bytes that is nowhere below, rounded up."""
+    points: dict[int, Fraction] = {}
+    for piece in cost.pieces():
+        last = max(total, piece.start) if piece.stop is None else piece.stop
+        for size in (piece.start, last):
+            points[size] = max(points.get(size, Fraction(0)), piece.time(size))
+    corners: list[tuple[int, Fraction]] = []
+    for x, y in sorted(points.items()):
+        while len(corners) > 1:
+            (x0, y0), (x1, y1) = corners[-2:]
+            if (y1 - y0) * (x - x0) > (y - y0) * (x1 - x0):
+                break
+            corners.pop()
+        corners.append((x, y))
+
+    def at(size: int) -> int:
+        after = bisect_right(corners, size, key=lambda corner: corner[0])
+        (x0, y0), (x1, y1) = corners[after - 1], corners[min(after, len(corners) - 1)]
+        return ceil(y0 if x1 == x0 else y0 + (y1 - y0) * (size - x0) / (x1 - x0))
+
+    return at
 
 
 def _path(arcs: Sequence[Sequence[_Arc]], price: Fraction, turn: int) -> Work:
