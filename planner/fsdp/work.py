@@ -5,25 +5,27 @@ and while a unit computes only those transfers go on whose buffers fit beside it
 of that take at least?
 
 Method: which units fit at all is told by what is in memory in their own steps, with the fewest
-activations and nothing ahead. Each unit of a partition is gathered twice, or once if it is kept;
-all that is kept is in memory when the forward pass ends. While a unit computes, gathers are on
-their way for the next layers as far as memory reaches, and reduce-scatters of the last ones; each
-layer by itself takes longest. The rest of its time the channels idle: that is added. Sums over
-copies take no part in that: where they share the links, they could fill all of it, and it is not
-counted. With a price for each byte kept, minus that price for what memory holds then, the shortest
-path through the layers is a bound (Lagrange), whatever the price; the best of some is taken.
+activations and nothing ahead, and, of two that follow each other, with what the one leaves while
+the other computes: its gradients' buffer, and its parameters if they are kept, or gathered ahead.
+Each unit is gathered twice, or once if it is kept; all that is kept is in memory when the forward
+pass ends. While a unit computes, gathers are on their way for the next layers as far as memory
+reaches, for none if the next unit does not fit, and reduce-scatters of the last ones; each layer by
+itself takes longest. The rest of its time the channels idle: that is added. Sums over copies take
+no part in that: where they share the links, they could fill all of it, and it is not counted. With
+a price for each byte kept, minus that price for what memory holds then, the shortest path through
+the units is a bound (Lagrange), whatever the price; the best of some is taken.
 
 Guarantee: a bound on the time up to the end of the last computation for gathers alone, and of an
 iteration for gathers and reduce-scatters that share links.
-Complexity: O(layers · layers of a unit · log layers) a price. Source: own; the relaxation is
-Geoffrion's.
+Complexity: O(layers · layers of a unit²) a price, its last factor in C. Source: own; the relaxation
+is Geoffrion's.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import NamedTuple
 
@@ -81,6 +83,20 @@ class Fitting:
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
         return self.room - self._kept[stop] - size - (0 if forward else made)
 
+    def in_front(self, start: int, stop: int) -> tuple[tuple[int, int], int, int]:
+        """Return how much another unit can have that ends where this one starts.
+
+        Parameters that are there while it computes forward and this one's are gathered, and while
+        this one computes backward; those that are gathered again beside this one's gradients; and
+        parameters and gradients together, beside them.
+        """
+        size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
+        later = self._shares[-1] - self._shares[stop]
+        backward = self.room - self._kept[stop] - size - made - self._following[stop] - later
+        left = self.room - self._kept[start] - made - later - self._shares[stop]
+        left += self._shares[start]
+        return (self.room - self._kept[start] - size, backward), left // 2, left
+
     @cached_property
     def turn(self) -> int:
         """Bytes of parameters that can be there when the forward pass ends."""
@@ -88,30 +104,56 @@ class Fitting:
 
 
 class _Arc(NamedTuple):
-    """A unit as a step through the layers; times in ns."""
+    """A unit as a step through the layers; times in ns.
 
-    following: int  # the smallest unit behind it
+    Idle is a channel of gathers, or one of all, that carries what fits, and `more` if the next unit
+    does not. What can be in front is told by the first place where it may begin: to have this one's
+    gathered ahead in the forward pass, or its own in the backward pass, or kept (`held`); to be
+    gathered again; to be there at all (`beside`).
+    """
+
+    before: int  # place of the first layer
     size: int
     frees: bool
     gather: int
     reduce: int
-    idle_apart: int  # while it computes, of the channel of gathers
-    idle_both: int  # of the links that carry both
     sums: int
+    idle: tuple[int, int]
+    more_forward: int
+    more: tuple[int, int]
+    held: tuple[int, int]
+    again: int
+    beside: int
 
 
 def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
     """Return the bound on one mesh on which something fits."""
-    fitting, apart = Fitting(problem, mesh), problem.apart(mesh)
+    fitting = Fitting(problem, mesh)
+    starts = [*(start for start, _ in finest(problem)), problem.layers]
+    arcs = _arcs(problem, mesh, fitting, starts, deadline)
+    total = problem.prefixes["parameter_bytes"][-1]
+    rate = Fraction(mesh.gather_ns(total), total)
+    paths = []
+    for price in (Fraction(0), *PRICES):
+        deadline.check()
+        paths.append(_path(arcs, rate * price, fitting.turn))
+    return Work(*map(max, zip(*paths, strict=True)))
+
+
+def _arcs(
+    problem: Problem, mesh: Mesh, fitting: "Fitting", starts: Sequence[int], deadline: Deadline
+) -> list[list[_Arc]]:
+    """Return the units that fit, by the place where they end."""
+    apart = problem.apart(mesh)
     sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
     forward, backward = sums["forward_ns"], sums["backward_ns"]
     gathers, reduces = _ahead(problem, mesh)
-    starts = [*(start for start, _ in finest(problem)), problem.layers]
-    arcs: list[list[_Arc]] = []
+    size_at = [sizes[start] for start in starts]
+    both_at = [sizes[start] + gradients[start] for start in starts]
+    arcs: list[list[_Arc]] = [[] for _ in starts]
     for place, start in enumerate(starts[:-1]):
         deadline.check()
-        fit = []
         for following in range(place + 1, len(starts)):
             stop = starts[following]
             size, made = sizes[stop] - sizes[start], gradients[stop] - gradients[start]
@@ -122,24 +164,31 @@ def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
             left = fitting.beside(start, stop, forward=True)
             idle = max(forward[stop] - forward[start] - gathers.most(stop, left), 0)
             left = fitting.beside(start, stop, forward=False)
-            alone = backward[stop] - backward[start]
-            alone -= gathers.most(2 * problem.layers - start, left)
-            fit.append(
+            computes = backward[stop] - backward[start]
+            ahead = gathers.most(2 * problem.layers - start, left)
+            behind = reduces.most(stop, left)
+            apart_idle, both_idle = max(computes - ahead, 0), max(computes - ahead - behind, 0)
+            kept, again, beside = fitting.in_front(start, stop)
+            arcs[following].append(
                 _Arc(
-                    following,
+                    place,
                     size,
-                    fitting.frees(start, stop),
+                    fitting.frees(start, stop) and stop < problem.layers,
                     mesh.gather_ns(size),
                     mesh.reduce_ns(made),
-                    idle + max(alone, 0),
-                    idle + max(alone - reduces.most(stop, left), 0),
                     0 if apart else mesh.sum_ns(shares[stop] - shares[start]),
+                    (idle + apart_idle, idle + both_idle),
+                    forward[stop] - forward[start] - idle,
+                    (computes - apart_idle, max(computes - behind, 0) - both_idle),
+                    (
+                        bisect_left(size_at, sizes[start] - kept[0]),
+                        bisect_left(size_at, sizes[start] - kept[1]),
+                    ),
+                    bisect_left(size_at, sizes[start] - again),
+                    bisect_left(both_at, both_at[place] - beside),
                 )
             )
-        arcs.append(fit)
-    rate = Fraction(mesh.gather_ns(sizes[-1]), sizes[-1])
-    paths = [_path(arcs, rate * price, fitting.turn) for price in (Fraction(0), *PRICES)]
-    return Work(*map(max, zip(*paths, strict=True)))
+    return arcs
 
 
 class _Ahead:
@@ -193,21 +242,82 @@ def _concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:
     return at
 
 
+_NONE = 2**200
+"""The time of what there is not."""
+
+
 def _path(arcs: Sequence[Sequence[_Arc]], price: Fraction, turn: int) -> Work:
     """Return the least time with a price for what is kept, less that of what memory holds."""
     scale, each = price.denominator, price.numerator
-    gathers, both, shared = [0], [0], [0]  # from the last layer on, behind each other
-    for place in range(len(arcs) - 1, -1, -1):
-        first = second = third = 2**200  # if no unit begins here, no way leads through it
-        for arc in arcs[place]:
-            kept = arc.gather * scale + each * arc.size
-            once = min(kept, 2 * arc.gather * scale) if arc.frees else kept
-            behind = len(arcs) - arc.following
-            first = min(first, once + arc.idle_apart * scale + gathers[behind])
-            second = min(second, once + (arc.reduce + arc.idle_both) * scale + both[behind])
-            third = min(third, once + (arc.reduce + arc.sums) * scale + shared[behind])
-        gathers.append(first)
-        both.append(second)
-        shared.append(third)
-    ends = (gathers[-1], both[-1], shared[-1])
+    ends = [
+        *(_behind_each_other(arcs, which, scale, each) for which in (0, 1)),
+        _all_sent(arcs, scale, each),
+    ]
     return Work(*(Fraction(end - each * turn, scale) for end in ends))
+
+
+def _all_sent(arcs: Sequence[Sequence[_Arc]], scale: int, each: int) -> int:
+    """Return the least time of all transfers, whatever fits beside them."""
+    least = [0]
+    for ending in arcs[1:]:
+        least.append(
+            min(
+                (
+                    min(arc.gather * scale + each * arc.size, 2 * arc.gather * scale)
+                    + (arc.reduce + arc.sums) * scale
+                    + least[arc.before]
+                    if arc.frees
+                    else arc.gather * scale
+                    + each * arc.size
+                    + (arc.reduce + arc.sums) * scale
+                    + least[arc.before]
+                    for arc in ending
+                ),
+                default=_NONE,
+            )
+        )
+    return least[-1]
+
+
+class _Front:
+    """The least times with a unit that ends at some place, by the place where it begins."""
+
+    def __init__(self, place: int) -> None:
+        self.kept = [_NONE] * place
+        self.freed = [_NONE] * place
+        self.alone = [_NONE] * place  # freed, and nothing is gathered while it computes forward
+        self.any = [_NONE] * place
+
+
+def _behind_each_other(arcs: Sequence[Sequence[_Arc]], which: int, scale: int, each: int) -> int:
+    """Return the least time of gathers, or of both kinds, in channels that idle."""
+    fronts: list[_Front] = []
+    for place, ending in enumerate(arcs):
+        front = _Front(place)
+        for arc in ending:
+            before = 0 if not arc.before else _least(fronts[arc.before], arc, which, scale)
+            own = arc.gather + arc.idle[which] + which * arc.reduce
+            time = before + own * scale
+            front.kept[arc.before] = time + each * arc.size
+            if arc.frees:
+                front.freed[arc.before] = time + arc.gather * scale
+                front.alone[arc.before] = time + (arc.gather + arc.more_forward) * scale
+            front.any[arc.before] = min(front.kept[arc.before], front.freed[arc.before])
+        fronts.append(front)
+    return min(fronts[-1].any)
+
+
+def _least(front: _Front, arc: _Arc, which: int, scale: int) -> int:
+    """Return the least time of what can be in front of a unit."""
+    cuts = sorted({arc.beside, *arc.held, arc.again, arc.before})
+    least = _NONE
+    for low, high in pairwise(cut for cut in cuts if arc.beside <= cut <= arc.before):
+        if low >= arc.held[1]:
+            time = min((front.any if low >= arc.again else front.kept)[low:high])
+        elif low >= arc.again:
+            time = min((front.freed if low >= arc.held[0] else front.alone)[low:high])
+            time += arc.more[which] * scale
+        else:  # neither kept nor gathered again
+            continue
+        least = min(least, time)
+    return least
