@@ -66,6 +66,11 @@ class Effort:
     choice_tasks: tuple[int, ...]
     choice_waits_ms: tuple[int, ...]
     controlled_groups: int
+    warmup: int
+
+    def repeated(self, size: int) -> int:
+        """Return how many groups of a size are timed: more of short ones, which vary most."""
+        return max(self.repetitions, 12 // size)
 
 
 FULL = Effort(
@@ -79,6 +84,7 @@ FULL = Effort(
     choice_tasks=(2, 4, 6, 8, 12),
     choice_waits_ms=(60, 120),
     controlled_groups=10,
+    warmup=60,
 )
 QUICK = Effort(
     partitions=(8, 16, 32, 64, 128),
@@ -91,6 +97,7 @@ QUICK = Effort(
     choice_tasks=(2,),
     choice_waits_ms=(60,),
     controlled_groups=3,
+    warmup=5,
 )
 
 
@@ -175,6 +182,10 @@ def partitions(url: str, folder: Path, effort: Effort) -> list[float]:
     points = []
     with application(url, folder, "partitions", SLOTS) as (context, events):
         start = Reached.start(np.zeros(ELEMENTS))
+        many = effort.partitions[-1] // 4
+        rows = context.parallelize(range(many), many)
+        warm = Training(Waiting(1), descend)
+        train_jobs(rows, warm, start, effort.warmup, Driver((many,), torrent=True))
         for wait_ms in effort.partition_waits_ms:
             for tasks in effort.partitions:
                 rows = context.parallelize(range(tasks), tasks)
@@ -189,7 +200,7 @@ def partitions(url: str, folder: Path, effort: Effort) -> list[float]:
                     times.append(time.perf_counter_ns() - begun)
                 points.append(Point(tasks, 1, wait_ms * MS, round(median(times))))
     (log,) = events.iterdir()
-    loops = loops_of(read_spark_log(log).jobs)
+    loops = loops_of(read_spark_log(log).jobs)[1:]  # the first one starts Java and its compiler
     assert [loop.tasks for loop in loops] == [point.tasks for point in points]
     first = effort.partition_waits_ms[0]
     fitting = {effort.partitions[0], effort.partitions[len(effort.partitions) // 3]}
@@ -255,11 +266,12 @@ def groups(url: str, folder: Path, effort: Effort) -> tuple[list[float], Calibra
     """Print Figs. 5 and 6, and return errors held out and the constants."""
     points = []
     with application(url, folder, "groups", SLOTS) as (context, events):
+        run_groups(context, effort.tasks[-1], 1, 1, effort.warmup)
         for wait_ms in effort.waits_ms:
             for tasks in effort.tasks:
                 run_groups(context, tasks, wait_ms, 1, 2)  # starts processes
                 for size in effort.sizes:
-                    records = run_groups(context, tasks, wait_ms, size, effort.repetitions + 1)
+                    records = run_groups(context, tasks, wait_ms, size, effort.repeated(size) + 1)
                     times = [record.wall_ns / record.size for record in records[1:]]
                     points.append(Point(tasks, size, wait_ms * MS, round(median(times))))
     (log,) = events.iterdir()
@@ -333,13 +345,13 @@ def groups(url: str, folder: Path, effort: Effort) -> tuple[list[float], Calibra
 def walls_of(log: Path, effort: Effort) -> list[float]:
     """Return what an iteration of each point took by the log, from group to group."""
     jobs = [job for job in read_spark_log(log).jobs if job.iterations]
-    walls, place = [], 0
+    walls, place = [], effort.warmup
     for _ in effort.waits_ms:
         for _ in effort.tasks:
             place += 2
             for size in effort.sizes:
-                alike = jobs[place : place + effort.repetitions + 1]
-                place += effort.repetitions + 1
+                alike = jobs[place : place + effort.repeated(size) + 1]
+                place += effort.repeated(size) + 1
                 assert all(job.iterations == size for job in alike)
                 lasted = [after.start_ns - job.start_ns for job, after in pairwise(alike[1:])]
                 walls.append(median(lasted) / size)
