@@ -27,6 +27,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
 from math import ceil
+from operator import add
 from typing import NamedTuple
 
 from planner.costs import TransferCost
@@ -260,22 +261,10 @@ def _all_sent(arcs: Sequence[Sequence[_Arc]], scale: int, each: int) -> int:
     """Return the least time of all transfers, whatever fits beside them."""
     least = [0]
     for ending in arcs[1:]:
-        least.append(
-            min(
-                (
-                    min(arc.gather * scale + each * arc.size, 2 * arc.gather * scale)
-                    + (arc.reduce + arc.sums) * scale
-                    + least[arc.before]
-                    if arc.frees
-                    else arc.gather * scale
-                    + each * arc.size
-                    + (arc.reduce + arc.sums) * scale
-                    + least[arc.before]
-                    for arc in ending
-                ),
-                default=_NONE,
-            )
-        )
+        times = [least[arc.before] + (arc.reduce + arc.sums) * scale for arc in ending]
+        kept = [arc.gather * scale + each * arc.size for arc in ending]
+        twice = [2 * arc.gather * scale if arc.frees else _NONE for arc in ending]
+        least.append(min(map(add, times, map(min, kept, twice)), default=_NONE))
     return least[-1]
 
 
