@@ -18,6 +18,8 @@ computation.
   layer, where DeepSpeed would fill buckets of up to 500,000,000 elements; none of its small
   parameters stay on all ranks for ever.
 - `overlap_pass`: the greedy pass of PyTorch's compiler (`planner.fsdp.overlap_pass`).
+- `fsdp_milp`: FSDP2 with the units of PyTorch's integer program (`planner.fsdp.integer_program`),
+  no larger than a quarter, a sixteenth, … of the model where they do not fit.
 
 Blocks are `Problem.blocks`; those that share a parameter are one unit. Each rule takes the mesh on
 which it is fastest, of those on which it fits into memory; if it fits on none, it recomputes all
@@ -32,6 +34,7 @@ from typing import Protocol
 
 from planner.fsdp.checker import checked_peak
 from planner.fsdp.evaluation import merit
+from planner.fsdp.integer_program import units_exposing_least
 from planner.fsdp.least import wrapped
 from planner.fsdp.overlap_pass import overlap_pass
 from planner.fsdp.plan import Plan, Unit
@@ -42,6 +45,7 @@ __all__ = [
     "fitted",
     "fsdp2",
     "fsdp2_ahead_2",
+    "fsdp_milp",
     "no_reshard",
     "one_unit",
     "overlap_pass",
@@ -93,6 +97,17 @@ def fsdp2_ahead_2(problem: Problem, mesh: int = 0) -> Plan:
 def no_reshard(problem: Problem, mesh: int = 0) -> Plan:
     """Gather every block for itself, and keep it until its backward computation."""
     return _streams(mesh, wrapped(problem), keep=True, ahead=1)
+
+
+def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
+    """Gather the units of PyTorch's integer program, twice, by FSDP2's own prefetching."""
+    most = sum(problem.parameter_bytes)
+    while True:
+        plan = _streams(mesh, units_exposing_least(problem, mesh, most), keep=False, ahead=1)
+        fits = problem.memory_bytes is None or checked_peak(problem, plan) <= problem.memory_bytes
+        if fits or most <= min(problem.parameter_bytes):
+            return plan
+        most //= 4
 
 
 def one_unit(problem: Problem, mesh: int = 0) -> Plan:
@@ -157,5 +172,6 @@ RULES: Mapping[str, Rule] = {
     "one_unit": one_unit,
     "zero_3": zero_3,
     "overlap_pass": overlap_pass,
+    "fsdp_milp": fsdp_milp,
 }
 """Rules by the names of methods."""
