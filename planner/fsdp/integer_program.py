@@ -35,7 +35,7 @@ MAX_STARTS = 32
 class _Label(NamedTuple):
     exposed: int
     scatters: int  # what the unit behind takes
-    count: int
+    number: int
     units: Any  # where the next one ends, and those behind it
 
 
@@ -93,8 +93,8 @@ def units_exposing_least(
             for label in labels[end, stop]:
                 exposed = label.exposed + max(0, behind.gather - own.forward)
                 exposed += max(0, own.gather + label.scatters - behind.backward)
-                count = label.count + 1
-                tried.append(_Label(exposed, behind.reduce, count, (stop, label.units)))
+                number = label.number + 1
+                tried.append(_Label(exposed, behind.reduce, number, (stop, label.units)))
         labels[begin, end] = _undominated(tried)
     best: tuple[int, int, int, Any] | None = None
     for end in range(1, last + 1):
@@ -102,8 +102,8 @@ def units_exposing_least(
             own = units[0, end]
             exposed = label.exposed + own.gather + own.reduce
             exposed += max(0, label.scatters - own.backward)
-            if best is None or (exposed, label.count) < best[:2]:
-                best = exposed, label.count, end, label.units
+            if best is None or (exposed, label.number) < best[:2]:
+                best = exposed, label.number, end, label.units
     assert best is not None
     ranges, begin, end, trail = [], 0, best[2], best[3]
     while True:

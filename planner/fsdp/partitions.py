@@ -226,11 +226,11 @@ def _thinned(labels: list[_Label], kept: int, *, real: bool) -> list[_Label]:
     for label in labels:
         cell = (label.gathered - low) // width
         other = cells.get(cell, label)
-        cells[cell] = (
-            min(other, label, key=_iteration)
-            if real
-            else _Label(*map(min, other[:3], label[:3]), None)
-        )
+        if real:
+            cells[cell] = min(other, label, key=_iteration)
+        else:
+            gathered, scattered, summed = map(min, other[:3], label[:3])
+            cells[cell] = _Label(gathered, scattered, summed, None)
     return list(cells.values()) if real else _undominated(list(cells.values()))
 
 
