@@ -95,7 +95,7 @@ def taken_over(
         optimizer = optimizer.optimizer
     with take_over(model, optimizer, plan, timeout_s=timeout_s) as takeover:
         for name in _CLIPPING:
-            setattr(accelerator, name, _whole_first(getattr(accelerator, name), takeover))
+            setattr(accelerator, name, _whole_first(accelerator, name, takeover))
         try:
             yield takeover
         finally:
@@ -103,10 +103,13 @@ def taken_over(
                 delattr(accelerator, name)
 
 
-def _whole_first(clip: Callable[..., Any], takeover: Takeover) -> Callable[..., Any]:
+def _whole_first(accelerator: Accelerator, name: str, takeover: Takeover) -> Callable[..., Any]:
+    clip: Callable[..., Any] = getattr(accelerator, name)
+
     @wraps(clip)
     def clipped(*args: Any, **kwargs: Any) -> Any:
-        takeover.whole_gradients()
+        if accelerator.sync_gradients:  # else a rank clips what it has added up itself, as under DDP
+            takeover.whole_gradients()
         return clip(*args, **kwargs)
 
     return clipped

@@ -30,6 +30,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio.caramel import answer_beside
 from planner.profiles import Profile
 from planner.profiling import measure
+from planner.profiling.surroundings import kept_gradients
 from planner.runtime.measuring.beside import measure_interference, passes_of
 from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.world.joining import join
@@ -97,6 +98,7 @@ def make_plan(
         shown_by(progress, job) as show,
         job.refusing(),
         _as_before(model),
+        kept_gradients(model, inputs),
     ):
         profile = _profiled(model, inputs, optimizer, job, show)
         sweep = measure_network(

@@ -51,7 +51,7 @@ def accelerated(plan: bytes | None, clips: bool) -> Any:
             with accelerator.accumulate(model):
                 loss = loss_of(model(make_inputs("perceptron", rank, step)), rank, step)
                 accelerator.backward(loss)
-                if clips and accelerator.sync_gradients:
+                if clips:  # also on the way to a step
                     accelerator.clip_grad_norm_(model.parameters(), 0.1)
                 optimizer.step()
                 schedule.step()
