@@ -1,5 +1,6 @@
 """Every read of a pending parameter in a forward pass comes after it was finished."""
 
+import sys
 import warnings
 from collections.abc import Callable
 
@@ -18,6 +19,14 @@ from torch.utils.checkpoint import checkpoint
 from planner.runtime.model.gate import Gate
 from tests.runtime.launching import launch
 from tests.runtime.reference import MODELS, make_inputs, make_model
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_compiled_yet() -> None:
+    """Have what other tests compiled in this process forgotten: gates would wait for everything."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None:
+        dynamo.reset()
 
 
 def active() -> int:
