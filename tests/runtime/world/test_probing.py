@@ -66,7 +66,7 @@ def test_of_a_switch_all_but_one_are_named() -> None:
 
 
 def look(n: int, k: int, count: int) -> tuple[set[Nic], set[Nic]]:
-    with join(10, interfaces=["lo"] * count) as world:
+    with join(30, interfaces=["lo"] * count) as world:
         bcube = BCube(n, k)
         servers = range(bcube.servers)
         found = probe(world, bcube, servers)
