@@ -108,7 +108,8 @@ def _whole_first(accelerator: Accelerator, name: str, takeover: Takeover) -> Cal
 
     @wraps(clip)
     def clipped(*args: Any, **kwargs: Any) -> Any:
-        if accelerator.sync_gradients:  # else a rank clips what it has added up itself, as under DDP
+        # On the way to a step a rank clips what it has added up itself, as under DDP.
+        if accelerator.sync_gradients:
             takeover.whole_gradients()
         return clip(*args, **kwargs)
 
