@@ -23,7 +23,7 @@ pull request 138635, 2024, reverted since; as it frees parameters behind the for
 
 from typing import Any, NamedTuple
 
-from planner.fsdp.least import wrapped
+from planner.fsdp.least import spread, wrapped
 from planner.fsdp.problem import Problem
 
 __all__ = ["MAX_STARTS", "units_exposing_least"]
@@ -60,7 +60,7 @@ def units_exposing_least(
     most_bytes : int, optional
         Parameters of the largest unit of several blocks.
     """
-    starts = [*_starts(problem), problem.layers]
+    starts = [*spread(problem, wrapped(problem), MAX_STARTS), problem.layers]
     over, sums = problem.meshes[mesh], problem.prefixes
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
 
@@ -119,17 +119,3 @@ def _undominated(labels: list[_Label]) -> list[_Label]:
         if not best or label.scatters < best[-1].scatters:
             best.append(label)
     return best
-
-
-def _starts(problem: Problem) -> list[int]:
-    """Return the blocks that units may begin with."""
-    starts = [start for start, _ in wrapped(problem)]
-    if len(starts) <= MAX_STARTS:
-        return starts
-    sums = problem.prefixes["parameter_bytes"]
-    part = -(-sums[-1] // MAX_STARTS)
-    chosen = [0]
-    for start in starts:
-        if sums[start] - sums[chosen[-1]] >= part:
-            chosen.append(start)
-    return chosen

@@ -20,6 +20,7 @@ Complexity: O(layers · log bytes) for each mesh where the smallest units are be
 O(layers · (layers of a unit that fits)²). Source: own.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -57,6 +58,20 @@ def wrapped(problem: Problem) -> tuple[tuple[int, int], ...]:
         return finest(problem)
     starts = [layer for layer in blocks if problem.cuts[layer]]
     return tuple(layer_ranges(starts, problem.layers))
+
+
+def spread(problem: Problem, ranges: Sequence[tuple[int, int]], most: int) -> list[int]:
+    """Return where some ranges start; of more than `most`, some with as many bytes between."""
+    starts = [start for start, _ in ranges]
+    if len(starts) <= most:
+        return starts
+    sums = problem.prefixes["parameter_bytes"]
+    part = -(-sums[-1] // most)
+    chosen = [0]
+    for start in starts:
+        if sums[start] - sums[chosen[-1]] >= part:
+            chosen.append(start)
+    return chosen
 
 
 def least_memory(problem: Problem, mesh: int) -> Least:

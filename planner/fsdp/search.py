@@ -29,7 +29,7 @@ from planner.deadline import Deadline, TimeUpError
 from planner.fsdp.bounds import mesh_bounds
 from planner.fsdp.changes import changes
 from planner.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
-from planner.fsdp.least import finest, fitting, too_little, wrapped
+from planner.fsdp.least import finest, fitting, spread, too_little, wrapped
 from planner.fsdp.partitions import best_units
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
@@ -274,7 +274,7 @@ def _partitions(
     problem: Problem, mesh: int, deadline: Deadline
 ) -> Iterator[tuple[tuple[int, int], ...]]:
     total = sum(problem.parameter_bytes)
-    starts = _starts(problem)
+    starts = spread(problem, finest(problem), MAX_STARTS)
     most = total
     while most >= 1:
         best = best_units(
@@ -291,20 +291,6 @@ def _partitions(
         most //= 2
     yield wrapped(problem)
     yield finest(problem)
-
-
-def _starts(problem: Problem) -> list[int]:
-    """Return the layers that units may begin with: of many, some with as many bytes between."""
-    starts = [start for start, _ in finest(problem)]
-    if len(starts) <= MAX_STARTS:
-        return starts
-    sums = problem.prefixes["parameter_bytes"]
-    part = -(-sums[-1] // MAX_STARTS)
-    chosen = [0]
-    for start in starts:
-        if sums[start] - sums[chosen[-1]] >= part:
-            chosen.append(start)
-    return chosen
 
 
 def _recomputed(

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from planner.fsdp import Problem
 from planner.fsdp.checker import checked_peak
-from planner.fsdp.integer_program import units_exposing_least
+from planner.fsdp.integer_program import MAX_STARTS, units_exposing_least
+from planner.fsdp.least import spread
 from planner.fsdp.rules import fsdp_milp
 from tests.fsdp.making import problems
+from tests.fsdp.test_rules import chain
 
 
 def exposed(problem: Problem, ranges: list[tuple[int, int]]) -> int:
@@ -57,3 +59,13 @@ def test_units_get_smaller_until_they_fit(problem: Problem) -> None:
     smallest = problem.within(1)
     least = checked_peak(problem, fsdp_milp(smallest))
     assert checked_peak(problem, fsdp_milp(problem.within(least))) <= least
+
+
+def test_long_chains_are_cut_at_some_blocks() -> None:
+    count = 3 * MAX_STARTS
+    problem = chain(count)
+    starts = spread(problem, [(layer, layer + 1) for layer in range(count)], MAX_STARTS)
+    assert starts == list(range(0, count, 3))
+    units = units_exposing_least(problem, 0)
+    assert {start for start, _ in units} <= set(starts)
+    assert [stop for _, stop in units] == [*(start for start, _ in units[1:]), count]
