@@ -38,7 +38,10 @@ def ask(request: Any) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(reply(json.dumps(request).encode()).data)
     if isinstance(request, dict):
         called = planner.solve(request)
-        assert json.loads(json.dumps({**called, "runtime_s": 0})) == {**answer, "runtime_s": 0}
+        if answer.get("status") == "time_limit":  # how far a search came is the clock's to say
+            assert called.keys() == answer.keys()
+        else:
+            assert json.loads(json.dumps({**called, "runtime_s": 0})) == {**answer, "runtime_s": 0}
     return answer
 
 
