@@ -8,7 +8,9 @@ Method. While any module of the model runs, a torch function mode sees each call
 arguments; parameters among them that are still pending are finished first. Where calls of torch
 cannot be seen (scripted or compiled code) nothing may be pending: `hidden` says that such code may
 exist, and executors then finish everything at the end of each step; everything is finished, too,
-before torch.compile translates something for the first time.
+before torch.compile translates something for the first time. Parts of the model have hooks, too, in
+case they are called alone; while the whole runs these are taken off, as many small layers would
+feel them.
 
 Guarantee. No call of torch in the model's forward pass sees a pending parameter. Reads that are not
 seen (a view of a parameter that was made in an earlier step and kept; what a scripted function
@@ -16,7 +18,7 @@ reads that is no module's own) leave the parameter in `unread`, so that its grad
 Not noticed is such a read of a parameter that the same forward pass reads visibly afterwards.
 
 Complexity. O(arguments) a call of torch in a forward pass that begins while something is pending;
-nothing in others. Source. Own.
+two entries of dictionaries a part and pass. Source. Own.
 """
 
 import threading
@@ -74,11 +76,16 @@ class Gate:
         self._compilations = Compilations(self._compiling)
         self._hides = any(map(hides_its_reads, model.modules()))
         self._handles: list[Any] = []
+        self._model = model
+        self._inner: list[tuple[dict[int, Any], int, bool]] = []
+        self._bare = False
         for module in [model] if self._hides else model.modules():
-            self._handles += [
-                module.register_forward_pre_hook(self._enter, prepend=True),
-                module.register_forward_hook(self._leave, always_call=True),
-            ]
+            before = module.register_forward_pre_hook(self._enter, prepend=True)
+            behind = module.register_forward_hook(self._leave, always_call=True)
+            self._handles += [before, behind]
+            if module is not model:
+                self._inner.append((module._forward_pre_hooks, before.id, True))
+                self._inner.append((module._forward_hooks, behind.id, False))
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):
                 self._handles += [
@@ -112,6 +119,7 @@ class Gate:
         """Forget forward passes that were interrupted, of which torch does not tell hooks."""
         self._depth = 0
         self._unwatch()
+        self._dress()
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> "Gate":
         return self._for_a_copy()
@@ -161,7 +169,7 @@ class Gate:
                 self._finish_all()
             self.unread = set()
 
-    def _enter(self, _module: nn.Module, _inputs: Any) -> None:
+    def _enter(self, module: nn.Module, _inputs: Any) -> None:
         if torch.compiler.is_compiling() or self.idle:  # compiled code has no hooks to wait in
             return
         self._depth += 1  # first: if what follows fails, `_leave` is called all the same
@@ -174,6 +182,10 @@ class Gate:
         if self.unread:
             self._mode.__enter__()  # type: ignore[no-untyped-call]
             self._watching = True
+        if module is self._model:
+            self._bare = True
+            for hooks, number, _ in self._inner:
+                hooks.pop(number, None)
 
     def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
         if torch.compiler.is_compiling() or self.idle:
@@ -181,12 +193,24 @@ class Gate:
         self._depth -= 1
         if self._depth == 0:
             self._unwatch()
+            self._dress()
             self._left()
 
     def _unwatch(self) -> None:
         if self._watching:
             self._watching = False
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def _dress(self) -> None:
+        """Give the modules inside the model their hooks back, ahead of or behind all others."""
+        if self._bare:
+            self._bare = False
+            for hooks, number, first in self._inner:
+                others = dict(hooks) if first else {}
+                if others:
+                    hooks.clear()
+                hooks[number] = self._enter if first else self._leave
+                hooks.update(others)
 
     def _copying(self, *_: Any) -> None:
         if not self.idle:

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -152,6 +153,27 @@ def test_a_part_that_is_called_alone_waits_too() -> None:
     assert sorted(gated.order) == ["second.bias", "second.weight"]
     gated.model.get_submodule("first").state_dict()
     assert not gated.gate.pending
+
+
+def test_parts_that_were_called_by_the_whole_wait_again_when_called_alone() -> None:
+    """Their hooks rest meanwhile, and come back around those of others, whatever happens."""
+    gated = Gated(Recursive())
+    part, inputs = gated.model.get_submodule("one"), torch.randn(2, 3)
+    own = len(part._forward_hooks), len(part._forward_pre_hooks)
+    seen: list[int] = []
+    part.register_forward_pre_hook(lambda *_: None)
+    part.register_forward_hook(lambda *_: seen.append(len(part._forward_hooks)))
+    for fail in (False, True):
+        with suppress(ArithmeticError):
+            gated.model(inputs, 0, fail=fail)
+        assert (len(part._forward_hooks) - 1, len(part._forward_pre_hooks) - 1) == own
+        assert next(iter(part._forward_pre_hooks.values())) == gated.gate._enter
+        assert list(part._forward_hooks.values())[-1] == gated.gate._leave
+        gated.hold()
+        part(inputs)
+        assert sorted(gated.order) == ["one.bias", "one.weight"]
+        gated.finish_all()
+    assert seen == [1, own[0] + 1] * 2
 
 
 def test_loading_comes_after_what_is_pending() -> None:
