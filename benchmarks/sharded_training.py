@@ -24,9 +24,10 @@ from typing import NamedTuple
 from tables import rows_below
 
 from planner import fsdp
+from planner.fsdp.evaluation import iteration_ns
 from planner.fsdp.least import least_memory
 from planner.fsdp.problem import Channels
-from planner.fsdp.rules import RULES
+from planner.fsdp.rules import RULES, fitted
 from planner.iteration.fully_sharded import sharded_problem
 from planner.jsonio import decode_profile, read_cluster
 
@@ -72,13 +73,13 @@ def case_of(problem: fsdp.Problem) -> Case:
     result = fsdp.solve(problem)
     assert result.objective_ns is not None
     assert result.gap is not None
-    took = {name: fsdp.solve(problem, method=name).objective_ns for name in RULES}
-    fitting = [time for time in took.values() if time is not None]
-    default = took["fsdp2"]
+    plans = {name: fitted(problem, rule) for name, rule in RULES.items()}
+    took = {name: iteration_ns(problem, plan) for name, plan in plans.items() if plan is not None}
+    default = took.get("fsdp2")
     return Case(
         result.gap,
         None if default is None else default / result.objective_ns,
-        min(fitting) / result.objective_ns if fitting else None,
+        min(took.values()) / result.objective_ns if took else None,
     )
 
 

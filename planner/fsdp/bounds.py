@@ -43,42 +43,76 @@ from planner.fsdp.partitions import best_units
 from planner.fsdp.problem import Mesh, Problem
 from planner.fsdp.work import Fitting, least_work
 
-__all__ = ["MAX_LAYERS", "affine_below", "lower_bound", "mesh_bounds"]
+__all__ = ["MAX_LAYERS", "MeshBounds", "affine_below", "lower_bound"]
 
-MAX_LAYERS = 300
+MAX_LAYERS = 400
 """Up to so many layers the best units serve as a bound."""
 
 
-def lower_bound(problem: Problem, deadline: Deadline = NEVER) -> tuple[Fraction, bool]:
-    """Return the bound (ns), and whether the deadline left only a weaker one."""
-    bounds = mesh_bounds(problem, deadline).values()
-    if not bounds:  # nothing fits: there is nothing to bound
-        return Fraction(problem.compute_ns), False
-    return min(bound for bound, _ in bounds), any(cut for _, cut in bounds)
+def lower_bound(
+    problem: Problem, deadline: Deadline = NEVER, *, enough_ns: int | None = None
+) -> tuple[Fraction, bool]:
+    """Return the bound (ns), and whether the deadline left only a weaker one.
+
+    One that reaches what a plan takes is enough, if that is told.
+    """
+    bounds = MeshBounds(problem, deadline)
+    if bounds.of:
+        bounds.refine(enough_ns)
+    return bounds.least, bounds.cut
 
 
-def mesh_bounds(problem: Problem, deadline: Deadline = NEVER) -> dict[int, tuple[Fraction, bool]]:
-    """Return the bounds of the meshes on which anything fits into memory."""
-    limit = problem.memory_bytes
-    return {
-        place: mesh_bound(problem, mesh, deadline)
-        for place, mesh in enumerate(problem.meshes)
-        if limit is None or fitting(problem, place, limit) is not None
-    }
+class MeshBounds:
+    """The bounds of the meshes on which anything fits into memory.
 
+    At first the first two of the three; the third takes longest.
 
-def mesh_bound(problem: Problem, mesh: Mesh, deadline: Deadline = NEVER) -> tuple[Fraction, bool]:
-    """Return the bound of plans on one mesh on which something fits."""
-    free, cut = _unlimited(problem, mesh, deadline)
-    if problem.memory_bytes is None:
-        return free, cut
-    bounds = [free, _liquid(problem, mesh)]
-    if problem.layers <= MAX_LAYERS:
-        try:
-            bounds.append(_busy(problem, mesh, deadline))
-        except TimeUpError:
-            cut = True
-    return max(bounds), cut
+    Attributes
+    ----------
+    of : dict of int to Fraction
+        By number of the mesh (ns).
+    cut : bool
+        Whether the deadline left only weaker ones.
+    """
+
+    def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
+        self._problem, self._deadline = problem, deadline
+        self._refined: set[int] = set()
+        self.of: dict[int, Fraction] = {}
+        self.cut = False
+        limit = problem.memory_bytes
+        for place, mesh in enumerate(problem.meshes):
+            if limit is None:
+                self.of[place], cut = _unlimited(problem, mesh, deadline)
+            elif fitting(problem, place, limit) is not None:
+                free, cut = _unlimited(problem, mesh, deadline)
+                self.of[place] = max(free, _liquid(problem, mesh))
+            else:
+                continue
+            self.cut |= cut
+
+    @property
+    def least(self) -> Fraction:
+        """The least of all, which bounds every plan."""
+        if not self.of:  # nothing fits: there is nothing to bound
+            return Fraction(self._problem.compute_ns)
+        return min(self.of.values())
+
+    def refine(self, enough_ns: int | None = None) -> None:
+        """Raise the least as far as it goes, or until it is enough."""
+        if self._problem.memory_bytes is None or self._problem.layers > MAX_LAYERS:
+            return
+        while enough_ns is None or self.least < enough_ns:
+            place = min(self.of, key=self.of.__getitem__)
+            if place in self._refined:
+                return
+            self._refined.add(place)
+            try:
+                busy = _busy(self._problem, self._problem.meshes[place], self._deadline)
+            except TimeUpError:
+                self.cut = True
+                return
+            self.of[place] = max(self.of[place], busy)
 
 
 def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:

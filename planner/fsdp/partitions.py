@@ -18,19 +18,26 @@ takes at least the cheapest transfers of any units.
 
 Guarantee: the bound holds for every plan, whatever the memory limit; the plan is the best one if no
 more than `kept` choices are undominated anywhere. With `most_bytes`, the same of units no larger.
-Complexity: O(layers · layers of a unit · kept). Source: own, after iBatch both ways; thinning after
-Ibarra and Kim's scheme for knapsacks.
+Complexity: O(layers · layers of a unit · kept), in arrays. Source: own, after iBatch both ways;
+thinning after Ibarra and Kim's scheme for knapsacks.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import add
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from planner.deadline import NEVER, Deadline
 from planner.fsdp.problem import Mesh, Problem
 
 __all__ = ["Partition", "best_units"]
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NEVER = 2**63 - 1
 
 
 class Partition(NamedTuple):
@@ -41,11 +48,39 @@ class Partition(NamedTuple):
     bound_ns: int
 
 
-class _Label(NamedTuple):
-    gathered: int
-    scattered: int
-    summed: int  # the last end, in the backward pass
-    units: Any  # where the first one ends, and those behind it
+class _Choices(NamedTuple):
+    """Units from a start on, each a row of int64: no sum of a problem's times reaches 2^63."""
+
+    gathered: "NDArray[np.int64]"
+    scattered: "NDArray[np.int64]"
+    summed: "NDArray[np.int64]"  # the last end, in the backward pass
+    stop: "NDArray[np.int64]"  # where the first unit ends
+    behind: "NDArray[np.int64]"  # which choice of that start follows
+
+    @classmethod
+    def of(cls, *columns: Any) -> "_Choices":
+        """Return choices with the same entry in each column, or one each."""
+        return cls(*(array.astype(np.int64) for array in np.broadcast_arrays(*columns)))
+
+    def only(self, rows: Any) -> "_Choices":
+        """Return some of them."""
+        return _Choices(*(column[rows] for column in self))
+
+    def put(self, row: int, others: "_Choices") -> int:
+        """Write others from a row on; return the row behind them."""
+        end = row + len(others.stop)
+        for column, other in zip(self, others, strict=True):
+            column[row:end] = other
+        return end
+
+    @property
+    def iterations(self) -> "NDArray[np.int64]":
+        """What an iteration of nothing else takes."""
+        return self.gathered + self.summed
+
+    def least(self) -> int:
+        """Return the least of that."""
+        return int(self.iterations.min(initial=_NEVER))
 
 
 class _Front(NamedTuple):
@@ -91,18 +126,18 @@ def best_units(
     if starts is None:
         starts = [layer for layer in range(problem.layers) if problem.cuts[layer]]
     chain = _Chain(problem, mesh, [*starts, problem.layers], most_bytes, fits)
-    labels, proven = chain.labels(kept, None, deadline)
-    best = min(labels, key=_iteration)
-    ranges, start, trail = [], 0, best.units
-    while trail is not None:
-        stop, trail = trail
+    choices, proven = chain.choices(kept, None, deadline)
+    best = choices[0].least()
+    ranges, start, row = [], 0, int(choices[0].iterations.argmin())
+    while start < problem.layers:
+        stop, row = int(choices[start].stop[row]), int(choices[start].behind[row])
         ranges.append((start, stop))
         start = stop
-    bound = _iteration(best) if proven else 0
+    bound = best if proven else 0
     if bounded and not proven:
-        relaxed, _ = chain.labels(kept, _iteration(best), deadline)
-        bound = min(map(_iteration, [best, *relaxed]))
-    return Partition(tuple(ranges), _iteration(best), bound)
+        relaxed, _ = chain.choices(kept, best, deadline)
+        bound = min(best, relaxed[0].least())
+    return Partition(tuple(ranges), best, bound)
 
 
 class _Chain:
@@ -154,96 +189,103 @@ class _Chain:
         assert first is not None
         return fronts, first
 
-    def labels(self, kept: int, below: int | None, deadline: Deadline) -> tuple[list[_Label], bool]:
-        """Return choices of the whole chain, and whether all undominated ones were kept.
+    def choices(
+        self, kept: int, below: int | None, deadline: Deadline
+    ) -> tuple[dict[int, _Choices], bool]:
+        """Return choices from each start on, and whether all undominated ones were kept.
 
         Below a time, those that may not exist, but of which one is never worse than any units that
         take less.
         """
         sums, count = self.problem.prefixes, self.problem.layers
         forward, backward = sums["forward_ns"], sums["backward_ns"]
-        labels: dict[int, list[_Label]] = {count: [_Label(0, 0, 0, None)]}
+        choices: dict[int, _Choices] = {count: _Choices.of([0], 0, 0, count, 0)}
+        # All of them one behind the other, and from which row on those of a start lie.
+        every = _Choices(*np.empty((5, (kept + 2) * len(self.starts)), np.int64))
+        begins = {count: 0, -1: 1}
+        every.put(0, choices[count])
         fronts, first = ({}, None) if below is None else self.fronts()
         complete = True
         for place in range(len(self.starts) - 2, -1, -1):
             deadline.check()
             start = self.starts[place]
-            if below is not None and start not in fronts:
-                labels[start] = []
-                continue
+            units = list(self.units(place)) if below is None or start in fronts else []
+            stops, gathers, reduces, added = np.array(units, np.int64).reshape(-1, 4).T
+            sizes = [len(choices[stop].stop) for stop, *_ in units]
+            ends = np.cumsum(sizes, dtype=np.int64)
+            behind = np.arange(sum(sizes)) - np.repeat(ends - sizes, sizes)
+            follow = every.only(behind + np.repeat([begins[stop] for stop, *_ in units], sizes))
             ahead, computed = forward[count] - forward[start], backward[count] - backward[start]
-            candidates = []
-            for stop, gather, reduce, added in self.units(place):
-                for gathered, before, summed, units in labels[stop]:
-                    scattered = max(before, computed) + reduce
-                    candidates.append(
-                        _Label(
-                            gather + max(ahead, gathered),
-                            scattered,
-                            max(scattered, summed) + added,
-                            (stop, units),
-                        )
-                    )
+            scattered = np.maximum(follow.scattered, computed) + np.repeat(reduces, sizes)
+            new = _Choices(
+                np.repeat(gathers, sizes) + np.maximum(ahead, follow.gathered),
+                scattered,
+                np.maximum(scattered, follow.summed) + np.repeat(added, sizes),
+                np.repeat(stops, sizes),
+                behind,
+            )
             if below is not None and first is not None and start:
-                ends = forward[count] + first.gathers, backward[count] + first.reduces
-                front = fronts[start]
-                candidates = [
-                    label
-                    for label in candidates
-                    if _finished(label, front, first, ends, apart=self.apart) < below
-                ]
-            labels[start] = _undominated(candidates)
-            if len(labels[start]) > kept:
+                least = forward[count] + first.gathers, backward[count] + first.reduces
+                front = fronts.get(start, first)
+                new = new.only(_finished(new, front, first, least, apart=self.apart) < below)
+            new = _undominated(new)
+            if len(new.stop) > kept:
                 complete = False
-                labels[start] = _thinned(labels[start], kept, real=below is None)
-        return labels[0], complete
+                new = _thinned(new, kept, real=below is None)
+            choices[start] = new
+            begins[start] = begins[-1]
+            begins[-1] = every.put(begins[start], new)
+        return choices, complete
 
 
 def _finished(
-    label: _Label, front: _Front, first: _Front, ends: tuple[int, int], *, apart: bool
-) -> int:
+    choices: _Choices, front: _Front, first: _Front, ends: tuple[int, int], *, apart: bool
+) -> "NDArray[np.int64]":
     """Return what an iteration takes at least with units behind a front."""
-    gathered = max(label.gathered + front.gathers, ends[0])
-    scattered = max(label.scattered + front.reduces, ends[1])
+    gathered = np.maximum(choices.gathered + front.gathers, ends[0])
+    scattered = np.maximum(choices.scattered + front.reduces, ends[1])
     if not apart:
         return gathered + scattered
-    return gathered + max(label.summed + front.sums, scattered + first.sums)
+    last: NDArray[np.int64] = np.maximum(choices.summed + front.sums, scattered + first.sums)
+    return gathered + last
 
 
 def _least(left: _Front, right: _Front) -> _Front:
     return _Front(*map(min, left, right))
 
 
-def _iteration(label: _Label) -> int:
-    return label.gathered + label.summed
-
-
-def _thinned(labels: list[_Label], kept: int, *, real: bool) -> list[_Label]:
+def _thinned(choices: _Choices, kept: int, *, real: bool) -> _Choices:
     """Return one of each cell: that which ends first, or the least of all its ends."""
-    low = labels[0].gathered
-    width = (labels[-1].gathered - low) // kept + 1
-    cells: dict[int, _Label] = {}
-    for label in labels:
-        cell = (label.gathered - low) // width
-        other = cells.get(cell, label)
-        if real:
-            cells[cell] = min(other, label, key=_iteration)
-        else:
-            gathered, scattered, summed = map(min, other[:3], label[:3])
-            cells[cell] = _Label(gathered, scattered, summed, None)
-    return list(cells.values()) if real else _undominated(list(cells.values()))
+    low = choices.gathered[0]
+    cells = (choices.gathered - low) // ((choices.gathered[-1] - low) // kept + 1)
+    if real:
+        order = np.lexsort((choices.iterations, cells))
+        return choices.only(order[np.diff(cells[order], prepend=-1) > 0])
+    begins = np.flatnonzero(np.diff(cells, prepend=-1))
+    least = [np.minimum.reduceat(column, begins) for column in choices[:3]]
+    return _undominated(_Choices.of(*least, 0, 0))
 
 
-def _undominated(labels: list[_Label]) -> list[_Label]:
+def _undominated(choices: _Choices) -> _Choices:
     """Return those than which no other has everything as early."""
-    best: list[_Label] = []
+    choices = choices.only(np.lexsort((choices.summed, choices.scattered, choices.gathered)))
+    _, scattered, summed, *_ = choices
+    if not len(scattered):
+        return choices
+    # What one before has as early; first by what is quickly seen of many at once.
+    both = scattered + summed
+    least = np.minimum.accumulate(both)
+    leads = np.flatnonzero(np.diff(least, prepend=least[0] + 1))
+    leader = leads[np.searchsorted(leads, np.arange(len(both)), side="left") - 1]
+    late = (scattered >= scattered[leader]) & (summed >= summed[leader])
+    late[0] = False
+    left = choices.only(~late)
+    rows: list[int] = []
     ends: list[tuple[int, int]] = []  # of both kinds of transfers, the first ones falling
-    for label in sorted(labels, key=lambda label: label[:3]):
-        if any(
-            scattered <= label.scattered and summed <= label.summed for scattered, summed in ends
-        ):
+    for row, end in enumerate(zip(left.scattered.tolist(), left.summed.tolist(), strict=True)):
+        if any(other[0] <= end[0] and other[1] <= end[1] for other in ends):
             continue
-        best.append(label)
-        ends = [end for end in ends if not (label.scattered <= end[0] and label.summed <= end[1])]
-        ends.append((label.scattered, label.summed))
-    return best
+        rows.append(row)
+        ends = [other for other in ends if not (end[0] <= other[0] and end[1] <= other[1])]
+        ends.append(end)
+    return left.only(rows)

@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
-from planner.fsdp.bounds import mesh_bounds
+from planner.fsdp.bounds import MeshBounds
 from planner.fsdp.changes import changes
 from planner.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
 from planner.fsdp.least import finest, fitting, spread, too_little, wrapped
@@ -63,23 +63,24 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     nothing = too_little(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    proofs = mesh_bounds(problem, deadline)
-    bounds = {mesh: -int(-bound // 1) for mesh, (bound, _) in proofs.items()}
-    bound, cut = min(bounds.values()), any(short for _, short in proofs.values())
+    bounds = MeshBounds(problem, deadline)
     effort = EFFORT if problem.layers <= MAX_STARTS else EFFORT // 2
-    pool = _Pool(problem, bound)
+    pool = _Pool(problem, -int(-bounds.least // 1))
     pool.fallback()
     assert pool.best is not None
-    deadline.offer(pool.best.plan, bound)
+    deadline.offer(pool.best.plan, pool.bound_ns)
+    cut = False
     try:
-        for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh])):
+        for rank, mesh in enumerate(sorted(bounds.of, key=lambda mesh: bounds.of[mesh])):
             pool.left = max(effort >> rank, effort >> 6)
             for shape in _shapes(problem, mesh, deadline):
                 deadline.check()
-                if pool.settled or pool.best.merit.iteration_ns <= bounds[mesh]:
+                if pool.settled or pool.best.merit.iteration_ns <= bounds.of[mesh]:
                     break
                 pool.try_all(shape)
                 deadline.offer(pool.best.plan)
+                if not pool.settled:
+                    pool.refine(bounds)
         pool.improve(deadline, effort)
     except TimeUpError:
         cut = True
@@ -88,7 +89,8 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     plans = [pool.best.plan, *(plan for plan in rules if plan is not None)]
     best = min(plans, key=lambda plan: merit(problem, plan))
     ahead = pool.best.ahead if best is pool.best.plan else FARTHEST
-    return Outcome(best if cut else slimmed(problem, best, ahead, deadline), bound, cut)
+    cut |= bounds.cut
+    return Outcome(best if cut else slimmed(problem, best, ahead, deadline), pool.bound_ns, cut)
 
 
 def improved(
@@ -166,6 +168,12 @@ class _Pool:
         own = Merit(time, peak_of(self.problem, plan), len(plan.units))
         if self.best is None or own < self.best.merit:
             self.best = _Candidate(own, shape, ahead, plan)
+
+    def refine(self, bounds: MeshBounds) -> None:
+        """Raise the bound, if that is not done."""
+        assert self.best is not None
+        bounds.refine(self.best.merit.iteration_ns)
+        self.bound_ns = -int(-bounds.least // 1)
 
     def try_all(self, shape: Shape) -> None:
         """Try a shape with numbers of buffers, of kept units, and of gathers ahead."""
@@ -282,7 +290,7 @@ def _partitions(
             problem.meshes[mesh],
             most_bytes=None if most == total else most,
             starts=starts,
-            kept=6,
+            kept=64 if most == total else 6,
             deadline=deadline,
         )
         yield best.ranges

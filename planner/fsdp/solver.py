@@ -11,7 +11,7 @@ from typing import TypeAlias, Unpack
 from planner.deadline import Control, Deadline
 from planner.fsdp.bounds import lower_bound
 from planner.fsdp.checker import check, checked_peak
-from planner.fsdp.evaluation import Evaluation, evaluate
+from planner.fsdp.evaluation import Evaluation, evaluate, iteration_ns
 from planner.fsdp.exact import exact
 from planner.fsdp.least import finest, too_little
 from planner.fsdp.plan import Plan
@@ -120,5 +120,5 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
     return evaluation, evaluation.iteration_ns
 
 
-def _bound(problem: Problem, _: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
-    return lower_bound(problem, deadline)
+def _bound(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
+    return lower_bound(problem, deadline, enough_ns=iteration_ns(problem, plan))
