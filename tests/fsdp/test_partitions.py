@@ -2,11 +2,12 @@
 
 from itertools import pairwise, product
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.fsdp import Mesh, Problem
-from planner.fsdp.partitions import best_units
+from planner.fsdp.partitions import _Choices, _undominated, best_units
 from tests.fsdp.making import problems
 
 
@@ -62,3 +63,23 @@ def test_bound_and_plan_enclose_the_best(problem: Problem, kept: int, data: st.D
         assert times[starts] == units.iteration_ns
         assert units.bound_ns <= min(times.values()) <= units.iteration_ns
     assert units.bound_ns == units.iteration_ns  # nothing was left out
+
+
+_ENDS = st.tuples(*[st.integers(0, 5)] * 3)
+
+
+@given(st.lists(_ENDS, max_size=12))
+def test_only_what_another_choice_has_all_as_early_is_left_out(
+    ends: list[tuple[int, int, int]],
+) -> None:
+    columns = np.array(ends, np.int64).reshape(-1, 3).T
+    kept = _undominated(_Choices.of(*columns, 0, np.arange(len(ends))))
+    least = {
+        end
+        for end in ends
+        if not any(other != end and all(map(int.__le__, other, end)) for other in ends)
+    }
+    rows = [ends[row] for row in kept.behind]
+    assert set(rows) == least
+    assert len(rows) == len(least)
+    assert rows == sorted(rows)
