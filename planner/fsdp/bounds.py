@@ -39,7 +39,6 @@ from typing import NamedTuple
 from planner.costs import AffineCost, TransferCost, least_rate
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.fsdp.least import fitting
-from planner.fsdp.partitions import best_units
 from planner.fsdp.problem import Mesh, Problem
 from planner.fsdp.work import Fitting, least_work
 
@@ -140,6 +139,8 @@ def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
 
 
 def _unlimited(problem: Problem, mesh: Mesh, deadline: Deadline) -> tuple[Fraction, bool]:
+    from planner.fsdp.partitions import best_units  # loads numpy
+
     cut = False
     if problem.layers <= MAX_LAYERS:
         try:

@@ -30,7 +30,6 @@ from planner.fsdp.bounds import MeshBounds
 from planner.fsdp.changes import changes
 from planner.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
 from planner.fsdp.least import finest, fitting, spread, too_little, wrapped
-from planner.fsdp.partitions import best_units
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
 from planner.fsdp.rules import RULES, fitted
@@ -281,6 +280,8 @@ def _tight(
 def _partitions(
     problem: Problem, mesh: int, deadline: Deadline
 ) -> Iterator[tuple[tuple[int, int], ...]]:
+    from planner.fsdp.partitions import best_units  # loads numpy
+
     total = sum(problem.parameter_bytes)
     starts = spread(problem, finest(problem), MAX_STARTS)
     most = total

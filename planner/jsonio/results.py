@@ -6,6 +6,7 @@ a program that stops and goes on later. A fraction is written ``"3/7"``.
 
 import json
 import re
+from dataclasses import is_dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -174,6 +175,9 @@ def _exact(value: Any, kind: type[Any], path: str) -> Any:
     """Return a value of a type, every field given and none besides."""
     with inside(path):
         made = typed(value, kind, _fraction)
+        if is_dataclass(made) and not isinstance(made, type):
+            # Where fields were left out, what is written leaves them out too.
+            made = replace(made)
         _same(value, decode(_text(made)), "")
     return made
 

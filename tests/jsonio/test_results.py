@@ -140,6 +140,17 @@ def test_what_is_left_out_or_added_is_refused_with_its_place(data: st.DataObject
     assert name in caught.value.path
 
 
+def test_no_plan_lacks_a_field_that_has_a_default() -> None:
+    for _, _, result in results():
+        document = json.loads(encode_result(result))
+        for name in [] if result.plan is None else document["plan"]["plan"]:
+            changed = json.loads(encode_result(result))
+            del changed["plan"]["plan"][name]
+            with pytest.raises(InvalidInputError, match="missing") as caught:
+                decode_result(json.dumps(changed))
+            assert caught.value.path == f"plan.plan.{name}"
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [
