@@ -188,6 +188,7 @@ def test_the_page_of_benchmarks_shows_the_figures_of_the_results_and_types_no_ta
     assert pages.filled(text) != text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", pictures.PICTURES)
 def test_pictures_are_drawn_and_shown(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -163,6 +163,7 @@ def test_names_of_a_sentence_may_be(line: str) -> None:
     assert not [name for node in ast.walk(ast.parse(line)) for name in names_that_say_nothing(node)]
 
 
+@pytest.mark.slow
 def test_public_classes_of_a_folder_have_names_of_their_own() -> None:
     folders = Counter(
         (path.rpartition("/")[0], node.name)

@@ -99,6 +99,7 @@ def test_around_failures_the_program_is_what_is_listed(method: str) -> None:
         assert caught.value.path == "transfers"
 
 
+@pytest.mark.slow
 def test_a_verdict_takes_no_more_time_than_there_is() -> None:
     answer = typed(planned("around"), BmlAnswer)
     assert with_verdict(answer).synchronisation == answer.synchronisation

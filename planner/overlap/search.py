@@ -28,6 +28,9 @@ __all__ = ["greedy", "own", "search"]
 _TRIES = 400
 """Single changes that are tried, without a time limit."""
 
+_TRIES_OF_PAIR = 50
+"""As many for each pair of collectives, with one."""
+
 _MAX_LEVEL = 10
 """Merged transfers carry their kind's bytes over 2 to this power, or more."""
 
@@ -86,7 +89,8 @@ def search(
     problem : Problem
         What to plan.
     deadline : Deadline
-        When to stop; without a limit, after some hundred list schedules.
+        When to stop; without a limit, after some hundred list schedules, and with one, when
+        there is little left to be tried.
     start : Plan, optional
         A plan to begin with, such as the one before some times changed.
     """
@@ -103,7 +107,8 @@ def search(
     best.bound, _ = lower_bound_ns(problem, deadline)
     if best.plan is not None:
         deadline.offer(best.plan, best.bound)
-    tries = _TRIES if deadline.remaining_s is None else 1 << 62
+    timed = deadline.remaining_s is not None
+    tries = max(_TRIES, timed * _TRIES_OF_PAIR * len(problem.collectives) ** 2)
     for step in _steps(problem, units, best, start, tries):
         if deadline.passed or best.proven:
             break

@@ -137,6 +137,7 @@ def test_the_formula_is_reached_with_any_one_failure(n: int, k: int) -> None:
         assert optimum(damage) == formula(damage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

@@ -57,6 +57,7 @@ def test_while_a_solver_is_loaded(name: str, tmp_path: Path) -> None:
     assert b"exact" in done.stdout  # which ran before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.1, 0.3, 1.0])
 def test_by_the_clock(delay_s: float) -> None:
     """Python's own start is Python's; what is loaded of ours shows nothing."""

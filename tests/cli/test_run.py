@@ -96,6 +96,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     model = ["--model", "my_model:make", "--steps", "3", "--warmup", "1", "--timeout", "20"]
     pictures = ["--picture", "step.svg", "--trace", "trace.json"]
@@ -189,6 +190,7 @@ def _failing(folder: str, arguments: list[str]) -> tuple[int, str]:
     return status, json.loads(file.read_text())["message"]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["forward", "backward"])
 def test_what_a_model_raises_ends_every_rank_with_one_line(folder: Path, which: str) -> None:
     (folder / "bad_model.py").write_text(BAD_MODEL)

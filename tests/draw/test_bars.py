@@ -194,6 +194,7 @@ def test_lengths_must_match() -> None:
         grouped(notes=("one",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chart", [grouped(), compared(), compared(bound=None)])
 def test_pictures_have_all_words_and_are_the_same_each_time(
     chart: BarChart, tmp_path: Path

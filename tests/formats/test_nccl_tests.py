@@ -227,6 +227,7 @@ def test_one_size_is_no_table() -> None:
     assert any("left out, one size" in warning for warning in warnings)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_are_thinned() -> None:
     network, warnings = network_of([row(8 * place, 10 + place) for place in range(1, 100_001)])
     points = network.tables[0].points

@@ -72,6 +72,7 @@ def test_huge_times_still_give_valid_plans(
     assert best <= result.objective_ns <= best * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", SOLVERS)
 @pytest.mark.parametrize("objective", ["makespan", "eq4"])
 @pytest.mark.parametrize("cap", [None, 600])

@@ -115,6 +115,7 @@ def test_one_rank_has_nothing_to_plan() -> None:
     assert (same, kept) == (True, True)
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_ends_all_ranks() -> None:
     for outcome in launch(failing, 2):
         assert outcome.error is not None

@@ -138,6 +138,7 @@ def test_where_detours_do_not_apply_trees_do() -> None:
     assert time_of(program, [Network(SPEED, 1000)], size) == option.all_reduce.cost_ns(size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bcube", [BCube(2, 2), BCube(3, 2), BCube(2, 3), BCube(3, 3)], ids=str)
 def test_a_ring_whose_links_work_stays(bcube: BCube) -> None:
     whole = cluster_of(bcube, Failures())

@@ -9,6 +9,8 @@ from planner.deadline import NEVER, Incumbent
 from planner.methods import REPLAN
 from planner.overlap import (
     METHODS,
+    Collective,
+    Kind,
     Node,
     Plan,
     Problem,
@@ -157,3 +159,14 @@ def test_without_time_there_is_the_own_order(problem: Problem) -> None:
         assert result.plan is not None
         assert result.objective_ns is not None
         assert result.objective_ns <= check(problem, own_order(problem)).makespan_ns
+
+
+def test_a_search_does_not_use_up_the_time_on_a_small_graph() -> None:
+    """Of two transfers there are few ways, however long it may search: this comes back at once."""
+    nodes = [Node("prepare", (), 5), Node("a", (0,)), Node("wait a", (1,)), Node("b", (0,))]
+    nodes += [Node("wait b", (3,)), Node("use", (2, 4), 7)]
+    collectives = [Collective(1, 2, 0, 50, pack_ns=1), Collective(3, 4, 0, 50, pack_ns=1)]
+    kind = Kind("all_gather", "0", ((0, 10), (100, 20)))
+    problem = Problem(nodes=nodes, kinds=[kind], collectives=collectives)
+    result = solve(problem, method="search", time_limit=10**6)
+    assert result.status is Status.FEASIBLE

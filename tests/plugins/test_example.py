@@ -95,6 +95,7 @@ def test_methods_are_checked_priced_and_bounded_like_planner_s_own(folder: Path)
     assert answers["greedy"]["batches"][-1][1] == 4  # planner's own
 
 
+@pytest.mark.slow
 def test_clusters_formats_and_peers(folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "model.csv"
     rows = [f"layer{place},{10**6},{2 * 10**6},{4 * 10**6}" for place in range(4)]

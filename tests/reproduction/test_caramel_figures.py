@@ -53,6 +53,7 @@ def test_no_other_start_up_is_closer_to_the_second_bar() -> None:
     assert distance(STARTUP_US) < min(distance(STARTUP_US - 50), distance(STARTUP_US + 50))
 
 
+@pytest.mark.slow
 def test_other_printed_steps_change_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caramel, "STARTUPS_US", ())
     before = caramel.figure_11()

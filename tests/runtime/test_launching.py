@@ -123,6 +123,7 @@ def gone(process: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_ended_and_says_where() -> None:
     started: list[int] = []
     with pytest.raises(HangError) as error:
@@ -133,6 +134,7 @@ def test_a_worker_that_hangs_is_ended_and_says_where() -> None:
     assert all(gone(process) for process in started)
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_even_end_itself_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching, "GRACE_S", 0.5)
     started: list[int] = []

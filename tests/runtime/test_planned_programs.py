@@ -124,6 +124,7 @@ def mixed(mode: Mode) -> Typed:
     return problem, plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", iteration.MODES)
 def test_each_transfer_goes_by_the_algorithm_it_names(mode: Mode) -> None:
     problem, plan = mixed(mode)

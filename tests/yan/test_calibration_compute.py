@@ -15,6 +15,7 @@ from planner.yan.calibration.worker import kernels, timed
 from planner.yan.problem import Constants
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [1, 2])
 def test_this_machine_can_be_measured(cores: int) -> None:
     if len(compute.available_processors()) < cores:

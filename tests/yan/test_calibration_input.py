@@ -49,6 +49,7 @@ def test_what_ran_had_memory_enough() -> None:
     assert one.constants == other.constants
 
 
+@pytest.mark.slow
 def test_progress_counts_the_fits() -> None:
     seen: list[tuple[int, int]] = []
     epochs = measured(job(TRUE), configurations(4, 17))

@@ -82,6 +82,7 @@ def test_no_method_beats_all_mappings(
         assert plan.any_mapping_bound_ns <= -int(-best // 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["conv", "full", "mixed"])
 def test_losses_are_none_or_some(script: ModuleType, kind: str) -> None:
     random = Random(3)

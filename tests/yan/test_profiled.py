@@ -127,6 +127,7 @@ def test_a_shipped_profile_is_taken_and_its_times_are_predicted(path: Path) -> N
     assert sum(layer.cuts > 1 for layer in layers) > len(layers) // 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 def test_shipped_profiles_are_searched(path: Path) -> None:
     made = profiled(shipped(path), machines(6), 10**6, computation=Fraction(1, 50))

@@ -111,6 +111,7 @@ def check_sums(n: int, k: int) -> None:
     assert results[0][0] == f"bml({n}, {k})"
 
 
+@pytest.mark.slow
 @small
 def test_sums_are_exact_and_the_same_everywhere(n: int, k: int) -> None:
     check_sums(n, k)

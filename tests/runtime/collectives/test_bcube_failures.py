@@ -37,6 +37,7 @@ def disagree(kind: str) -> None:
         world.leave()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["network", "plan"])
 def test_disagreement_is_found_before_the_first_transfer(kind: str) -> None:
     for outcome in launch(disagree, 4, kind):

@@ -117,6 +117,7 @@ def refused(kind: str) -> None:
         collective_of(world, wrong(kind, world.rank))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "error", "words"),
     [

@@ -118,6 +118,7 @@ def test_any_plan_trains_as_ddp_does(
         assert max(outcome.value.values()) <= tolerance, outcome.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["perceptron", "transformer"])
 def test_solved_plans_train_as_ddp_does(name: str) -> None:
     profile = measured(name)

@@ -65,6 +65,7 @@ def hold(kind: str) -> float:
         return most_held / size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "ranks", "most"),
     [

@@ -75,6 +75,7 @@ def train(recipes: list[str]) -> dict[str, Pair]:
     return pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "recipes"), JOBS)
 def test_weights_are_those_of_ddp(size: int, recipes: list[str]) -> None:
     check(values(launch(train, size, recipes, timeout_s=150)))
@@ -201,6 +202,7 @@ def misuse(kind: str) -> None:
         executor.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "error", "message"),
     [

@@ -87,6 +87,7 @@ def beside_other_collectives(kind: str) -> tuple[float, ...]:
     return wrong, *differences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_executors_and_the_program_itself_share_a_job(kind: str) -> None:
     for outcome in launch(beside_other_collectives, 2, kind, timeout_s=60):
@@ -252,6 +253,7 @@ def join_twice_with_one_store(port: int) -> list[tuple[str, ...]]:
     return answers
 
 
+@pytest.mark.slow
 def test_joining_again_begins_anew() -> None:
     from tests.runtime.faulty import store_of_a_launcher
 

@@ -107,6 +107,7 @@ def time_transfers() -> float:
     return ratio
 
 
+@pytest.mark.slow
 @emulated
 def test_transfers_are_not_timed_faster_than_the_link_is() -> None:
     pytest.importorskip("torch")

@@ -56,6 +56,7 @@ def test_a_rank_is_killed(phase: str, ranks: tuple[int, ...], batches: set[int |
     check(launch(train, 4, fault, timeout_s=LIMIT_S), fault, NOT_THERE, batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["backward", "transfer"])
 def test_the_rank_that_holds_the_store_is_killed(phase: str) -> None:
     fault = Fault("kill", (0,), phase)
@@ -139,6 +140,7 @@ def test_an_exception_in_a_transfer_reaches_all_ranks() -> None:
     assert "no such picture" in outcomes[1].error.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_exits_early(rank: int) -> None:
     fault = Fault("exit", (rank,))
@@ -165,6 +167,7 @@ def test_ranks_do_different_numbers_of_steps(short: int) -> None:
     check(others, Fault("leave", (short,)), "rank {} has left the job", {0})
 
 
+@pytest.mark.slow
 def test_without_faults_all_end_with_the_right_weights() -> None:
     with store_of_a_launcher() as port:
         outcomes = launch(train, 3, None, port, timeout_s=LIMIT_S)

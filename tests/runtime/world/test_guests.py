@@ -96,6 +96,7 @@ def train(initialise: Callable[[str], None], folder: str) -> float:
     return max(largest_difference(weights, expected) for weights in off)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("initialise", [of_variables, of_a_file, of_another_backend])
 def test_a_guest_trains_as_ddp_does_and_leaves_its_host_alone(
     initialise: Callable[[str], None], tmp_path: Path
