@@ -2,7 +2,8 @@
 
 Requests are the JSON objects with a `problem` in the pages of ``docs/`` and ``README.md``, the
 files in ``data/``, and whole iterations of every shipped profile on every shipped cluster.
-Answers are compared without their run time and the name of the method that made them.
+Answers are compared without their run time and the name of the method that made them; what only
+NEW says was added since, and is no difference.
 
     python benchmarks/same_answers.py OLD [NEW] [--profiles A,B,…]
 
@@ -97,9 +98,8 @@ def answers(folder: Path, requests: Sequence[dict[str, Any]]) -> Iterator[dict[s
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return the fields in which two answers differ."""
-    names = [name for name in {**old, **new} if name not in APART]
-    return [name for name in names if old.get(name) != new.get(name)]
+    """Return the fields of the old answer that are others, or missing, in the new one."""
+    return [name for name in old if name not in APART and old[name] != new.get(name)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
