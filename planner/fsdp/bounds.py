@@ -30,11 +30,11 @@ Complexity: O(layers · log layers), and of short chains that of the best units.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from planner.costs import AffineCost, TransferCost, least_rate
 from planner.deadline import NEVER, Deadline, TimeUpError
@@ -42,10 +42,12 @@ from planner.fsdp.least import fitting
 from planner.fsdp.problem import Mesh, Problem
 from planner.fsdp.work import Fitting, least_work
 
+Bound: TypeAlias = Callable[[Problem, Mesh, Deadline], Fraction]
+
 __all__ = ["MAX_LAYERS", "MeshBounds", "affine_below", "lower_bound"]
 
 MAX_LAYERS = 400
-"""Up to so many layers the best units serve as a bound."""
+"""Up to so many layers the best units serve as a bound of every mesh, and what channels carry."""
 
 
 def lower_bound(
@@ -64,7 +66,8 @@ def lower_bound(
 class MeshBounds:
     """The bounds of the meshes on which anything fits into memory.
 
-    At first the first two of the three; the third takes longest.
+    At first the first two of the three, for long chains without the best units; what takes longer
+    is left to `refine`.
 
     Attributes
     ----------
@@ -76,19 +79,24 @@ class MeshBounds:
 
     def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
         self._problem, self._deadline = problem, deadline
-        self._refined: set[int] = set()
         self.of: dict[int, Fraction] = {}
         self.cut = False
-        limit = problem.memory_bytes
+        limit, short = problem.memory_bytes, problem.layers <= MAX_LAYERS
+        first = _best if short else _passes
+        later = [_best] if not short else [_busy] if limit is not None else []
         for place, mesh in enumerate(problem.meshes):
-            if limit is None:
-                self.of[place], cut = _unlimited(problem, mesh, deadline)
-            elif fitting(problem, place, limit) is not None:
-                free, cut = _unlimited(problem, mesh, deadline)
-                self.of[place] = max(free, _liquid(problem, mesh))
-            else:
-                continue
-            self.cut |= cut
+            if limit is None or fitting(problem, place, limit) is not None:
+                bound = Fraction(0) if limit is None else _liquid(problem, mesh)
+                self.of[place] = max(bound, self._unless_late(first, mesh, _passes))
+        self._left = {place: list(later) for place in self.of}
+
+    def _unless_late(self, bound: Bound, mesh: Mesh, other: Bound | None = None) -> Fraction:
+        """Return a bound, or another one, if any, where time is up."""
+        try:
+            return bound(self._problem, mesh, self._deadline)
+        except TimeUpError:
+            self.cut = True
+            return other(self._problem, mesh, NEVER) if other else Fraction(0)
 
     @property
     def least(self) -> Fraction:
@@ -99,19 +107,13 @@ class MeshBounds:
 
     def refine(self, enough_ns: int | None = None) -> None:
         """Raise the least as far as it goes, or until it is enough."""
-        if self._problem.memory_bytes is None or self._problem.layers > MAX_LAYERS:
-            return
         while enough_ns is None or self.least < enough_ns:
             place = min(self.of, key=self.of.__getitem__)
-            if place in self._refined:
+            if self.cut or not self._left[place]:
                 return
-            self._refined.add(place)
-            try:
-                busy = _busy(self._problem, self._problem.meshes[place], self._deadline)
-            except TimeUpError:
-                self.cut = True
-                return
-            self.of[place] = max(self.of[place], busy)
+            bound = self._left[place].pop()
+            mesh = self._problem.meshes[place]
+            self.of[place] = max(self.of[place], self._unless_late(bound, mesh))
 
 
 def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
@@ -138,17 +140,18 @@ def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
     return AffineCost(startup, min((time - startup) / size for time, size in times))
 
 
-def _unlimited(problem: Problem, mesh: Mesh, deadline: Deadline) -> tuple[Fraction, bool]:
+def _best(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
+    """Return what the best units take if nothing is gathered twice."""
     from planner.fsdp.partitions import best_units  # loads numpy
 
-    cut = False
-    if problem.layers <= MAX_LAYERS:
-        try:
-            fits = None if problem.memory_bytes is None else Fitting(problem, mesh).fits
-            best = best_units(problem, mesh, fits=fits, kept=256, bounded=True, deadline=deadline)
-            return Fraction(best.bound_ns), False
-        except TimeUpError:
-            cut = True
+    fits = None if problem.memory_bytes is None else Fitting(problem, mesh).fits
+    kept = 256 if problem.layers <= MAX_LAYERS else 16
+    best = best_units(problem, mesh, fits=fits, kept=kept, bounded=True, deadline=deadline)
+    return Fraction(best.bound_ns)
+
+
+def _passes(problem: Problem, mesh: Mesh, _: Deadline) -> Fraction:
+    """Return what both passes take by themselves."""
     costs, made = mesh_costs(problem, mesh), problem.gradients[0]
     forward = _pass(costs.gather, problem.parameter_bytes, problem.forward_ns)
     gradients, computes = problem.gradients, problem.backward_ns
@@ -169,7 +172,7 @@ def _unlimited(problem: Problem, mesh: Mesh, deadline: Deadline) -> tuple[Fracti
             costs.reduce.ns_per_byte + costs.sums.ns_per_byte,
         )
         backward = _pass(both, gradients, computes)
-    return forward + backward, cut
+    return forward + backward
 
 
 class Costs(NamedTuple):

@@ -23,12 +23,12 @@ thinning after Ibarra and Kim's scheme for knapsacks.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from operator import add
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from planner.costs import TransferCost
 from planner.deadline import NEVER, Deadline
 from planner.fsdp.problem import Mesh, Problem
 
@@ -89,6 +89,15 @@ class _Front(NamedTuple):
     gathers: int
     reduces: int
     sums: int
+
+
+class _Units(NamedTuple):
+    """Units from a start on: where each ends, and what its transfers take."""
+
+    stops: "NDArray[np.int64]"
+    gathers: "NDArray[np.int64]"
+    reduces: "NDArray[np.int64]"
+    sums: "NDArray[np.int64]"
 
 
 def best_units(
@@ -154,40 +163,45 @@ class _Chain:
         self.problem, self.mesh, self.starts = problem, mesh, starts
         self.most_bytes, self.fits = most_bytes, fits
         self.apart = problem.apart(mesh)
-        self.shares = problem.share_sums(mesh.shards)
+        sums = problem.prefixes["parameter_bytes"], problem.prefixes["gradients"]
+        self._sizes, self._made, self._shares = map(
+            np.array, (*sums, problem.share_sums(mesh.shards))
+        )
 
-    def units(self, place: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield where units from a place on end, and what their transfers take."""
-        sums, mesh, start = self.problem.prefixes, self.mesh, self.starts[place]
-        sizes, gradients = sums["parameter_bytes"], sums["gradients"]
+    def units(self, place: int) -> _Units:
+        """Return the units from a place on."""
+        sizes, start = self.problem.prefixes["parameter_bytes"], self.starts[place]
         last = len(self.starts) - 1
         if self.most_bytes is not None:
             farthest = bisect_right(sizes, sizes[start] + self.most_bytes) - 1
             last = max(place + 1, bisect_right(self.starts, farthest) - 1)
-        for stop in self.starts[place + 1 : last + 1]:
-            if self.fits is not None and not self.fits(start, stop):
-                continue
-            reduce = mesh.reduce_ns(gradients[stop] - gradients[start])
-            added = mesh.sum_ns(self.shares[stop] - self.shares[start])
-            if not self.apart:
-                reduce, added = reduce + added, 0
-            yield stop, mesh.gather_ns(sizes[stop] - sizes[start]), reduce, added
+        stops = self.starts[place + 1 : last + 1]
+        if self.fits is not None:
+            stops = [stop for stop in stops if self.fits(start, stop)]
+        ends, mesh = np.array(stops, np.int64), self.mesh
+        reduces = _times(mesh.reduce_scatter, self._made[ends] - self._made[start])
+        added = _times(mesh.all_reduce, self._shares[ends] - self._shares[start])
+        if not self.apart:
+            reduces, added = reduces + added, 0 * added
+        gathers = _times(mesh.all_gather, self._sizes[ends] - self._sizes[start])
+        return _Units(ends, gathers, reduces, added)
 
     def fronts(self) -> tuple[dict[int, _Front], _Front]:
         """Return the least of all that is in front of each start, and of a first unit."""
-        fronts = {0: _Front(0, 0, 0)}
-        first = None
+        least = np.full((3, self.problem.layers + 1), _NEVER)
+        least[:, 0] = 0
         for place, start in enumerate(self.starts[:-1]):
-            if start not in fronts:
-                continue
-            before = fronts[start]
-            for stop, *costs in self.units(place):
-                whole = _Front(*map(add, before, costs))
-                fronts[stop] = _least(whole, fronts.get(stop, whole))
-                if not place:
-                    first = _least(whole, first or whole)
-        assert first is not None
-        return fronts, first
+            if least[0, start] < _NEVER:
+                stops, *costs = self.units(place)
+                whole = least[:, start, None] + np.stack(costs)
+                least[:, stops] = np.minimum(least[:, stops], whole)
+        first = (column.min() for column in self.units(0)[1:])
+        fronts = {
+            start: _Front(*least[:, start].tolist())
+            for start in self.starts
+            if least[0, start] < _NEVER
+        }
+        return fronts, _Front(*map(int, first))
 
     def choices(
         self, kept: int, below: int | None, deadline: Deadline
@@ -200,21 +214,22 @@ class _Chain:
         sums, count = self.problem.prefixes, self.problem.layers
         forward, backward = sums["forward_ns"], sums["backward_ns"]
         choices: dict[int, _Choices] = {count: _Choices.of([0], 0, 0, count, 0)}
-        # All of them one behind the other, and from which row on those of a start lie.
+        # All of them one behind the other: from which row on those of a start lie, and how many.
         every = _Choices(*np.empty((5, (kept + 2) * len(self.starts)), np.int64))
-        begins = {count: 0, -1: 1}
-        every.put(0, choices[count])
+        begins, counts = np.zeros((2, count + 1), np.int64)
+        counts[count], end = 1, every.put(0, choices[count])
         fronts, first = ({}, None) if below is None else self.fronts()
         complete = True
         for place in range(len(self.starts) - 2, -1, -1):
             deadline.check()
             start = self.starts[place]
-            units = list(self.units(place)) if below is None or start in fronts else []
-            stops, gathers, reduces, added = np.array(units, np.int64).reshape(-1, 4).T
-            sizes = [len(choices[stop].stop) for stop, *_ in units]
-            ends = np.cumsum(sizes, dtype=np.int64)
-            behind = np.arange(sum(sizes)) - np.repeat(ends - sizes, sizes)
-            follow = every.only(behind + np.repeat([begins[stop] for stop, *_ in units], sizes))
+            if below is not None and start not in fronts:
+                choices[start] = choices[count].only([])
+                continue
+            stops, gathers, reduces, added = self.units(place)
+            sizes = counts[stops]
+            behind = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            follow = every.only(behind + np.repeat(begins[stops], sizes))
             ahead, computed = forward[count] - forward[start], backward[count] - backward[start]
             scattered = np.maximum(follow.scattered, computed) + np.repeat(reduces, sizes)
             new = _Choices(
@@ -226,15 +241,14 @@ class _Chain:
             )
             if below is not None and first is not None and start:
                 least = forward[count] + first.gathers, backward[count] + first.reduces
-                front = fronts.get(start, first)
-                new = new.only(_finished(new, front, first, least, apart=self.apart) < below)
+                finished = _finished(new, fronts[start], first, least, apart=self.apart)
+                new = new.only(finished < below)
             new = _undominated(new)
             if len(new.stop) > kept:
                 complete = False
                 new = _thinned(new, kept, real=below is None)
             choices[start] = new
-            begins[start] = begins[-1]
-            begins[-1] = every.put(begins[start], new)
+            begins[start], counts[start], end = end, len(new.stop), every.put(end, new)
         return choices, complete
 
 
@@ -250,8 +264,9 @@ def _finished(
     return gathered + last
 
 
-def _least(left: _Front, right: _Front) -> _Front:
-    return _Front(*map(min, left, right))
+def _times(cost: TransferCost | None, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    """Return what transfers of some sizes take; those of nothing take none."""
+    return 0 * sizes if cost is None else np.where(sizes, cost.costs_ns(sizes), 0)
 
 
 def _thinned(choices: _Choices, kept: int, *, real: bool) -> _Choices:
