@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -84,6 +85,14 @@ def test_a_file_that_was_cut_is_refused(data: st.DataObject) -> None:
         read_in_pieces(text[:stop], data.draw(st.integers(20, 5000))) and read_kineto(
             text[:stop], name="m", source="s"
         )
+
+
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_file_that_was_cut_between_two_events_is_refused(more: int) -> None:
+    text = written(on_a_device())
+    for end in list(re.finditer(rb"\},", text))[::7]:
+        with pytest.raises(InvalidInputError, match="not JSON"):
+            read_in_pieces(text[: end.start() + more], 100)
 
 
 @pytest.mark.parametrize("piece", [7, 200, 1 << 20])

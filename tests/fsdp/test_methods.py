@@ -15,6 +15,7 @@ from planner.fsdp.least import least_memory
 from planner.fsdp.rules import RULES
 from planner.units import format_bytes
 from tests.fsdp.making import every_plan, one_mesh, problems
+from tests.strategies import affine_costs
 
 
 def best_by_memory(problem: Problem) -> list[Merit]:
@@ -66,6 +67,19 @@ def check_methods(problem: Problem, best: Merit) -> None:
         else:
             assert rule.infeasibility is not None
             assert rule.infeasibility.binding == ("memory_bytes",)
+
+
+@settings(max_examples=60)
+@given(problems(max_layers=5), affine_costs(), st.integers(0, 40))
+def test_the_bound_of_several_meshes_is_the_least_of_theirs(
+    problem: Problem, cost: AffineCost, more: int
+) -> None:
+    """Not all of them are looked at as closely: where it is not the least, a bound may be weak."""
+    meshes = [*problem.meshes, replace(problem.meshes[0], all_gather=cost)]
+    for limit in (None, least_memory(problem, 0).memory_bytes + more):
+        several = replace(problem, meshes=meshes).within(limit)
+        each = [lower_bound(replace(several, meshes=[mesh]))[0] for mesh in meshes]
+        assert lower_bound(several) == (min(each), False)
 
 
 @pytest.mark.slow
