@@ -38,6 +38,7 @@ def test_the_json_example() -> None:
     assert json.loads(done.stdout)["status"] == "optimal"
 
 
+@pytest.mark.slow
 def test_the_output_shown_is_the_commands() -> None:
     """All but the run times and the width, which belong to the machine and the terminal."""
     (shown,) = blocks("text")

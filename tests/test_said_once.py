@@ -55,6 +55,7 @@ def test_methods_have_one_kind_of_outcome() -> None:
     assert [path for path, node in classes() if node.name == Outcome.__name__] == ["methods.py"]
 
 
+@pytest.mark.slow
 def test_structures_of_json_are_where_json_is_known() -> None:
     structures = {
         path for path, node in classes() for base in node.bases if ast.unparse(base) == "Struct"
@@ -63,6 +64,7 @@ def test_structures_of_json_are_where_json_is_known() -> None:
     assert not {path for path in structures if not path.startswith("jsonio/")}
 
 
+@pytest.mark.slow
 def test_between_a_plan_and_a_buffer_bytes_of_a_parameter_have_two_forms() -> None:
     """Those of a program, by name, and those of a model: all else holds these."""
     forms = [
@@ -132,6 +134,7 @@ def names_that_say_nothing(node: ast.AST) -> Iterator[str]:
             pass
 
 
+@pytest.mark.slow
 def test_variables_are_called_what_they_are() -> None:
     """`found` may be what a search returns, which finds it or not."""
     assert not read()[1]

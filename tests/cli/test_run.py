@@ -15,6 +15,8 @@ from planner.cli import main
 from tests.cli.printed import check_printed
 from tests.runtime.launching import launch
 
+pytestmark = pytest.mark.slow
+
 MODEL = """
 import torch
 from torch import nn
@@ -96,7 +98,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.slow
 def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     model = ["--model", "my_model:make", "--steps", "3", "--warmup", "1", "--timeout", "20"]
     pictures = ["--picture", "step.svg", "--trace", "trace.json"]
@@ -190,7 +191,6 @@ def _failing(folder: str, arguments: list[str]) -> tuple[int, str]:
     return status, json.loads(file.read_text())["message"]["message"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("which", ["forward", "backward"])
 def test_what_a_model_raises_ends_every_rank_with_one_line(folder: Path, which: str) -> None:
     (folder / "bad_model.py").write_text(BAD_MODEL)
@@ -230,7 +230,6 @@ def test_without_torch_it_says_what_to_install(folder: Path) -> None:
     assert "torch is needed here: pip install 'planner[torch]'" in found.stderr
 
 
-@pytest.mark.slow
 def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "RANK"}
     arguments = ["run", "caramel.json", "--model", "my_model:make"]

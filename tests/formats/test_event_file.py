@@ -47,6 +47,7 @@ def read_in_pieces(data: bytes, piece: int) -> tuple[list[Any], bytes]:
     return found, file.outside
 
 
+@pytest.mark.slow
 @given(
     EVENTS,
     st.dictionaries(TEXTS.filter(lambda key: key != "traceEvents"), VALUES, max_size=3),
@@ -70,6 +71,7 @@ def test_pieces_are_read_as_the_whole(
     assert json.loads(outside) == document | {"traceEvents": []}
 
 
+@pytest.mark.slow
 @given(EVENTS, st.integers(1, 40), st.sampled_from(["]", "", ",", ",]"]))
 def test_a_bare_array_may_lack_its_end(events: list[Any], piece: int, end: str) -> None:
     text = "[" + ",".join(map(json.dumps, events)) + (end if events else "]")

@@ -100,6 +100,7 @@ def failing(plan: bytes) -> None:
         optimizer.step()
 
 
+@pytest.mark.slow
 def test_what_ends_one_loop_ends_all() -> None:
     rows = launch(failing, 2, plan())
     assert [row.error and row.error.type for row in rows] == [

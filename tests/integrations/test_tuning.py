@@ -108,6 +108,7 @@ def failing() -> None:
     planner.tune(model, (torch.zeros(4, 5),), make_optimizer("sgd", model), timeout_s=10)
 
 
+@pytest.mark.slow
 def test_one_rank_has_nothing_to_plan() -> None:
     (outcome,) = launch(alone, 1)
     reason, same, kept = outcome.value

@@ -57,6 +57,7 @@ def wrong_plan() -> None:
         world.leave()
 
 
+@pytest.mark.slow
 def test_a_wrong_plan_on_one_rank_ends_all() -> None:
     first, second = launch(wrong_plan, 2)
     assert second.error is not None
