@@ -24,7 +24,7 @@ is Geoffrion's.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from math import ceil
 from operator import add
@@ -134,11 +134,27 @@ def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
     arcs = _arcs(problem, mesh, fitting, starts, deadline)
     total = problem.prefixes["parameter_bytes"][-1]
     rate = Fraction(mesh.gather_ns(total), total)
-    paths = []
-    for price in (Fraction(0), *PRICES):
-        deadline.check()
-        paths.append(_path(arcs, rate * price, fitting.turn))
-    return Work(*map(max, zip(*paths, strict=True)))
+
+    def priced(end: Callable[[int, int], int]) -> Fraction:
+        """Return the best bound of some prices.
+
+        Each is the least of what is linear in the price: once it falls, it goes on falling.
+        """
+        best = Fraction(-1)
+        for price in (Fraction(0), *PRICES):
+            deadline.check()
+            scale, each = (rate * price).denominator, (rate * price).numerator
+            bound = Fraction(end(scale, each) - each * fitting.turn, scale)
+            if bound <= best:
+                break
+            best = bound
+        return best
+
+    return Work(
+        priced(partial(_behind_each_other, arcs, 0)),
+        priced(partial(_behind_each_other, arcs, 1)),
+        priced(partial(_all_sent, arcs)),
+    )
 
 
 def _arcs(
@@ -245,16 +261,6 @@ def _concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:
 
 _NONE = 2**200
 """The time of what there is not."""
-
-
-def _path(arcs: Sequence[Sequence[_Arc]], price: Fraction, turn: int) -> Work:
-    """Return the least time with a price for what is kept, less that of what memory holds."""
-    scale, each = price.denominator, price.numerator
-    ends = [
-        *(_behind_each_other(arcs, which, scale, each) for which in (0, 1)),
-        _all_sent(arcs, scale, each),
-    ]
-    return Work(*(Fraction(end - each * turn, scale) for end in ends))
 
 
 def _all_sent(arcs: Sequence[Sequence[_Arc]], scale: int, each: int) -> int:
