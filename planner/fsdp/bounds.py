@@ -3,8 +3,9 @@
 Three bounds for each mesh on which anything fits; the largest counts, and of all meshes the least.
 
 1. With nothing gathered twice: the best of the units that fit (`planner.fsdp.partitions`). Of long
-   chains, what each pass takes by itself, with the largest affine cost below the real one: batches
-   that reach as far as a time allows decide whether that time can be kept.
+   chains that only where the bound is the least of all meshes'; before, what each pass takes by
+   itself, with the largest affine cost below the real one: batches that reach as far as a time
+   allows decide whether that time can be kept.
 2. With it, transfers are taken as liquid. Each byte takes the least time per byte of any unit
    around it that fits into memory, and what is ahead of its use, or behind its making, is what the
    memory holds at most:
@@ -42,9 +43,9 @@ from planner.fsdp.least import fitting
 from planner.fsdp.problem import Mesh, Problem
 from planner.fsdp.work import Fitting, least_work
 
-Bound: TypeAlias = Callable[[Problem, Mesh, Deadline], Fraction]
-
 __all__ = ["MAX_LAYERS", "MeshBounds", "affine_below", "lower_bound"]
+
+_Bound: TypeAlias = Callable[[Problem, Mesh, Deadline], Fraction]
 
 MAX_LAYERS = 400
 """Up to so many layers the best units serve as a bound of every mesh, and what channels carry."""
@@ -90,7 +91,7 @@ class MeshBounds:
                 self.of[place] = max(bound, self._unless_late(first, mesh, _passes))
         self._left = {place: list(later) for place in self.of}
 
-    def _unless_late(self, bound: Bound, mesh: Mesh, other: Bound | None = None) -> Fraction:
+    def _unless_late(self, bound: _Bound, mesh: Mesh, other: _Bound | None = None) -> Fraction:
         """Return a bound, or another one, if any, where time is up."""
         try:
             return bound(self._problem, mesh, self._deadline)
