@@ -69,7 +69,7 @@ def row_of(checkout: Path, name: str, seconds: float) -> Row:
 
     from planner.formats.fx import problem_of
     from planner.jsonio.fx import decode_fx
-    from planner.runtime.compiled.overlapping import impose_overlap
+    from planner.runtime.overlap_pass import impose_overlap
 
     document, module, times = document_of(checkout / TOOLS, name)
     problem = problem_of(decode_fx(json.dumps(document).encode()))

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-    from planner.batches import solve_many
     from planner.clusters import Cluster
     from planner.costs import AffineCost, TableCost
     from planner.deadline import Cancel, Control, Incumbent
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from planner.graphs import Graph, Op, Parameter
     from planner.integrations import tune
     from planner.interference import Interference
-    from planner.jsonio import read_cluster, read_profile, solve, solve_or_raise
+    from planner.jsonio import read_cluster, read_profile, solve, solve_many, solve_or_raise
     from planner.layers import Layer
     from planner.profiles import Profile, Provenance
     from planner.results import Result, Status
@@ -65,7 +64,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "batches": ("solve_many",),
     "clusters": ("Cluster",),
     "costs": ("AffineCost", "TableCost"),
     "deadline": ("Cancel", "Control", "Incumbent"),
@@ -73,7 +71,7 @@ _HOMES = {
     "graphs": ("Graph", "Op", "Parameter"),
     "integrations": ("tune",),
     "interference": ("Interference",),
-    "jsonio": ("read_cluster", "read_profile", "solve", "solve_or_raise"),
+    "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
     "profiles": ("Layer", "Profile", "Provenance"),
     "results": ("Result", "Status"),
 }

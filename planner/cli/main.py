@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from planner.cli import (
     calibrate,
     compare,
-    completion,
     draw,
     export,
     importing,
@@ -18,7 +17,6 @@ from planner.cli import (
     run,
     schema,
     solve,
-    sweep,
     why,
 )
 from planner.cli.complaint import complain
@@ -107,11 +105,9 @@ def parser() -> argparse.ArgumentParser:
         calibrate,
         run,
         importing,
-        sweep,
         why,
         export,
         schema,
     ):
         command.add_parser(commands)
-    completion.add_parser(commands, known)
     return known

@@ -61,11 +61,6 @@ def add_parser(commands: Any) -> None:
         help="time its updates too, as those of `planner run`; default: none",
     )
     parser.add_argument(
-        "--compiled",
-        action="store_true",
-        help="each operation of the model as torch.compile captures it, in place of layers",
-    )
-    parser.add_argument(
         "--time-limit",
         type=seconds,
         default=REPEAT_S,
@@ -83,8 +78,6 @@ def run(options: argparse.Namespace) -> int:
             integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
     if not 0 <= options.time_limit <= 10**6:
         raise InvalidInputError("--time-limit", f"expected seconds, got {options.time_limit:g}")
-    if options.compiled and options.optimizer:
-        raise InvalidInputError("--optimizer", "not with --compiled, which has no updates in it")
     check_outputs({"--output": options.output})
     with redirect_stdout(sys.stderr):  # what the model prints is not the profile
         profile = _measured(options)
@@ -98,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measured(options: argparse.Namespace) -> Profile:
-    from planner.profiling import measure, measure_compiled
+    from planner.profiling import measure
 
     model, inputs = load_model(options.factory, options.input, options.batch_size)
     name = options.name or options.factory.partition(":")[2]
@@ -109,8 +102,6 @@ def _measured(options: argparse.Namespace) -> Profile:
         source += ["--batch-size", str(options.batch_size)]
     if options.statistic != "median":
         source += ["--statistic", options.statistic]
-    if options.compiled:
-        source.append("--compiled")
     more: dict[str, Any] = {}
     if options.optimizer:
         from planner.cli.run_trials import optimizer_of
@@ -118,7 +109,7 @@ def _measured(options: argparse.Namespace) -> Profile:
         source += ["--optimizer", options.optimizer]
         more["optimizer"] = partial(optimizer_of, options.optimizer)
     progress = Progress(quiet=options.quiet)
-    profile = (measure_compiled if options.compiled else measure)(
+    profile = measure(
         model,
         inputs,
         name=name,

@@ -1,6 +1,7 @@
 """The JSON interface: the only place that knows JSON."""
 
 from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
+from planner.jsonio.many import solve_many
 from planner.jsonio.profiles import decode_profile, encode_profile
 from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.schema import schema
@@ -36,5 +37,6 @@ __all__ = [
     "schema",
     "shipped_clusters",
     "solve",
+    "solve_many",
     "solve_or_raise",
 ]

@@ -12,8 +12,7 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError("torch", "torch") from error
 
-from planner.profiling.compiled.measuring import measure_compiled
 from planner.profiling.factory import load_factory
 from planner.profiling.measuring import measure
 
-__all__ = ["load_factory", "measure", "measure_compiled"]
+__all__ = ["load_factory", "measure"]

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
-from planner.profiling.compiled.dependences import dependences
+from planner.profiling.dependences import dependences
 
 __all__ = ["DOCUMENT_VERSION", "MERGEABLE", "collective_key", "collective_name", "fx_document"]
 

@@ -1,8 +1,7 @@
 """Executing plans over gloo: the adapter, the executors, and what they measured.
 
 The executors need torch; what reads plans (`planner.programs`) and compares measurements
-with them (`planner.runtime.measuring.measured`) does not. Nothing here decides anything:
-`planner.replanning` says when to plan anew.
+with them (`planner.runtime.measuring.measured`) does not. Nothing here decides anything.
 """
 
 from importlib import import_module
@@ -11,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from planner.runtime.attaching import attach, switch
+    from planner.runtime.attaching import attach
     from planner.runtime.collectives.bcube import BcubeAllReduce
     from planner.runtime.collectives.interpreter import Interpreter, collective_of
     from planner.runtime.collectives.ring import AllReduce, Ring
-    from planner.runtime.elastic import plan_for
     from planner.runtime.executors.base import Executor
-    from planner.runtime.following import Following, Look, follow
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
-    from planner.runtime.recovery import Recovery, recover
     from planner.runtime.world.joining import join
     from planner.runtime.world.world import World
 
@@ -28,46 +24,32 @@ _HOMES = {
     "AllReduce": "collectives.ring",
     "BcubeAllReduce": "collectives.bcube",
     "Executor": "executors.base",
-    "Following": "following",
     "Interpreter": "collectives.interpreter",
-    "Look": "following",
-    "Recovery": "recovery",
     "Ring": "collectives.ring",
     "Trial": "measuring.trial",
     "World": "world.world",
     "attach": "attaching",
     "collective_of": "collectives.interpreter",
-    "follow": "following",
     "join": "world.joining",
     "measure_network": "measuring.sweep",
-    "plan_for": "elastic",
-    "recover": "recovery",
     "run_ddp": "measuring.trial",
     "run_plan": "measuring.trial",
-    "switch": "attaching",
 }
 
 __all__ = [
     "AllReduce",
     "BcubeAllReduce",
     "Executor",
-    "Following",
     "Interpreter",
-    "Look",
-    "Recovery",
     "Ring",
     "Trial",
     "World",
     "attach",
     "collective_of",
-    "follow",
     "join",
     "measure_network",
-    "plan_for",
-    "recover",
     "run_ddp",
     "run_plan",
-    "switch",
 ]
 
 

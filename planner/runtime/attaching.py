@@ -1,6 +1,6 @@
 """From a plan to the executor that follows it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,7 +17,6 @@ from planner.programs import (
     ShardProgram,
     SliceProgram,
     UnitProgram,
-    digest,
     program_of,
     with_pieces,
 )
@@ -30,7 +29,7 @@ from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.world import World
 
-__all__ = ["attach", "reads_as", "switch"]
+__all__ = ["attach", "reads_as"]
 
 
 def attach(
@@ -40,9 +39,7 @@ def attach(
     world: World,
     *,
     all_reduce: AllReduce | None = None,
-    recoverable: bool = False,
     strict_order: bool | None = None,
-    steps: int = 0,
 ) -> Executor:
     """Let a model's training steps communicate as planned.
 
@@ -82,16 +79,10 @@ def attach(
     all_reduce : AllReduce, optional
         How gradients are summed up, for plans that leave it open, as those of `caramel` do; by
         default gloo's ring. Plans of `iteration` say by which program: that one is run.
-    recoverable : bool
-        Whether `planner.runtime.recover` shall be able to go on after a link has failed. It takes a
-        copy of the parameters and optimiser state that this rank updates, in each step; not for
-        plans of `bigdl`.
     strict_order : bool, optional
         Whether a batch of gradients always waits for those before it. False: what is ready on all
         ranks goes before what is not, but for batches that the plan lets the network wait for. By
         default so where the ranks find that they lose time otherwise. Shards and slices are strict.
-    steps : int
-        Steps that are complete already, as after a recovery: numbers go on from there.
 
     Raises
     ------
@@ -111,22 +102,12 @@ def attach(
     if all_reduce is not None and not isinstance(program, GradientProgram):
         raise InvalidInputError("all_reduce", "the plan does not all-reduce")
     if isinstance(program, SliceProgram):
-        if recoverable:
-            raise InvalidInputError("recoverable", "not with plans of bigdl, which know no links")
         return SliceExecutor(model, program, optimizer, world)
     with ExitStack() as if_refused:
-        interpreters = _interpreters(world, program, all_reduce, {}, if_refused.callback)
+        interpreters = _interpreters(world, program, all_reduce, if_refused.callback)
         executor: Executor
         if isinstance(program, ShardProgram):
-            executor = ShardExecutor(
-                model,
-                program,
-                optimizer,
-                world,
-                interpreters,
-                recoverable=recoverable,
-                steps=steps,
-            )
+            executor = ShardExecutor(model, program, optimizer, world, interpreters)
         else:
             executor = GradientExecutor(
                 model,
@@ -135,45 +116,10 @@ def attach(
                 world,
                 all_reduce,
                 interpreters,
-                recoverable=recoverable,
                 strict_order=strict_order,
-                steps=steps,
             )
         executor.closing(if_refused.pop_all().close)
     return executor
-
-
-def switch(executor: Executor, plan: Plan) -> None:
-    """Let an executor follow another plan from the next step on.
-
-    Every rank has to call it, between the same two steps. What is on its way is finished before;
-    weights stay what they would have been, but for the order of sums.
-
-    Parameters
-    ----------
-    executor : Executor
-        What `attach` returned for a plan of all-reduces.
-    plan : bytes, mapping, answer or tuple
-        Another plan of all-reduces, as for `attach`.
-
-    Raises
-    ------
-    InvalidInputError
-        If one of them is another kind of plan, or it does not fit the model.
-    DisagreementError
-        If ranks differ in the plan; on every rank.
-    CommunicationError
-        If a rank does not take part in time, or a step has begun.
-    """
-    world, program = executor.world, reads_as(plan)
-    if not isinstance(executor, GradientExecutor) or not isinstance(program, GradientProgram):
-        raise InvalidInputError("plan", "only plans of all-reduces take each other's place")
-    with world.refusing():
-        executor.check(program)
-    world.agree("the new plan", digest(program))
-    known = executor.interpreters
-    added = _interpreters(world, program, executor.all_reduce, known, executor.closing)
-    executor.switch(program, {**known, **added})
 
 
 def reads_as(plan: Any) -> Program:
@@ -187,14 +133,11 @@ def _interpreters(
     world: World,
     program: GradientProgram | ShardProgram,
     all_reduce: AllReduce | None,
-    known: Collection[Recipe | None],
     closing: Callable[[Callable[[], None]], object],
 ) -> dict[Recipe | None, Interpreter]:
-    """Return what follows the programs that a plan names, but for those that are known."""
+    """Return an interpreter of each program that a plan names."""
     made: dict[Recipe | None, Interpreter] = {}
     for recipe in dict.fromkeys(batch.collective for batch in program.batches):
-        if recipe in known:
-            continue
         own = _planned(world, program, recipe, all_reduce)
         if own is not None:
             made[recipe] = own

@@ -312,7 +312,7 @@ def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "ibtach"]) == 2
 
 
-@pytest.mark.parametrize("command", ["solve", "draw", "import", "profile", "schema", "completion"])
+@pytest.mark.parametrize("command", ["solve", "draw", "import", "profile", "schema"])
 def test_every_help_text_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])

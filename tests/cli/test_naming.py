@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
-from planner.cli.completion import commands_of
-from planner.cli.main import parser
 from planner.cli.naming import OPTIONS, as_typed
 from planner.errors import InvalidInputError
+from tests.cli.commands import commands
 from tests.cli.test_cli import NETWORK, REQUEST
 from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import PROFILE as GRAPH
@@ -97,9 +96,8 @@ def test_a_factory_is_named_as_the_command_does(capsys: pytest.CaptureFixture[st
 def test_every_name_is_that_of_an_option() -> None:
     known = {
         name
-        for command in commands_of(parser())
-        for option in command.options
-        for name in option.names
+        for command in commands()
+        for name in command.options
     }
     hidden = {"--seed"}  # of whole iterations
     for names in OPTIONS.values():

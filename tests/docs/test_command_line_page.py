@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 
 from planner import __main__ as starting
-from planner.cli.completion import commands_of
 from planner.cli.exits import Exit
-from planner.cli.main import parser
+from tests.cli.commands import commands
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -58,9 +57,8 @@ def test_every_variable_of_the_code_is_listed() -> None:
 def test_what_the_page_names_is_there() -> None:
     known = {
         name
-        for command in commands_of(parser())
-        for option in command.options
-        for name in option.names
+        for command in commands()
+        for name in command.options
     }
     assert {"--quiet", "--verbose", "--version", "--problem", "--help"} <= known
     assert set(re.findall(r"--[a-z]+", PAGE)) <= known

@@ -15,8 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from planner.graphs import Graph as Dataflow
-from planner.profiling import measure_compiled
-from planner.profiling.compiled.dependences import dependences, operations
+from planner.profiling.dependences import dependences, operations
 
 aten = torch.ops.aten
 
@@ -120,46 +119,3 @@ def test_an_assertion_waits_for_what_it_reads_only() -> None:
     needed = dependences(graph)
     assert needed[asserted] == (first,)
     assert needed[last] == ()
-
-
-class Two(nn.Module):
-    """Two branches that nothing orders."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left = nn.Linear(4, 3)
-        self.right = nn.Linear(4, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.left(inputs) * self.right(inputs)
-        return outputs
-
-
-@pytest.mark.slow
-def test_profile_of_a_compiled_model_has_the_real_dependences() -> None:
-    inputs = (torch.ones(2, 4),)
-    profile = measure_compiled(Two(), inputs, name="two", source="", warmup=0, repetitions=2)
-    graph = profile.graph
-    assert isinstance(graph, Dataflow)
-    assert profile.layers == ()
-    sizes = {parameter.name: parameter.size_bytes for parameter in graph.parameters}
-    assert sizes == {"left.weight": 48, "left.bias": 12, "right.weight": 48, "right.bias": 12}
-
-    def behind(name: str) -> set[str]:
-        index = graph.position[name]
-        reached, stack = set(), [index]
-        while stack:
-            for before in graph.predecessors[stack.pop()]:
-                if before not in reached:
-                    reached.add(before)
-                    stack.append(before)
-        return {graph.ops[op].name for op in reached if graph.ops[op].phase == "backward"}
-
-    (left,), (right,) = (
-        next(p.updated_by for p in graph.parameters if p.name == f"{side}.weight")
-        for side in ("left", "right")
-    )
-    assert left not in behind(right)
-    assert right not in behind(left)
-    assert "loss/backward" in behind(left) & behind(right)
-    assert sum(op.duration_ns for op in graph.ops) > 0

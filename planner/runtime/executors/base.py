@@ -25,7 +25,6 @@ from planner.runtime.model.checks import check_model, check_optimizer
 from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.gate import Gate
 from planner.runtime.model.parameters import trainable, trained_ids
-from planner.runtime.optimisers.undo import Undo
 from planner.runtime.world.world import World
 
 __all__ = ["Executor", "parameters_of"]
@@ -97,9 +96,6 @@ class Executor(ABC):
         self._seen = False
         self._closed = False
         self._closers: list[Callable[[], None]] = []
-        self._watchers: list[Callable[[], None]] = []
-        self._undo: Undo | None = None
-        self._step = 0  # whose updates are being made
         world.watch.step = 0
 
     def __enter__(self) -> Self:
@@ -172,8 +168,6 @@ class Executor(ABC):
         now = time.monotonic_ns()
         self.trace.add(Event("step", self.steps - 1, -1, self._step_start, now))
         self._step_start = now
-        for watcher in self._watchers:
-            watcher()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -188,30 +182,6 @@ class Executor(ABC):
     def updating(self) -> bool:
         """Whether the optimiser's own step, if it is called now, is called from here."""
         return self._own_step
-
-    @property
-    def complete(self) -> int | None:
-        """Steps whose updates have all been made here; None if none can be taken back."""
-        return None if self._undo is None else self._step
-
-    def roll_back(self, steps: int, world: World) -> None:  # shards need it
-        """Go back to where so many steps were complete, and leave the model as a plain one.
-
-        For an executor that was closed after a failure; every rank calls it, in the job that goes
-        on.
-
-        Raises
-        ------
-        PlannerError
-            If that is more than one step back.
-        """
-        if self._undo is None:
-            raise PlannerError("nothing was kept to go back: attach with recoverable=True")
-        self._undo.to(steps, self._step)
-        self.gate.pending = set()
-        for parameter in self.names:
-            parameter.grad = None
-        self._let_go()
 
     def close(self) -> None:
         """Finish, and leave the model as a plain one.
@@ -247,10 +217,6 @@ class Executor(ABC):
         for handle in self._handles:
             handle.remove()
         self.world.attached.difference_update(map(id, self.names))
-
-    def after_steps(self, watcher: Callable[[], None]) -> None:
-        """Have something done at the end of every step."""
-        self._watchers.append(watcher)
 
     def closing(self, last: Callable[[], None]) -> None:
         """Have something done when this is closed, after the last transfer."""

@@ -44,7 +44,6 @@ from planner.runtime.executors.overtaking import EVERY, Overtaking
 from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.parameters import check_cover
 from planner.runtime.optimisers.some_parameters import SomeParameters
-from planner.runtime.optimisers.undo import Undo
 from planner.runtime.world.world import World
 
 __all__ = ["GradientExecutor"]
@@ -64,12 +63,8 @@ class GradientExecutor(Executor):
         How a message is summed up; by default gloo's ring.
     interpreters : mapping from Recipe to Interpreter, optional
         How it is for batches that name these programs.
-    recoverable : bool
-        Whether to keep what `roll_back` needs: a copy of parameters and optimiser state.
     strict_order : bool, optional
         Whether all batches wait for those before them. By default where that costs little.
-    steps : int
-        Steps that are complete already.
     """
 
     def __init__(
@@ -81,9 +76,7 @@ class GradientExecutor(Executor):
         all_reduce: AllReduce | None = None,
         interpreters: Mapping[Recipe | None, AllReduce] = MappingProxyType({}),
         *,
-        recoverable: bool = False,
         strict_order: bool | None = None,
-        steps: int = 0,
     ) -> None:
         options = f"{all_reduce.name if all_reduce else ''}, strict order: {strict_order}"
         super().__init__(model, program, optimizer, world, options)
@@ -99,9 +92,7 @@ class GradientExecutor(Executor):
         self._tickets: list[Ticket] = []
         self._versions: list[int] = []
         self._synchronised = False
-        self._undo = Undo(optimizer, self._gradients.parameters) if recoverable else None
-        self.steps = world.watch.step = steps
-        self._step = steps - 1
+        self._step = -1
         self._open()
 
     def _follow(
@@ -132,33 +123,6 @@ class GradientExecutor(Executor):
             for batch in batches:
                 self._carried[batch].append(number)
 
-    def switch(
-        self, program: GradientProgram, interpreters: Mapping[Recipe | None, AllReduce]
-    ) -> None:
-        """Follow another plan from the next step on, on which all ranks have agreed.
-
-        Every rank has to call it, between the same two steps. What is on its way is finished first.
-
-        Parameters
-        ----------
-        program : GradientProgram
-            What the new plan says.
-        interpreters : mapping from Recipe to Interpreter
-            As for the first plan.
-
-        Raises
-        ------
-        CommunicationError
-            If a step has begun, or a transfer fails.
-        """
-        self.finish()
-        if self._gradients.begun:
-            self.stop("the plan was changed in the middle of a step: change it between two")
-        self.channel.withdraw()
-        self._follow(program, interpreters)
-        self._step -= 1  # the step whose transfers were asked for
-        self._open()
-
     def check(self, program: GradientProgram) -> None:
         """Check that the plan carries every gradient once."""
         check_cover(program.batches, self.parameters, "groups")
@@ -172,8 +136,6 @@ class GradientExecutor(Executor):
         """Leave the gradients to the next forward pass; or finish, if the plan says so."""
         if self._synchronised:
             self._synchronised = False
-            if self._undo is not None:
-                self._undo.begin(self._step, range(len(self.names)))
             with self.optimising():
                 self.optimizer.step()
             self._gradients.forget()
@@ -297,8 +259,6 @@ class GradientExecutor(Executor):
         arrived = [self._gradients.parameters[number] for number in numbers]
         # What surrounds the forward pass does not concern the optimiser.
         with torch.inference_mode(mode=False), torch.autocast("cpu", enabled=False):
-            if self._undo is not None:
-                self._undo.begin(self._step, numbers)
             for number, parameter in zip(numbers, arrived, strict=True):
                 parameter.grad = self._means[number]()
             try:

@@ -55,7 +55,6 @@ from planner.runtime.executors.shares import pull, push, room_for
 from planner.runtime.executors.sliced import SlicedExecutor
 from planner.runtime.model.parameters import Elements, check_cover, named
 from planner.runtime.optimisers.sliced import check_elementwise
-from planner.runtime.optimisers.whole import put_together
 from planner.runtime.world.world import World
 
 __all__ = ["ShardExecutor"]
@@ -74,10 +73,6 @@ class ShardExecutor(SlicedExecutor):
     interpreters : mapping from Recipe to Interpreter, optional
         By whose halves batches are summed up, or handed out, that name these programs; others are
         exchanged directly.
-    recoverable : bool
-        Whether to keep what `roll_back` needs: a copy of this rank's slices and their state.
-    steps : int
-        Steps that are complete already.
     """
 
     def __init__(
@@ -87,9 +82,6 @@ class ShardExecutor(SlicedExecutor):
         optimizer: Optimizer,
         world: World,
         interpreters: Mapping[Recipe | None, Interpreter] = MappingProxyType({}),
-        *,
-        recoverable: bool = False,
-        steps: int = 0,
     ) -> None:
         super().__init__(model, program, optimizer, world, "")
         gloo, trained = Halves(self.group), self._trained(program)
@@ -131,9 +123,7 @@ class ShardExecutor(SlicedExecutor):
         self._tickets: list[Ticket] = []
         self._pushing: list[Ticket] = []
         self._leaving: list[dict[nn.Parameter, Tensor]] = []
-        self._undo = self.sliced.undo() if recoverable else None
-        self.steps = self._step = world.watch.step = steps
-        self._open(steps)
+        self._open(0)
 
     def check(self, program: ShardProgram) -> None:
         """Check that the plan carries every element once in each direction, and pushes it first."""
@@ -181,12 +171,6 @@ class ShardExecutor(SlicedExecutor):
         for companion in self._ending[number]:
             self.put_in_place(companion, number)
 
-    def roll_back(self, steps: int, world: World) -> None:
-        """Go back, and give all ranks the whole parameters and optimiser state of that step."""
-        super().roll_back(steps, world)
-        slices = [[own for _, own in self._slices(rank)] for rank in range(world.size)]
-        put_together(world, self.optimizer, slices, self.sliced.held())
-
     def _slices(self, rank: int) -> list[tuple[Elements, Elements]]:
         """Return the cells of which a rank has a slice that is not empty, with that."""
         every = ((cell, slice_of(cell, rank, self.world.size)) for cell in self._cells)
@@ -213,8 +197,7 @@ class ShardExecutor(SlicedExecutor):
                 self._leaving.append(leaving)
             else:
                 if pushed:
-                    last = len(self._pushing) == len(self._brought)
-                    work = partial(self._update, step, pushed, last=last)
+                    work = partial(self._update, pushed)
                     self._tickets.append(Ticket(work, step, pulls, kind="update"))
                     pushed = []
                 ticket = Ticket(partial(self._pull, halves, messages), step, pulls, direction)
@@ -227,13 +210,10 @@ class ShardExecutor(SlicedExecutor):
         cells = dict.fromkeys(columns.cell for message in messages for columns in message.columns)
         return [self._numbers[cell] for cell in cells if cell in self._numbers]
 
-    def _update(self, step: int, numbers: Sequence[int], *, last: bool) -> None:
-        """Update this rank's slices by what was pushed, of a step for the last time or not."""
-        if self._undo is not None:
-            self._undo.begin(step, numbers)
+    def _update(self, numbers: Sequence[int]) -> None:
+        """Update this rank's slices by what was pushed."""
         means = list(self._means.values())
         self.sliced.step({number: means[number] for number in numbers})
-        self._step = step + last
 
     def _push(
         self,

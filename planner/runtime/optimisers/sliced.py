@@ -22,7 +22,7 @@ Source. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
 stage 1 (partitioned optimiser states).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -32,8 +32,6 @@ from torch.optim import Optimizer
 from planner.errors import InvalidInputError
 from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.some_parameters import SomeParameters, copied
-from planner.runtime.optimisers.undo import Undo
-from planner.runtime.optimisers.whole import Held
 
 __all__ = ["ELEMENTWISE", "SlicedOptimizer", "check_elementwise", "flat_values"]
 
@@ -125,15 +123,6 @@ class SlicedOptimizer:
         finally:
             for number in gradients:
                 self._updated[number].grad = None
-
-    def undo(self) -> Undo:
-        """Return what takes a step back, in which slices go by their number."""
-        return Undo(self._twin, self._updated)
-
-    def held(self) -> Iterator[Held]:
-        """Yield the values of the slices, and what the optimiser remembers of them."""
-        for updated in self._updated:
-            yield updated.detach().clone(), dict(self._twin.state.get(updated, {}))
 
     def restore(self) -> None:
         """Give the optimiser its parameters back, with the state it had before its first step."""

@@ -12,7 +12,6 @@ not, as far as the store still answers. Complexity: O(ranks) messages a rank. So
 import json
 import socket
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -27,7 +26,7 @@ from planner.runtime.world.verdict import down
 from planner.runtime.world.watch import Watch, grace_s
 from planner.runtime.world.world import World, new_gloo_group, ranks_named
 
-__all__ = ["join", "rejoin"]
+__all__ = ["join"]
 
 
 def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> World:
@@ -67,59 +66,9 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
                 "interfaces", f"no network interface {name}; there are {', '.join(sorted(known))}"
             )
     plain = _store_beside(timeout_s) if guest else _store_of_launcher(timeout_s)
-    return _entered(plain, rank, size, timeout_s, chosen, guest=guest, patience_s=timeout_s)
-
-
-def rejoin(world: World) -> World:
-    """Join a job anew after a failure that all its ranks have outlived.
-
-    Every rank has to call it, when it has closed its executors. It meets the others in the same
-    store, under another name, and makes all groups again. Interfaces that are down by now are known
-    to be, and no news any more.
-
-    Raises
-    ------
-    CommunicationError
-        If a rank does not come in time, or what all ranks talk over is down.
-    """
-    world.watch.leave()
-    if distributed.is_initialized():
-        with suppress(ValueError):
-            distributed.destroy_process_group(world.group if world.guest else None)
-    store: Any = world.store
-    try:
-        plain = within(world.timeout_s, store.underlying_store.clone)
-    except RuntimeError as error:
-        raise _lost(world.rank, error) from error
-    return _entered(
-        plain,
-        world.rank,
-        world.size,
-        world.timeout_s,
-        world.interfaces,
-        guest=world.guest,
-        patience_s=2 * world.timeout_s + 2,  # some still wait for transfers to fail
-        ignored=down(world.interfaces),
-    )
-
-
-def _entered(
-    plain: Any,
-    rank: int,
-    size: int,
-    timeout_s: float,
-    chosen: tuple[str, ...],
-    *,
-    guest: bool,
-    patience_s: float,
-    ignored: Sequence[str] = (),
-) -> World:
-    """Return a job whose ranks meet in a store."""
     store, apart = _own(plain, rank, timeout_s)
-    _meet(store, rank, size, patience_s)
-    names = tuple(
-        name for name in chosen or listed("GLOO_SOCKET_IFNAME") if name not in set(ignored)
-    )
+    _meet(store, rank, size, timeout_s)
+    names = chosen or tuple(listed("GLOO_SOCKET_IFNAME"))
     watch = Watch(apart, rank, size, names, timeout_s=timeout_s, holds_store=holds_store(rank))
     for name in down((*chosen,) if len(chosen) == 1 else listed("GLOO_SOCKET_IFNAME")):
         raise watch.failed(f"interface {name}, which all ranks talk over, is down", at_fault=True)

@@ -23,9 +23,9 @@ from planner.formats.fx import problem_of
 from planner.jsonio import decode_answer
 from planner.jsonio.fx import FxDocument
 from planner.jsonio.overlap import OverlapAnswer, answer
-from planner.profiling.compiled.dependences import operations
+from planner.profiling.dependences import operations
 from planner.profiling.fx import fx_document
-from planner.runtime.compiled.overlapping import impose_overlap
+from planner.runtime.overlap_pass import impose_overlap
 from tests.runtime.launching import launch
 from tests.runtime.sharing import values
 

@@ -1,4 +1,4 @@
-"""Imposes a plan of `overlap` on the compiled graph it was made of.
+"""Puts a plan of `overlap` into the compiled graph it was made of, such as in a pass of Inductor's.
 
 Problem. A plan says in which order a rank issues the nodes of a graph with collectives, and which
 collectives are one transfer; the graph has to become one that does.
@@ -26,9 +26,8 @@ from planner import overlap
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.jsonio import decode_answer
 from planner.jsonio.overlap import OverlapAnswer, problem_of
-from planner.profiling.compiled.dependences import operations
+from planner.profiling.dependences import dependences, operations
 from planner.results import Result
-from planner.runtime.compiled.reordering import by_operations, impose
 from planner.validation import shown
 
 __all__ = ["impose_overlap"]
@@ -58,18 +57,43 @@ def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
     problem, solution = _typed(plan)
     overlap.check(problem, solution)
     names = [node.name for node in problem.nodes]
-    called = {node: node.name for node in operations(graph)}
-    known = set(called.values())
-    strange = next((name for name in names if name not in known), None)
-    if strange is not None:
-        raise InvalidPlanError("nodes", f"the graph has no {shown(strange)}: plan this graph")
-    order = [names[node] for node in solution.order]
-    impose(graph, by_operations(graph, order, called, keep_collectives=False))
-    node_of = {name: node for node, name in called.items()}
+    node_of = {node.name: node for node in operations(graph)}
+    (output,) = graph.find_nodes(op="output")
+    for node in _in_order(graph, [names[number] for number in solution.order]):
+        output.prepend(node)
     for members in solution.merged:
         chosen = [problem.collectives[member] for member in members]
         _merge(graph, [node_of[names[collective.start]] for collective in chosen])
     graph.lint()
+
+
+def _in_order(graph: Graph, names: Sequence[str]) -> list[Node]:
+    """Return the nodes of a graph in a planned order.
+
+    Raises
+    ------
+    InvalidPlanError
+        If a node is missing, or comes before another one that it depends on.
+    """
+    needed = dependences(graph, keep_collectives=False)
+    node_of = {node.name: node for node in needed}
+    order: dict[Node, None] = {}
+    for place, name in enumerate(names):
+        node = node_of.get(name)
+        if node is None:
+            raise InvalidPlanError("nodes", f"the graph has no {shown(name)}: plan this graph")
+        for before in needed[node]:
+            if before not in order:
+                raise InvalidPlanError(
+                    f"order[{place}]",
+                    f"{shown(name)} comes before {shown(before.name)}, which it depends on in the "
+                    "graph",
+                )
+        order[node] = None
+    missing = next((node for node in needed if node not in order), None)
+    if missing is not None:
+        raise InvalidPlanError("nodes", f"{shown(missing.name)} of the graph is missing")
+    return list(order)
 
 
 def _typed(plan: bytes | Typed) -> tuple[overlap.Problem, overlap.Plan]:
