@@ -19,8 +19,9 @@ from random import Random
 from statistics import mean
 from typing import Any, NamedTuple
 
+from peer_tables import markdown
+
 import planner
-from planner.cli.peers_text import markdown
 
 DATA = Path(__file__).parent.parent / "data"
 AIM, AIM_S = 0.01, 2.0

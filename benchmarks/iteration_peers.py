@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from planner.cli.compare_peers import chart_of, planned
-from planner.cli.peers_text import (
+from peer_cases import BASELINE, JOINT, PeerCase, Ratios, planned, standings
+from peer_picture import chart_of, save_peers
+from peer_tables import (
     above_text,
     case_table,
     markdown,
@@ -25,9 +26,8 @@ from planner.cli.peers_text import (
     summary_table,
     times_text,
 )
-from planner.draw.peers import save_peers
+
 from planner.iteration import METHODS as ALL
-from planner.iteration.peers import BASELINE, JOINT, PeerCase, Ratios, standings
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.methods import concrete

@@ -19,10 +19,10 @@ from statistics import median
 from typing import Any, TypeVar
 
 import msgspec
+from peer_tables import markdown
 
 import planner
 from planner import iteration
-from planner.cli.peers_text import markdown
 from planner.deadline import Deadline
 from planner.iteration.bounds import bound
 from planner.jsonio import decode_request

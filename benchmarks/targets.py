@@ -17,10 +17,11 @@ from math import exp, fsum, log
 from pathlib import Path
 from typing import NamedTuple
 
+from peer_tables import markdown
+
 from planner import iteration
 from planner.caramel import Problem, solve
 from planner.caramel.exported import exported_to
-from planner.cli.peers_text import markdown
 from planner.clusters import Cluster, Nic
 from planner.deadline import NEVER
 from planner.iteration.problem import scaled

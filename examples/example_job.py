@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from planner.integrations import make_plan
+from planner.runtime import make_plan
 
 WARMUP = 3
 """Steps that do not count."""

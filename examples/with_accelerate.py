@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from example_job import make_batches, make_model, options_of, plan_for, show
-from torch.nn.functional import cross_entropy
-
 from planner.integrations.accelerate import prepared
+from torch.nn.functional import cross_entropy
 
 
 def train(accelerator: Accelerator, model: Any, optimizer: Any, batches: Any) -> list[float]:

@@ -12,8 +12,8 @@ from torch import distributed
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from planner.integrations import audit, follow_order
 from planner.programs import program_of
+from planner.runtime import audit, follow_order
 from planner.runtime.ddp import as_ddp
 
 

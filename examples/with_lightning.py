@@ -11,11 +11,10 @@ import torch
 from example_job import make_batches, make_model, options_of, plan_for, show
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
+from planner.integrations.lightning import PlannedStrategy
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
-
-from planner.integrations.lightning import PlannedStrategy
 
 
 class Classifier(LightningModule):

@@ -13,7 +13,7 @@ from ray.train import RunConfig, ScalingConfig, get_context
 from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
 from torch.nn.functional import cross_entropy
 
-from planner.integrations import take_over
+from planner.runtime import take_over
 
 
 def steps_of(model: Any, optimizer: Any, batches: Any) -> list[float]:

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 from example_job import options_of, plan_for, show
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
-
 from planner.integrations.transformers import PlannedTrainer
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
 SAMPLES, TOKENS = 4, 32
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from planner.deadline import Cancel, Control, Incumbent
     from planner.errors import InvalidInputError, PlannerError
     from planner.graphs import Graph, Op, Parameter
-    from planner.integrations import tune
     from planner.interference import Interference
     from planner.jsonio import read_cluster, read_profile, solve, solve_many, solve_or_raise
     from planner.layers import Layer
     from planner.profiles import Profile, Provenance
     from planner.results import Result, Status
+    from planner.runtime import tune
 
     __version__: str
 
@@ -69,11 +69,11 @@ _HOMES = {
     "deadline": ("Cancel", "Control", "Incumbent"),
     "errors": ("InvalidInputError", "PlannerError"),
     "graphs": ("Graph", "Op", "Parameter"),
-    "integrations": ("tune",),
     "interference": ("Interference",),
     "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
     "profiles": ("Layer", "Profile", "Provenance"),
     "results": ("Result", "Status"),
+    "runtime": ("tune",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -24,7 +24,6 @@ from planner.cli import (
     compare_ibatch,
     compare_iteration,
     compare_overlap,
-    compare_peers,
     compare_yan,
 )
 from planner.cli.common import (
@@ -35,7 +34,7 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
-from planner.cli.compare_cluster import settle_cluster
+from planner.cli.compare_cluster import MEMORY, OPTIONS, settle_cluster
 from planner.cli.compare_help import add_compare
 from planner.cli.compare_network import ASSUMED, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
@@ -91,11 +90,6 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare."""
-    if options.peers:
-        _refuse(options, _apart(), "--peers")
-        if not options.file:
-            raise InvalidInputError("FILE", "missing: profiles to compare")
-        return compare_peers.run(options)
     name, compared = _of_events(options) if "events" in options else _of_file(options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
     with in_option("--picture"):
@@ -155,7 +149,7 @@ def _of_events(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     if options.file:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
     others = ("--startup", "--bandwidth", "--network", "--network-model")
-    _refuse(options, (*others, *compare_peers.OPTIONS), "--events")
+    _refuse(options, (*others, *OPTIONS), "--events")
     vars(options).setdefault("max_group", None)  # nobody knows what the log's users can wait for
     _settle(options, options.problem)
     return options.problem, compare_drizzle.of_events(options)
@@ -165,9 +159,6 @@ def _of_file(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     """Return the problem of a request, or of a profile."""
     if not options.file:
         raise InvalidInputError("FILE", "missing: a profile, or a request of planner solve")
-    if len(options.file) > 1:
-        raise InvalidInputError("FILE", "expected one file; only --peers takes several profiles")
-    (options.file,) = options.file
     data = read(options.file)
     with in_file(options.file):
         value = decode(data)
@@ -197,7 +188,7 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedP
     """Return what a request asks, and the problem it makes."""
     _refuse(
         options,
-        (*_apart()[1:], *compare_peers.OPTIONS),
+        (*_apart()[1:], *OPTIONS),
         f"a request, and {options.file} holds one, not a profile",
     )
     with in_file(options.file):
@@ -219,7 +210,7 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedPr
         )
     family = PROFILED[problem]
     _settle(options, problem)
-    _refuse(options, _MEMORY.get(problem, compare_peers.MEMORY), f"--problem {problem}")
+    _refuse(options, _MEMORY.get(problem, MEMORY), f"--problem {problem}")
     scale = settle_cluster(options)
     network = settle_network(options, family)
     family.check(options)

@@ -4,7 +4,7 @@ import argparse
 from fractions import Fraction
 
 from planner.cli.family import Option
-from planner.cli.iteration_options import asked_cluster, damaged
+from planner.cli.iteration_options import add_failed_option, asked_cluster, damaged
 from planner.cli.parsing import parse_number
 from planner.clusters import Cluster, Nic
 from planner.errors import InvalidInputError
@@ -12,7 +12,22 @@ from planner.network import AnyNetwork, links
 from planner.topologies import Switch
 from planner.validation import integer
 
-__all__ = ["MACHINES", "cluster_of", "needs_cluster", "settle_cluster", "workers_of"]
+__all__ = [
+    "MACHINES",
+    "MEMORY",
+    "OPTIONS",
+    "add_cluster_options",
+    "cluster_of",
+    "needs_cluster",
+    "settle_cluster",
+    "workers_of",
+]
+
+MEMORY = ("--activations", "--ignore-memory")
+"""What memory holds: only whole iterations take both."""
+
+OPTIONS = ("--cluster", "--failed", "--computation", *MEMORY)
+"""What no request is told, as it says so itself."""
 
 MACHINES = Option(
     "--machines",
@@ -26,21 +41,38 @@ MACHINES = Option(
 """An option of several problems."""
 
 
+def add_cluster_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options that say where a profile shall run, and return their group."""
+    group = parser.add_argument_group("with a profile, on a cluster")
+    group.add_argument(
+        "--cluster",
+        metavar="FILE",
+        help="a cluster's file or the name of a shipped one, which says all that the other options "
+        "would",
+    )
+    add_failed_option(group)
+    group.add_argument(
+        "--computation",
+        metavar="F",
+        help="multiply all times of computation: 0.02 or 1/50 for workers 50 times as fast as "
+        "those the profile was measured on; default: 1",
+    )
+    return group
+
+
 def settle_cluster(options: argparse.Namespace) -> Fraction:
     """Keep the cluster that is given as `at`, and return by what computation is multiplied.
 
     Raises
     ------
     PlannerError
-        If there is no such cluster, or more than one.
+        If there is no such cluster.
     """
-    if options.cluster is not None and len(options.cluster) > 1:
-        raise InvalidInputError("--cluster", "expected one; only --peers takes several")
     options.at = None
     if options.cluster:
-        if options.cluster == ["-"] and options.file == "-":
+        if options.cluster == options.file == "-":
             raise InvalidInputError("--cluster", "standard input is the profile already")
-        options.at = damaged(asked_cluster(options.cluster[0]), options.failed)
+        options.at = damaged(asked_cluster(options.cluster), options.failed)
     elif options.failed is not None:
         raise InvalidInputError("--failed", "only together with --cluster")
     return parse_number(options.computation or "1", "--computation", positive=True)

@@ -1,8 +1,7 @@
 """The options of ``planner compare``, and its help: short, and of one problem at a time.
 
 The parser knows all options of all problems. ``--help`` by itself shows what they have in common,
-and the problems with an example of each; beside ``--problem NAME`` or ``--peers`` it shows what
-belongs to that.
+and the problems with an example of each; with ``--problem NAME`` what belongs to that problem.
 """
 
 import argparse
@@ -10,25 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from planner.cli import compare_peers
 from planner.cli.common import add_loudness, command
+from planner.cli.compare_cluster import add_cluster_options
 from planner.cli.compare_network import add_network_options
 from planner.cli.family import DEFAULT_SECONDS, Family, Option
 from planner.cli.iteration_options import add_ignoring, add_memory_options
 from planner.cli.parsing import seconds
 from planner.cli.suggesting import SuggestingParser
-from planner.iteration import METHODS as PEERS
-from planner.methods import concrete
 
 __all__ = ["add_compare"]
 
 _SUMMARY = "compare every method on a request, or on a profiled model and a network"
-_OF_PEERS = "planner compare --peers PROFILE ... --cluster FILE ... [option ...]"
-_USAGE = f"planner compare [--problem NAME] FILE [option ...]\n       {_OF_PEERS}"
-_PEERS = (
-    "planner compare --peers data/profiles/vgg19.json data/profiles/resnet50.json "
-    "--cluster caramel-16 --computation 1,0.02"
-)
+_USAGE = "planner compare [--problem NAME] FILE [option ...]"
 
 Families = Mapping[str, Family]
 
@@ -43,7 +35,7 @@ def add_compare(
     add_network_options(parser)
     for option, names in _options(families):
         _add_own(parser, " or ".join(names), [option])
-    compare_peers.add_options(parser)
+    add_memory_options(add_cluster_options(parser))
     if isinstance(parser, SuggestingParser):
         parser.shown_for = partial(_shown, families)
 
@@ -51,9 +43,9 @@ def add_compare(
 def _add_common(parser: argparse.ArgumentParser, families: Families) -> None:
     parser.add_argument(
         "file",
-        nargs="*",
+        nargs="?",
         metavar="FILE",
-        help="a profile, or a request of planner solve; '-': standard input; with --peers profiles",
+        help="a profile, or a request of planner solve; '-': standard input",
     )
     parser.add_argument(
         "--problem",
@@ -75,7 +67,7 @@ def _add_common(parser: argparse.ArgumentParser, families: Families) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="write the best plan as JSON; with --peers every case, as tables (.md) or as JSON",
+        help="write the best plan as JSON",
     )
     parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
 
@@ -97,17 +89,13 @@ def _add_own(parser: argparse.ArgumentParser, names: str, options: Sequence[Opti
 
 
 def _shown(families: Families, arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser with the help that is asked for: of a problem, of ``--peers``, or of all."""
+    """Return a parser with the help that is asked for: of a problem, or of all."""
     asking = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     asking.add_argument("--problem", nargs="?")
-    asking.add_argument("--peers", action="store_true")
     asked, _ = asking.parse_known_args(list(arguments))
     family = families.get(asked.problem or "")
     about, usage = f"{_SUMMARY[0].upper()}{_SUMMARY[1:]}.", _USAGE
-    if asked.peers:
-        about, usage = "Compare plans of whole iterations, over many cases.", _OF_PEERS
-        closing = [*_listed("methods", concrete(PEERS)), "example:", f"  {_PEERS}"]
-    elif family is not None:
+    if family is not None:
         about = f"{asked.problem}: {family.asks}."
         usage = f"planner compare --problem {asked.problem} FILE [option ...]"
         closing = [*_listed("methods", family.methods), "example:", f"  {family.example}"]
@@ -122,11 +110,9 @@ def _shown(families: Families, arguments: Sequence[str]) -> argparse.ArgumentPar
     )
     add_loudness(shown)
     _add_common(shown, families)
-    if asked.peers:
-        compare_peers.add_options(shown)
-    elif family is not None and family.profiled is not None:
+    if family is not None and family.profiled is not None:
         add_network_options(shown)
-        group = compare_peers.add_cluster_options(shown)
+        group = add_cluster_options(shown)
         if asked.problem == "iteration":
             add_memory_options(group)
         elif asked.problem == "yan":
@@ -141,12 +127,9 @@ def _problems(families: Families) -> list[str]:
     for name, family in families.items():
         lines += [f"  {name}: {family.asks}", f"    {family.example}"]
     lines += [
-        "  --peers: whole iterations of many profiles, beside what other systems do",
-        f"    {_PEERS}",
         "",
         "options and methods of one of them:",
         "  planner compare --problem NAME --help",
-        "  planner compare --peers --help",
     ]
     return lines
 

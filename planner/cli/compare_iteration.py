@@ -1,4 +1,4 @@
-"""``planner compare`` for whole iterations: one; with ``--peers`` many profiles."""
+"""``planner compare`` for whole iterations."""
 
 import argparse
 from typing import TypeAlias
@@ -9,8 +9,8 @@ from planner import iteration
 from planner.cli.compare_cluster import needs_cluster
 from planner.cli.family import ComparedProblem, Family, Profiled, about
 from planner.cli.iteration_options import memory_options
+from planner.iteration import JOINT
 from planner.iteration.measured import notes_of
-from planner.iteration.peers import JOINT
 from planner.jsonio import iteration as iteration_json
 from planner.jsonio.iteration_making import answer
 from planner.methods import concrete

@@ -29,7 +29,7 @@ _KINDS: Mapping[Kind, _Document] = {
     "cluster": _Document(
         (("machines", "topology"), ("machines", "nic"), ("topology", "nic")),
         "a cluster",
-        "planner plan, report and compare --peers take it as --cluster",
+        "planner plan, report and compare take it as --cluster",
     ),
     "profile": _Document(
         (("layers",), ("ops",)), "a profile", f"{_PLANS} with -o plan.json plans with it"

@@ -11,7 +11,6 @@ from planner.jsonio.clusters import ClusterDocument
 from planner.jsonio.drizzle_measurements import GroupsDocument
 from planner.jsonio.measurements import ComputationDocument, FitDocument
 from planner.jsonio.network import NETWORK_RULES, NetworkDocument
-from planner.jsonio.peers import PeersReport
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.runs import RunReport
 from planner.jsonio.service import PROBLEMS, ErrorAnswer
@@ -29,7 +28,6 @@ FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "fit": (FitDocument, {}),
     "groups": (GroupsDocument, {}),
     "spark": (SparkDocument, {}),
-    "peers": (PeersReport, {}),
     "run": (RunReport, {}),
     "why": (WhyReport, {}),
 }

@@ -4,13 +4,15 @@ from typing import TypeAlias
 
 from planner.comparison import Comparison
 from planner.iteration import JOINT, Evaluation, Plan
-from planner.iteration.peers import BASELINE
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.report.html import Html, element, joined, table
 from planner.report.words import METHODS, percent, target_of, times
 from planner.units import format_ns
 
 __all__ = ["Peers", "baseline_of", "described", "peer_table", "time_of"]
+
+BASELINE = "ddp"
+"""The method that speed-ups are over."""
 
 _HEADER = ("method", "what it is", "synchronises by", "iteration")
 

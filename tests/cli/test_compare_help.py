@@ -6,10 +6,10 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from planner.cli.compare_peers import MEMORY, OPTIONS
 
 from planner.cli import main
 from planner.cli.compare import FAMILIES, PROFILED
-from planner.cli.compare_peers import MEMORY, OPTIONS
 
 ROOT = Path(__file__).parents[2]
 

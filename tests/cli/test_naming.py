@@ -17,7 +17,7 @@ from tests.jsonio.test_iteration import PROFILE as GRAPH
 
 PLAN = ["plan", "profile.json", "--cluster", "cluster.json"]
 NETWORKED = ["compare", "profile.json", "--network"]
-_NET = "measured network, got a cluster: planner plan, report and compare --peers"
+_NET = "measured network, got a cluster: planner plan, report and compare"
 COMPARE = ["compare", "profile.json", *NETWORK]
 
 
@@ -94,11 +94,7 @@ def test_a_factory_is_named_as_the_command_does(capsys: pytest.CaptureFixture[st
 
 
 def test_every_name_is_that_of_an_option() -> None:
-    known = {
-        name
-        for command in commands()
-        for name in command.options
-    }
+    known = {name for command in commands() for name in command.options}
     hidden = {"--seed"}  # of whole iterations
     for names in OPTIONS.values():
         assert {name for name in names if name.startswith("--")} <= known | hidden

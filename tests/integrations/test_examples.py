@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 from torch import Tensor, nn
 
-from tests.integrations.plans import plan_of
+from tests.runtime.plans import plan_of
 
 ROOT = Path(__file__).parents[2]
 MADE_HERE = ("ddp", "accelerate", "lightning", "ray")

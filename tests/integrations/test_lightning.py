@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
+from planner.integrations.lightning import PlannedStrategy
 from torch import distributed
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from planner.errors import InvalidInputError
-from planner.integrations.lightning import PlannedStrategy
-from tests.integrations.plans import plan_of
 from tests.runtime.launching import launch
+from tests.runtime.plans import plan_of
 from tests.runtime.reference import CLASSES, make_inputs, make_model
 
 BATCHES = 6

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from planner.integrations.accelerate import prepared
+from planner.integrations.transformers import PlannedTrainer
 from torch import distributed
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
-from planner.integrations.accelerate import prepared
-from planner.integrations.transformers import PlannedTrainer
-from tests.integrations.plans import plan_of
 from tests.runtime.launching import launch
+from tests.runtime.plans import plan_of
 from tests.runtime.reference import (
     largest_difference,
     loss_of,

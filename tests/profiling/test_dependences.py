@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from planner.graphs import Graph as Dataflow
 from planner.profiling.dependences import dependences, operations
 
 aten = torch.ops.aten

@@ -15,11 +15,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from planner import bigdl
 from planner.errors import CommunicationError, NotApplicableError
-from planner.integrations import take_over
 from planner.network import Network
-from planner.runtime import join
-from tests.integrations.plans import plan_of
+from planner.runtime import join, take_over
 from tests.runtime.launching import launch
+from tests.runtime.plans import plan_of
 from tests.runtime.reference import (
     STEPS,
     backward,

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from planner.draw.peers import PeersChart, save_peers
-from planner.iteration.peers import Ratios, Standing
+from peer_cases import Ratios, Standing
+from peer_picture import PeersChart, save_peers
 
 GAINS = {"joint": (1.3, 2.0), "ddp": (1.0, 1.0), "ps": (0.25, 1.1), "bigdl": (0.5, 0.4)}
 
@@ -27,9 +26,9 @@ def drawn(given: PeersChart) -> Any:
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from peer_picture import _fill
 
     from planner.draw.figure import write_title
-    from planner.draw.peers import _fill
 
     figure = Figure(dpi=140, layout="constrained")
     FigureCanvasAgg(figure)

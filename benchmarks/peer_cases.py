@@ -12,20 +12,19 @@ Guarantee: none beyond those of the methods. Complexity: that of the methods.
 Source: own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, fsum, log
 
+from planner.clusters import Cluster
 from planner.comparison import Comparison, compare
-from planner.iteration.evaluation import Evaluation
-from planner.iteration.plan import Plan
-from planner.iteration.problem import Problem
-from planner.iteration.solver import JOINT, METHODS, solve
-from planner.methods import concrete
+from planner.iteration import JOINT, Evaluation, Plan, Problem, solve
+from planner.iteration.measured import assumed_startups
+from planner.profiles import Profile
 from planner.results import Result
 
-__all__ = ["BASELINE", "JOINT", "PeerCase", "Ratios", "Standing", "compare_peers", "standings"]
+__all__ = ["BASELINE", "JOINT", "PeerCase", "Ratios", "Standing", "planned", "standings"]
 
 BASELINE = "ddp"
 """The method that speed-ups count from."""
@@ -137,34 +136,25 @@ class Standing:
     over_bound: Ratios | None
 
 
-def compare_peers(
-    problem: Problem,
-    methods: Iterable[str] = METHODS,
-    *,
-    time_limit: float | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> Comparison[Plan, Evaluation]:
-    """Plan by the joint method, by DDP and by `methods`.
+def planned(
+    profile: Profile, cluster: Cluster, scale: Fraction, methods: Sequence[str]
+) -> PeerCase:
+    """Plan one case by every method.
 
     Parameters
     ----------
-    problem : Problem
-        The problem.
-    methods : iterable of str
-        Some of `METHODS`.
-    time_limit : float, optional
-        Seconds for each method.
-    progress : callable, optional
-        Called with each method's name before it runs.
+    profile : Profile
+        The model.
+    cluster : Cluster
+        Where it shall run.
+    scale : Fraction
+        What its computation times are multiplied by.
+    methods : sequence of str
+        Some of `planner.iteration.METHODS`.
     """
-    wanted = dict.fromkeys((JOINT, BASELINE, *concrete(methods)))
-    return compare(
-        problem,
-        wanted,
-        solve=solve,
-        time_limit=time_limit,
-        progress=progress,
-    )
+    problem = Problem.from_profile(profile, cluster, computation=scale)
+    comparison = compare(problem, dict.fromkeys((JOINT, BASELINE, *methods)), solve=solve)
+    return PeerCase(profile.name, cluster.name, scale, comparison, assumed_startups(cluster))
 
 
 def standings(cases: Sequence[PeerCase], methods: Iterable[str]) -> tuple[Standing, ...]:

@@ -141,7 +141,7 @@ def _profiled(
         model,
         inputs,
         name=type(model).__name__,
-        source="planner.integrations.make_plan",
+        source="planner.runtime.make_plan",
         warmup=2,
         repetitions=5,
         optimizer=None if optimizer is None else _like(optimizer),

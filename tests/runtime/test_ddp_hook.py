@@ -11,8 +11,8 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from planner.errors import InvalidInputError, InvalidPlanError
-from planner.integrations import audit, follow_order
 from planner.programs import Batch, GradientProgram, Piece
+from planner.runtime import audit, follow_order
 from planner.runtime.ddp import as_ddp, ddp_bucket_caps
 from tests.runtime.launching import launch
 from tests.runtime.reference import (

@@ -25,8 +25,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.advice import WORTH
-from planner.integrations.planning import Progress, make_plan, shown_by
-from planner.integrations.takeover import Takeover, take_over
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.regret import AdviceAnswer
 from planner.programs import read_plan
@@ -34,6 +32,8 @@ from planner.report.regret import advice_text
 from planner.report.words import percent
 from planner.runtime.measuring.measured import slowest
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
+from planner.runtime.planning import Progress, make_plan, shown_by
+from planner.runtime.takeover import Takeover, take_over
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from planner.units import format_ns

@@ -6,23 +6,25 @@ line each. A few cases far out shall not hide how the others differ: a range tha
 axis ends in an arrow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import floor, log, log10
 from typing import TYPE_CHECKING, Any
+
+from peer_cases import BASELINE, JOINT, PeerCase, Ratios, Standing, standings
 
 from planner.draw.axes import set_range
 from planner.draw.chart import shortened, shorter_title
 from planner.draw.figure import saving
 from planner.draw.style import COLOURS, OUTLINE
-from planner.iteration.peers import BASELINE, JOINT, Ratios, Standing
 from planner.printing import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["MAX_SCALES", "PeersChart", "save_peers"]
+__all__ = ["PeersChart", "chart_of", "save_peers"]
 
 _WIDTH_INCHES = 11.0
 _LINE_INCHES = 0.19
@@ -259,3 +261,31 @@ def _share(share: float) -> str:
     if share < 5e-5:
         return "<0.01%" if share > 1e-12 else "0%"
     return f"{share:.2%}" if share < 0.1 else f"{share:,.0%}"
+
+
+def chart_of(
+    cases: Sequence[PeerCase], scales: Iterable[Fraction], methods: Sequence[str]
+) -> PeersChart:
+    """Return what is drawn: every method's standing at every scale of computation."""
+    profiles, clusters = (
+        {getattr(case, name) for case in cases} for name in ("profile", "cluster")
+    )
+    scaled = tuple(
+        (float(scale), standings([case for case in cases if case.computation == scale], methods))
+        for scale in scales
+    )
+    gains = [row.speedup.mean for _, rows in scaled for row in rows[:1] if row.speedup]
+    where = f"{_counted(profiles, 'profile')} on {_counted(clusters, 'cluster')}"
+    if not gains:
+        return PeersChart(f"There is no plan for {where}", scaled)
+    times = f"{min(gains):.2f} to {max(gains):.2f}" if len(gains) > 1 else f"{gains[0]:.2f}"
+    return PeersChart(
+        f"Joint plans of whole iterations are in the mean {times} times as fast as those of "
+        f"DDP: {where}",
+        scaled,
+    )
+
+
+def _counted(names: Iterable[str], what: str) -> str:
+    known = list(names)
+    return known[0] if len(known) == 1 else f"{len(known)} {what}s"

@@ -13,8 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import planner
 from planner import advice
 from planner.errors import MeasurementError
-from planner.integrations import planning, tuning
-from planner.runtime import World, join
+from planner.runtime import World, join, planning, tuning
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     STEPS,

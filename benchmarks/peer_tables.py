@@ -1,10 +1,11 @@
-"""The tables of ``planner compare --peers``: one row a case, and one a method over all of them."""
+"""The tables of `iteration_peers`: one row a case, and one a method over all of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
+from peer_cases import BASELINE, JOINT, PeerCase, Ratios, standings
+
 from planner.cli.family import percent
-from planner.iteration.peers import BASELINE, JOINT, PeerCase, Ratios, standings
 from planner.printing import printable
 from planner.units import format_ns
 
