@@ -158,8 +158,8 @@ def _draw_rows(axes: "Axes", chart: PeersChart, panel: _Panel, methods: Sequence
     low, high = panel.limits(chart)
     for row in range(0, len(methods), 2):
         axes.axhspan(row - 0.5, row + 0.5, color="#F3F3F3", linewidth=0, zorder=0)
-    for line, (_, standings) in enumerate(chart.scales):
-        known = {standing.method: panel.spread(standing) for standing in standings}
+    for line, (_, rows) in enumerate(chart.scales):
+        known = {standing.method: panel.spread(standing) for standing in rows}
         for row, method in enumerate(methods):
             at = row + _FILLED * ((line + 0.5) / len(chart.scales) - 0.5)
             spread = known.get(method)

@@ -20,9 +20,8 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     WhyAnswer,
 )
-from planner.jsonio.partitioned import PartitionedAnswer
 from planner.printing import printable
-from planner.report.words import CHANGES, sure
+from planner.report.words import CHANGES
 from planner.topologies import BCube, FatTree, Rails
 from planner.units import counted, format_bytes, format_factor, format_ns, format_rate
 from planner.views import epoch_text
@@ -132,8 +131,6 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
         have = answer.memory.available_bytes
         room = "" if have is None else f" of {format_bytes(have)}"
         yield f"memory: {format_bytes(answer.memory.needed_bytes)}{room} a worker"
-    if answer.certainty is not UNSET:
-        yield f"how sure: {sure(answer.certainty)}"
     if answer.why is not UNSET and answer.why.runner_up is not None:
         yield _runner_up(answer.why, answer.objective_ns)
 
@@ -156,22 +153,6 @@ def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
         for candidate in sizing.candidates
     ]
     yield format_table(header, rows)
-    if sizing.partitioned is not UNSET:
-        yield _servers(sizing.partitioned)
-
-
-def _servers(chosen: PartitionedAnswer) -> str:
-    """Return what Yan's search chose, in a line."""
-    if chosen.epoch_ns is UNSET or chosen.layers is UNSET:
-        return f"with parameter servers (Yan's search): nothing, {chosen.reason}"
-    cut = sum(layer.partitions > 1 for layer in chosen.layers)
-    copied = sum(layer.copies > 1 for layer in chosen.layers)
-    how = f"{cut} of {len(chosen.layers)} layers cut, {copied} copied" if cut or copied else "uncut"
-    return (
-        f"with parameter servers (Yan's search, {chosen.status}): {epoch_text(chosen.epoch_ns)} on "
-        f"{chosen.workers_per_replica} × {chosen.replicas} workers + {chosen.parameter_servers} "
-        f"servers, {how}; its model overlaps nothing and pushes for nothing, and is not run here"
-    )
 
 
 def _epoch(candidate: CandidateAnswer) -> str:

@@ -16,7 +16,6 @@ from planner.cli.plan_text import about_cluster, sentence
 from planner.cli.progress import Progress
 from planner.comparison import Comparison, compare
 from planner.iteration import Alternative, Evaluation, Plan, Problem
-from planner.iteration.certainty import certainties
 from planner.iteration.for_target import exported
 from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
@@ -100,9 +99,6 @@ def run(options: argparse.Namespace) -> int:
         advice=advice,
         regret=regret,
         targets=targets,
-        certainty=()
-        if plan is None
-        else certainties(job.profile, problem.graph, job.cluster, plan),
     )
     answered = warned(answered, doubts(problem, plan, answered))
     report = Report(

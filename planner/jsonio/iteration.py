@@ -11,11 +11,9 @@ from planner.clusters import Cluster
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
 from planner.iteration import Alternative, Evaluation, Plan, Problem
-from planner.iteration.certainty import certainties
 from planner.iteration.for_target import exported
 from planner.iteration.measured import assumed_startups, notes_of
 from planner.iteration.outlook import LEAST_SECONDS, solve_for
-from planner.iteration.partitioned import Partitioned, partitioned
 from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
@@ -208,7 +206,6 @@ def planned(
         time_limit /= 2
     deadline = deadline_in(time_limit, cancel)
     sizing: Sizing | None = None
-    servers: Partitioned | None = None
     if epoch_samples is not None:
         if method not in ("auto", iteration.JOINT):
             raise InvalidInputError(
@@ -224,11 +221,6 @@ def planned(
             progress=progress,
             **options,
         )
-        if "sharded" in options.get("modes", iteration.MODES):
-            if progress:
-                progress("parameter servers")
-            limit = None if time_limit is None else time_limit / 4
-            servers = partitioned(profile, cluster, epoch_samples, options, limit, cancel)
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
     problem, prospect = Problem.from_profile(profile, cluster, **options), None
     known = any(op.spread_ns for op in problem.graph.ops)
@@ -263,13 +255,11 @@ def planned(
         model=profile.name,
         samples=epoch_samples,
         sizing=sizing,
-        servers=servers,
         groups=groups,
         advice=advised(problem, result, end) if alternatives else None,
         prospect=prospect,
         regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
         targets=exported(problem, result.plan, end) if result.plan else None,
-        certainty=certainties(profile, problem.graph, cluster, result.plan) if result.plan else (),
         deadline=deadline,
     )
     warnings = (*profile.provenance.warnings, *doubts(problem, result.plan, answered))

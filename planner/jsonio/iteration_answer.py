@@ -4,12 +4,10 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.iteration.certainty import Grounds
 from planner.iteration.ways import MIXED
 from planner.jsonio.failures import Digits, FailedDocument
 from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.outlook import ProspectField
-from planner.jsonio.partitioned import PartitionedAnswer
 from planner.jsonio.programs import ProgramAround
 from planner.jsonio.regret import AdviceField, RegretField
 from planner.jsonio.targets import TargetField, TargetsField
@@ -21,7 +19,6 @@ __all__ = [
     "AlgorithmAnswer",
     "AlternativeAnswer",
     "CandidateAnswer",
-    "CertaintyAnswer",
     "InterferenceAnswer",
     "IterationAnswer",
     "SchedulingAnswer",
@@ -186,10 +183,6 @@ class SizingAnswer(Struct, frozen=True, kw_only=True):
         Meta(description="whether no other number's bound is below; false if the time was up"),
     ] = True
     candidates: tuple[CandidateAnswer, ...]
-    partitioned: (
-        Annotated[PartitionedAnswer, Meta(description="with parameter servers, by Yan's search")]
-        | UnsetType
-    ) = UNSET
 
 
 class SchedulingAnswer(Struct, frozen=True, kw_only=True):
@@ -201,15 +194,6 @@ class SchedulingAnswer(Struct, frozen=True, kw_only=True):
     speedup: Annotated[float, Meta(description="over groups of one")] | None
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
-
-
-class CertaintyAnswer(Struct, frozen=True, kw_only=True):
-    """How sure a number of the plan is: what it rests on, and how far that is off."""
-
-    number: Literal["computation", "all_reduce", "push", "pull"]
-    grounds: Grounds
-    error: Annotated[float, Meta(ge=0)] | None
-    largest: Annotated[float, Meta(ge=0)] | None
 
 
 class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
@@ -256,7 +240,6 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     left_out: dict[str, str] | UnsetType = UNSET
     sizing: SizingAnswer | UnsetType = UNSET
     scheduling: SchedulingAnswer | UnsetType = UNSET
-    certainty: tuple[CertaintyAnswer, ...] | UnsetType = UNSET
     advice: AdviceField = UNSET
     regret: RegretField = UNSET
     prospect: ProspectField = UNSET

@@ -20,9 +20,7 @@ from planner.iteration import (
     explain,
     network_bound,
 )
-from planner.iteration.certainty import Certainty
 from planner.iteration.evaluation import cost_of
-from planner.iteration.partitioned import Partitioned
 from planner.iteration.plan import How
 from planner.iteration.sizing import Sizing
 from planner.iteration.synchronisation import recipe_on
@@ -32,7 +30,6 @@ from planner.jsonio.iteration_answer import (
     AlgorithmAnswer,
     AlternativeAnswer,
     CandidateAnswer,
-    CertaintyAnswer,
     ChangeAnswer,
     CostAnswer,
     InterferenceAnswer,
@@ -46,7 +43,6 @@ from planner.jsonio.iteration_answer import (
     WhyAnswer,
 )
 from planner.jsonio.outlook import prospect_answer
-from planner.jsonio.partitioned import partitioned_answer
 from planner.jsonio.programs import program_answer
 from planner.jsonio.regret import advice_answer, regret_answers
 from planner.jsonio.targets import target_answer, targets_answer
@@ -70,13 +66,11 @@ def answer(
     model: str = "",
     samples: int | None = None,
     sizing: Sizing | None = None,
-    servers: Partitioned | None = None,
     groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
     advice: Advice | None = None,
     regret: Sequence[Regret] | None = None,
     prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
-    certainty: Sequence[Certainty] = (),
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
     """Return the JSON form of a result.
@@ -91,7 +85,7 @@ def answer(
         What it was chosen from, if it was.
     model : str
         Name of the model.
-    samples, sizing, servers : int, Sizing, Partitioned, optional
+    samples, sizing : int, Sizing, optional
         Samples of an epoch, and how the number of machines was chosen.
     groups : Result, optional
         How the engine's driver schedules iterations.
@@ -99,8 +93,6 @@ def answer(
         How the plan stands beside DDP, in other scenarios, and in those it was made for.
     targets : mapping of str to Exported, optional
         What it takes under the rules of targets.
-    certainty : sequence of Certainty
-        How sure its numbers are.
     deadline : Deadline
         When to stop explaining.
     """
@@ -114,14 +106,13 @@ def answer(
         **_failed(cluster),
         "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
-        "sizing": _sizing(samples, sizing, servers) if samples and sizing else UNSET,
+        "sizing": _sizing(samples, sizing) if samples and sizing else UNSET,
         "scheduling": _scheduling(groups) if groups else UNSET,
         "advice": advice_answer(advice),
         "regret": regret_answers(regret),
         "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
         "targets": targets_answer(targets),
-        "certainty": tuple(map(_certainty, certainty)) or UNSET,
     }
     plan = result.plan
     if plan is None:
@@ -178,7 +169,7 @@ def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _sizing(samples: int, sizing: Sizing, servers: Partitioned | None) -> SizingAnswer:
+def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
     return SizingAnswer(
         epoch_samples=samples,
         at_most=max(candidate.machines for candidate in sizing.candidates),
@@ -193,7 +184,6 @@ def _sizing(samples: int, sizing: Sizing, servers: Partitioned | None) -> Sizing
             )
             for candidate in sizing.candidates
         ),
-        partitioned=UNSET if servers is None else partitioned_answer(servers),
     )
 
 
@@ -207,12 +197,6 @@ def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingA
         speedup=None if evaluation is None else float(evaluation.speedup),
         reason=UNSET if why_not is None else why_not.reason,
         binding=UNSET if why_not is None else why_not.binding,
-    )
-
-
-def _certainty(known: Certainty) -> CertaintyAnswer:
-    return CertaintyAnswer(
-        number=known.number, grounds=known.grounds, error=known.error, largest=known.largest
     )
 
 

@@ -29,7 +29,6 @@ from planner.report.sections import (
     verdict,
 )
 from planner.report.style import STYLE
-from planner.report.words import sure
 from planner.units import counted, format_ns, format_rate
 
 __all__ = ["Report", "page"]
@@ -104,10 +103,7 @@ def _sections(report: Report) -> Iterator[Html]:
     doubts = report.profile.provenance.warnings
     warned = paragraph(f"The profile's times may be off: {'; '.join(doubts)}.") if doubts else ""
     warnings = () if answer.warnings is UNSET else answer.warnings
-    known = () if answer.certainty is UNSET else answer.certainty
     sureness = [paragraph(_capitalised(text)) for text in warnings]
-    if known:
-        sureness.append(paragraph(f"How sure: {sure(known)}."))
     steps = applying(answer, report.cluster, report.command)
     yield _section("verdict", "Verdict", conclusion, warned, *sureness, *advice, steps)
     if planned:

@@ -1,13 +1,12 @@
 """Numbers and names as a reader of the page meets them."""
 
-from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, floor, log10
 
 from msgspec import UNSET
 
 from planner.iteration import JOINT
-from planner.jsonio.iteration_answer import VERBS, CertaintyAnswer, IterationAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
 from planner.targets import EVERY, Target
 from planner.units import format_bytes
 
@@ -21,7 +20,6 @@ __all__ = [
     "logarithmic_ticks",
     "percent",
     "size_text",
-    "sure",
     "target_of",
     "tick_text",
     "ticks",
@@ -135,22 +133,3 @@ def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
 def tick_text(value: float) -> str:
     """Return the number of a tick, without the traces of binary fractions."""
     return f"{value:,.10g}"
-
-
-def sure(certainty: Sequence[CertaintyAnswer]) -> str:
-    """Return what the numbers of a plan rest on, and how far that is off."""
-    return "; ".join(map(_sure, certainty))
-
-
-def _sure(known: CertaintyAnswer) -> str:
-    what = known.number
-    text = f"{what if what == 'computation' else VERBS[what] + ' times'} {known.grounds}"
-    if known.error is None:
-        return text if known.grounds == "assumed" else f"{text}, no error known"
-    if known.largest is None:
-        return f"{text}, quartiles {known.error:.1%} apart if all ops are late at once"
-    left = {"measured": "sizes", "interpolated": "numbers of ranks", "extrapolated": "larger ranks"}
-    return (
-        f"{text}, {left[known.grounds]} left out are off by {known.error:.1%} in the mean, "
-        f"{known.largest:.1%} at most"
-    )

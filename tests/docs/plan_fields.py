@@ -13,7 +13,6 @@ from planner.programs import read_plan
 from planner.programs.answers import read_answer
 from planner.programs.collectives import programs_of_transfers, summing_program
 from tests.formats.test_fsdp2_units import REQUEST as FSDP
-from tests.iteration.test_partitioned import asked as partitioned
 from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.test_programs import BIGDL, BML, CARAMEL, IBATCH, solved
@@ -84,7 +83,6 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(MIXED, profile=in_parts()),
             solved(ITERATION, cluster={**CLUSTER, "interference": {"slowdown": 1.5}}),
             solved(ITERATION, scenarios=[{"startup": 2}]),
-            partitioned(computation_scale=0.5),
             *damaged(),
         ],
         "caramel": lambda: [
