@@ -20,12 +20,12 @@ from typing import TypeVar
 
 import numpy as np
 from tables import rows_below
+from yan_brute_force import brute_force
 
 from planner.deadline import Deadline
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.yan import Problem
-from planner.yan.brute_force import brute_force
 from planner.yan.cuts import Array
 from planner.yan.engine import Engine
 from planner.yan.layer_program import Triple

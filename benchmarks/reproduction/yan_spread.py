@@ -12,11 +12,12 @@ by order statistics, whatever the times are distributed like.
 from dataclasses import dataclass
 from fractions import Fraction
 
+from yan_sample import SAMPLES, sample, worst
+
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.yan import Problem, estimate
 from planner.yan.exact import exact
-from planner.yan.spread import SAMPLES, sample, worst
 
 __all__ = ["EpochSpread", "interval", "spread"]
 

@@ -51,11 +51,8 @@ METHODS: Mapping[str, Method] = with_plugins(
         "exact": _hasty("exact", "exact"),
         "greedy": _hasty("greedy", "greedy"),
         "ordered": _hasty("ordered", "ordered"),
-        "brute_force": _hasty("brute_force", "brute_force"),
         "data_parallel": _hasty("baselines", "data_parallel"),
         "model_parallel": _hasty("baselines", "model_parallel"),
-        "median": _hasty("spread", "median"),
-        "worst": _hasty("spread", "worst"),
     },
 )
 """Every method by the name requests use."""
@@ -84,7 +81,7 @@ def solve(
     Returns
     -------
     Result
-        The plan, checked and priced outside the method. The bound of `exact` and `brute_force`
+        The plan, checked and priced outside the method. The bound of `exact`
         holds for the canonical mapping, the others' for every mapping.
 
     Raises

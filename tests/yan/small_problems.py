@@ -5,15 +5,19 @@ from fractions import Fraction
 from math import prod
 
 from hypothesis import strategies as st
+from yan_brute_force import assignments, brute_force
+from yan_brute_force import configurations as all_configurations
 
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError
-from planner.yan.brute_force import assignments, brute_force
-from planner.yan.brute_force import configurations as all_configurations
-from planner.yan.configuration import Configuration, Ranked
+from planner.methods import solve_with
+from planner.results import Result
+from planner.yan import solver
+from planner.yan.configuration import Configuration, Plan, Ranked
 from planner.yan.layers import NeuronLayer
-from planner.yan.model import estimate
+from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Constants, Problem
+from planner.yan.solver import Method
 from planner.yan.tables import choices
 from tests.yan.yan_strategies import problems
 
@@ -106,6 +110,18 @@ def brute_ranks(problem: Problem) -> list[Rank]:
     """The best of each triple, in order, by brute force; none if nothing fits."""
     outcome = brute_force(replace(problem, top=2**14, fixed=()), Deadline(None))
     return [] if outcome.plan is None else [rank(ranked) for ranked in outcome.plan.ranking]
+
+
+def brute_result(problem: Problem) -> Result[Plan, Estimate]:
+    """The plan of brute force, checked and priced as those of other methods are."""
+    return as_method(brute_force, problem)
+
+
+def as_method(method: Method, problem: Problem) -> Result[Plan, Estimate]:
+    """What a function of a problem and a deadline answers, as a method of the family."""
+    return solve_with(
+        {"oracle": method}, problem, "oracle", None, judge=solver._judge, bound=solver._bound
+    )
 
 
 def everything(problem: Problem) -> list[tuple[Fraction, Configuration]]:

@@ -11,7 +11,15 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.results import Status
 from planner.yan import Constants, Fixed, NeuronLayer, Plan, Problem, solve
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, Rank, brute_ranks, near_ties, rank, small_problems
+from tests.yan.small_problems import (
+    TINY,
+    Rank,
+    brute_ranks,
+    brute_result,
+    near_ties,
+    rank,
+    small_problems,
+)
 from tests.yan.yan_strategies import configurations, problems
 
 
@@ -177,7 +185,7 @@ def test_optimistic_costs_below_the_bounds_on_all_mappings() -> None:
     )
     problem = Problem(5, 2, layers, constants, 1, read_every=4, read_model="max", partitions="all")
     result = solve(problem, method="exact")
-    assert result.objective_ns == solve(problem, method="brute_force").objective_ns
+    assert result.objective_ns == brute_result(problem).objective_ns
     assert result.lower_bound_ns is not None
     assert result.lower_bound_ns <= (result.objective_ns or 0)
 

@@ -17,7 +17,14 @@ from planner.yan.layers import MAX_COUNT, NeuronLayer
 from planner.yan.memory import Memory, fitting
 from planner.yan.solver import METHODS
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, brute_ranks, near_ties, rank, small_problems
+from tests.yan.small_problems import (
+    TINY,
+    brute_ranks,
+    brute_result,
+    near_ties,
+    rank,
+    small_problems,
+)
 from tests.yan.yan_strategies import configurations, problems
 
 
@@ -237,7 +244,7 @@ def test_bytes_at_a_high_price_do_not_hide_what_fits() -> None:
     problem = Problem(
         5, 2, (layer,), constants, 1, 1, read_model="max", memory_bytes=16_800_288, top=50
     )
-    assert solve(problem).objective_ns == solve(problem, method="brute_force").objective_ns
+    assert solve(problem).objective_ns == brute_result(problem).objective_ns
 
 
 def test_greedy_counts_the_servers_there_are() -> None:

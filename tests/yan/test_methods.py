@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from yan_brute_force import assignments
 
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
@@ -29,18 +30,24 @@ from planner.yan import (
     solve,
     solver,
 )
-from planner.yan import brute_force as brute
 from planner.yan.greedy import Greedy
 from planner.yan.layer_program import Triple
 from planner.yan.model import Estimate
 from planner.yan.tables import choices
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, Rank, brute_ranks, everything, small_problems
+from tests.yan.small_problems import (
+    TINY,
+    Rank,
+    brute_ranks,
+    brute_result,
+    everything,
+    small_problems,
+)
 from tests.yan.yan_strategies import problems
 
 SEARCHING = sorted(set(METHODS) - {"auto", "exact", "ordered"})
-ALIKE = sorted(set(METHODS) - {"auto", "ordered", "brute_force"})
-CANONICAL = ("exact", "brute_force", "data_parallel", "model_parallel", "median", "worst")
+ALIKE = sorted(set(METHODS) - {"auto", "ordered"})
+CANONICAL = ("exact", "data_parallel", "model_parallel")
 
 
 def planned(problem: Problem, method: str) -> Plan:
@@ -101,7 +108,7 @@ def test_a_time_limit_leaves_a_plan(data: st.DataObject) -> None:
         try:
             result = solve(problem, method=method, time_limit=1e-9)
         except NotApplicableError:
-            assert method == "brute_force" or problem.memory_bytes is not None
+            assert problem.memory_bytes is not None
             continue
         check_late(problem, method, result, whole)
 
@@ -181,7 +188,8 @@ def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> 
 def test_assignments_leave_nothing_out(problem: Problem) -> None:
     """Against all permutations of machines, for the choices of the best plan."""
     assume(not problem.uniform)
-    plan = planned(problem, "brute_force")
+    plan = brute_result(problem).plan
+    assert plan is not None
     for ranked in plan.ranking[:2]:
         one = ranked.configuration
         used = permutations(range(problem.machines), one.machines_used)
@@ -189,7 +197,7 @@ def test_assignments_leave_nothing_out(problem: Problem) -> None:
         assert min(times) == ranked.epoch
         kinds = {
             estimate(problem, replace(one, machines=machines)).epoch
-            for machines in brute.assignments(problem, *one.triple)
+            for machines in assignments(problem, *one.triple)
         }
         assert kinds == set(times)
 
@@ -198,11 +206,11 @@ def test_assignments_leave_nothing_out(problem: Problem) -> None:
 def test_brute_force_refuses_what_is_too_large() -> None:
     for machines in (30, 3000):
         with pytest.raises(NotApplicableError) as caught:
-            solve(replace(TINY, machines=machines), method="brute_force")
+            brute_result(replace(TINY, machines=machines))
         assert caught.value.path == "method"
     different = replace(TINY, machines=12, machine_speeds=[Fraction(1 + m) for m in range(12)])
     with pytest.raises(NotApplicableError):
-        solve(different, method="brute_force")
+        brute_result(different)
 
 
 @pytest.mark.slow

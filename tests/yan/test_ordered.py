@@ -12,6 +12,7 @@ from planner.results import Status
 from planner.yan import Constants, Fixed, NeuronLayer, Problem, check, estimate, solve
 from planner.yan.layer_program import Triple
 from planner.yan.ordered import OrderedMachines
+from tests.yan.small_problems import brute_result
 from tests.yan.yan_strategies import problems
 
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,7 +41,7 @@ def test_the_plan_is_valid_and_the_optimum_lies_between(problem: Problem) -> Non
     check(problem, result.plan.configuration)
     assert result.objective_ns == estimate(problem, result.plan.configuration).epoch_ns
     try:
-        best = solve(problem, method="brute_force")
+        best = brute_result(problem)
     except NotApplicableError:
         return
     assert best.objective_ns is not None
@@ -70,7 +71,7 @@ def test_the_slowest_replica_is_not_the_slowest_in_every_layer() -> None:
         max_copies=1,
         machine_speeds=[Fraction(tenths, 10) for tenths in (15, 11, 11, 9, 1)],
     )
-    result, best = solve(problem), solve(problem, method="brute_force")
+    result, best = solve(problem), brute_result(problem)
     assert best.objective_ns is not None
     assert result.lower_bound_ns is not None
     assert result.lower_bound_ns <= best.objective_ns

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from yan_brute_force import brute_force
 
 from planner import yan
 from planner.clusters import Cluster, Nic
@@ -19,7 +20,6 @@ from planner.jsonio import decode_profile
 from planner.layers import Layer, graph_of_layers
 from planner.profiles import Profile, Provenance
 from planner.topologies import Switch
-from planner.yan.brute_force import brute_force
 from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.mapping import canonical_mapping
 from planner.yan.profiled import ProfiledProblem, profiled

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from yan_sample import _times, median, sample, worst
 from yan_spread import interval, spread
 
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
-from planner.yan import Problem, estimate, solve
+from planner.yan import Problem, estimate
 from planner.yan.engine import configuration_of
 from planner.yan.layer_program import state_at
-from planner.yan.spread import _times, sample
-from tests.yan.small_problems import TINY, everything, small_problems
+from tests.yan.small_problems import TINY, as_method, everything, small_problems
 from tests.yan.yan_strategies import problems
 
 
@@ -29,7 +29,7 @@ def test_worst_is_the_worst(problem: Problem, short: bool) -> None:
         problem = replace(problem, memory_bytes=None)
     every = everything(problem)
     try:
-        result = solve(problem, method="worst")
+        result = as_method(worst, problem)
     except NotApplicableError:
         result = None
     if result is None:  # the worst of all does not fit
@@ -42,7 +42,7 @@ def test_worst_is_the_worst(problem: Problem, short: bool) -> None:
 
 def test_worst_refuses_what_takes_too_long() -> None:
     with pytest.raises(NotApplicableError) as caught:
-        solve(replace(TINY, machines=4096, layers=TINY.layers[1:]), method="worst")
+        as_method(worst, replace(TINY, machines=4096, layers=TINY.layers[1:]))
     assert caught.value.path == "method"
 
 
@@ -86,9 +86,9 @@ def test_spread_of_a_small_problem() -> None:
     middle = times[(len(times) - 1) // 2]
     assert found.median_low <= middle <= found.median_high
     assert found.sampled == 10_000
-    median = solve(TINY, method="median").plan
-    assert median is not None
-    assert median.ranking[0].epoch == found.median
+    plan = as_method(median, TINY).plan
+    assert plan is not None
+    assert plan.ranking[0].epoch == found.median
     assert spread(TINY, samples=10, seed=1).sampled == 10
 
 
