@@ -123,22 +123,6 @@ class Channel:
             self._trace.add(Event("ready", ticket.step, ticket.batch, now, now, ticket.direction))
             self._advance()
 
-    def withdraw(self) -> None:
-        """Forget what was asked for and is not ready: others ask for something else.
-
-        Every rank has to call it, at the same place, when all that was ready has ended.
-        """
-        with self._changed:
-            assert not self._ready
-            while self._going:  # what ranks count
-                self._going[0].awaited = True
-                self.check()
-                self._changed.wait(_LOOK_S)
-            self._queue.clear()
-            self._agreed = 0
-            if self.overtaking is not None:
-                self.overtaking.refused = ()
-
     def wait(self, ticket: Ticket) -> None:
         """Return once some work has ended.
 
