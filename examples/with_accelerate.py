@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from example_job import make_batches, make_model, options_of, plan_for, show
-from planner.integrations.accelerate import prepared
 from torch.nn.functional import cross_entropy
+
+from planner.runtime import take_over
 
 
 def train(accelerator: Accelerator, model: Any, optimizer: Any, batches: Any) -> list[float]:
@@ -33,13 +34,13 @@ def main() -> None:
 
     model: Any = make_model()
     optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.01)
-    model, optimizer = accelerator.prepare(model, optimizer)
-    ddp_s = train(accelerator, model, optimizer, batches)
+    ddp_s = train(accelerator, *accelerator.prepare(model, optimizer), batches)
 
-    model = make_model()
+    # As for evaluation the model is placed, cast and compiled, but not wrapped in DDP.
+    model = accelerator.prepare_model(make_model(), evaluation_mode=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with prepared(accelerator, plan, model, optimizer) as (model, optimizer):
-        plan_s = train(accelerator, model, optimizer, batches)
+    with take_over(model, optimizer, plan):
+        plan_s = train(accelerator, model, accelerator.prepare_optimizer(optimizer), batches)
     show(accelerator.process_index, ddp_s, plan_s)
     accelerator.end_training()
 

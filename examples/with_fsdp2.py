@@ -4,16 +4,14 @@ torchrun --nproc-per-node 2 examples/with_fsdp2.py
 """
 
 import gc
-import time
 from typing import Any
 
 import msgspec
 import torch
-from example_job import make_batches, make_model, options_of, show
+from example_job import make_batches, make_model, options_of, show, train
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.nn.functional import cross_entropy
 
 from planner import TableCost, fsdp
 from planner.jsonio.fsdp import answer
@@ -57,30 +55,19 @@ def by_blocks(model: Any, mesh: Any) -> nn.Module:
     return sharded
 
 
-def train(model: nn.Module, rank: int, steps: int) -> list[float]:
-    """Return when each step ended."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)  # of the shards
-    ends = []
-    for inputs, classes in make_batches(rank, steps):
-        optimizer.zero_grad()
-        cross_entropy(model(inputs), classes).backward()
-        optimizer.step()
-        ends.append(time.monotonic())
-    return ends
-
-
 def main() -> None:
     """Train both ways."""
     steps = options_of().steps
     with join(60) as world:
         program = program_of(planned(make_model(), make_batches(0, 1)[0][:1], world))
         mesh = init_device_mesh("cpu", (world.size,))
-        model: Any = by_blocks(make_model(), mesh)
-        default_s = train(model, world.rank, steps)
-        model = as_fsdp2(make_model(), program, mesh)
-        plan_s = train(model, world.rank, steps)
-        show(world.rank, default_s, plan_s, "FSDP2, block by block")
-        del model  # before the group it uses
+        batches, ends = make_batches(world.rank, steps), []
+        for shard in (by_blocks, lambda model, mesh: as_fsdp2(model, program, mesh)):
+            model = shard(make_model(), mesh)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)  # of the shards
+            ends.append(train(model, optimizer, batches))
+        show(world.rank, *ends, "FSDP2, block by block")
+        del model, optimizer  # before the group it uses
         gc.collect()
         distributed.barrier()
 

@@ -11,10 +11,16 @@ import torch
 from example_job import make_batches, make_model, options_of, plan_for, show
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
-from planner.integrations.lightning import PlannedStrategy
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
+
+from planner.runtime import take_over
+
+TRAINER = dict.fromkeys(("enable_checkpointing", "logger", "use_distributed_sampler"), False) | {
+    "accelerator": "cpu",
+    "devices": 2,
+    "max_epochs": 1,
+}
 
 
 class Classifier(LightningModule):
@@ -24,60 +30,54 @@ class Classifier(LightningModule):
         super().__init__()
         self.layers = make_model()
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return a score of each class."""
-        scores: Tensor = self.layers(inputs)
-        return scores
+    def forward(self, *batch: Any) -> Any:
+        """Return the scores of inputs, or the loss of a batch, so that all that is read is seen."""
+        scores = self.layers(batch[0])
+        return scores if len(batch) == 1 else cross_entropy(scores, batch[1])
 
-    def training_step(self, batch: Any) -> Tensor:
-        """Return the loss of a batch."""
-        inputs, classes = batch
-        return cross_entropy(self(inputs), classes)
+    def training_step(self, batch: Any) -> Any:
+        return self(*batch)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return the optimiser."""
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-class Ends(Callback):
-    """Notes when each step ended."""
+class Planned(DDPStrategy):
+    """Leaves the model out of DDP; one optimiser, no clipping, no accumulation."""
 
-    def __init__(self) -> None:
-        self.s: list[float] = []
+    def configure_ddp(self) -> None:
+        pass
+
+
+class Job(Callback):
+    """Follows a plan while the trainer fits, if there is one, and notes when each step ended."""
+
+    def __init__(self, plan: bytes | None) -> None:
+        self.plan, self.planned, self.ends = plan, None, []
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        if self.plan is not None:
+            self.planned = take_over(module, trainer.optimizers[0], self.plan)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Note it."""
-        self.s.append(time.monotonic())
+        self.ends.append(time.monotonic())
 
-
-def train(strategy: DDPStrategy, steps: int) -> list[float]:
-    """Return when each step ended."""
-    ends = Ends()
-    trainer = Trainer(
-        strategy=strategy,
-        accelerator="cpu",
-        devices=int(os.environ["LOCAL_WORLD_SIZE"]),
-        num_nodes=int(os.environ["WORLD_SIZE"]) // int(os.environ["LOCAL_WORLD_SIZE"]),
-        max_epochs=1,
-        use_distributed_sampler=False,  # each rank makes its own batches
-        callbacks=[ends],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    batches: Any = make_batches(int(os.environ["RANK"]), steps)
-    trainer.fit(Classifier(), DataLoader(batches, batch_size=None))
-    return ends.s
+    def on_train_end(self, *_: Any) -> None:
+        if self.planned is not None:
+            self.planned.close()
 
 
 def main() -> None:
     """Train both ways."""
-    options = options_of()
-    plan = plan_for(options.plan, Classifier(), make_batches(0, 1)[0][:1])
-    ddp_s = train(DDPStrategy(process_group_backend="gloo"), options.steps)
-    plan_s = train(PlannedStrategy(plan, process_group_backend="gloo"), options.steps)
-    show(int(os.environ["RANK"]), ddp_s, plan_s)
+    options, ends = options_of(), []
+    batches = make_batches(int(os.environ["RANK"]), options.steps)
+    made = plan_for(options.plan, Classifier(), batches[0][:1])
+    for strategy, plan in ((DDPStrategy, None), (Planned, made)):
+        job = Job(plan)
+        settings = {**TRAINER, "strategy": strategy(process_group_backend="gloo"), "callbacks": job}
+        Trainer(**settings).fit(Classifier(), DataLoader(batches, batch_size=None))
+        ends.append(job.ends)
+    show(int(os.environ["RANK"]), *ends)
 
 
 if __name__ == "__main__":

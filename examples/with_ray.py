@@ -3,43 +3,31 @@
 python examples/with_ray.py
 """
 
-import time
 from typing import Any
 
 import ray
 import torch
 from example_job import make_batches, make_model, options_of, plan_for, show
+from example_job import train as steps
 from ray.train import RunConfig, ScalingConfig, get_context
 from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
-from torch.nn.functional import cross_entropy
 
 from planner.runtime import take_over
 
 
-def steps_of(model: Any, optimizer: Any, batches: Any) -> list[float]:
-    """Train; return when each step ended."""
-    ends = []
-    for inputs, classes in batches:
-        optimizer.zero_grad()
-        cross_entropy(model(inputs), classes).backward()
-        optimizer.step()
-        ends.append(time.monotonic())
-    return ends
-
-
-def train(config: dict[str, Any]) -> None:
+def both_ways(config: dict[str, Any]) -> None:
     """Train both ways: what each worker runs."""
     rank = get_context().get_world_rank()
     batches = make_batches(rank, config["steps"])
     plan = plan_for(config["plan"], make_model(), batches[0][:1])
 
     model = prepare_model(make_model())
-    ddp_s = steps_of(model, torch.optim.SGD(model.parameters(), lr=0.01), batches)
+    ddp_s = steps(model, torch.optim.SGD(model.parameters(), lr=0.01), batches)
 
     model = prepare_model(make_model(), parallel_strategy=None)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with take_over(model, optimizer, plan):
-        plan_s = steps_of(model, optimizer, batches)
+        plan_s = steps(model, optimizer, batches)
     show(rank, ddp_s, plan_s)
 
 
@@ -48,7 +36,7 @@ def main() -> None:
     options = options_of("--storage")  # where Ray keeps what a run leaves
     ray.init(num_cpus=2, include_dashboard=False)
     TorchTrainer(
-        train,
+        both_ways,
         train_loop_config={"steps": options.steps, "plan": options.plan},
         torch_config=TorchConfig(backend="gloo"),
         scaling_config=ScalingConfig(num_workers=2),

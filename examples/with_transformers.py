@@ -6,12 +6,14 @@ torchrun --nproc-per-node 2 examples/with_transformers.py
 import os
 import tempfile
 import time
+from functools import partial
 from typing import Any
 
 import torch
 from example_job import options_of, plan_for, show
-from planner.integrations.transformers import PlannedTrainer
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+
+from planner.runtime import take_over
 
 SAMPLES, TOKENS = 4, 32
 
@@ -19,49 +21,63 @@ SAMPLES, TOKENS = 4, 32
 def make_gpt() -> Any:
     """Return a model made from a configuration, with the same weights every time."""
     torch.manual_seed(0)
-    return GPT2LMHeadModel(
-        GPT2Config(vocab_size=1000, n_positions=TOKENS, n_embd=256, n_layer=4, n_head=4)
-    )
+    sizes = {"vocab_size": 1000, "n_positions": TOKENS, "n_embd": 256, "n_layer": 4, "n_head": 4}
+    return GPT2LMHeadModel(GPT2Config(**sizes))
 
 
 def make_texts(count: int) -> list[dict[str, Any]]:
     """Return rows of tokens, each to be continued as it is."""
-    random = torch.Generator().manual_seed(0)
-    rows = torch.randint(1000, (count, TOKENS), generator=random)
+    rows = torch.arange(count * TOKENS).reshape(count, TOKENS) * 7919 % 1000
     return [{"input_ids": row, "labels": row} for row in rows]
 
 
-class Ends(TrainerCallback):
-    """Notes when each step ended."""
+class Unclipped(Trainer):
+    """Shows no norm of gradients, for which all of them would have to wait."""
 
-    def __init__(self) -> None:
-        self.s: list[float] = []
+    def _get_grad_norm(self, _: Any, grad_norm: Any = None) -> Any:
+        return grad_norm
+
+
+class Job(TrainerCallback):
+    """Follows a plan while a trainer trains, if there is one, and notes when each step ended."""
+
+    def __init__(self, plan: bytes | None) -> None:
+        self.plan, self.planned, self.s = plan, None, []
+
+    def on_train_begin(self, *_: Any, model: Any, optimizer: Any, **__: Any) -> None:
+        if self.plan is not None:
+            self.planned = take_over(
+                model, optimizer.optimizer, self.plan
+            )  # Accelerate's inner one
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Note it."""
         self.s.append(time.monotonic())
 
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        if self.planned is not None:
+            self.planned.close()
 
-def train(kind: type[Any], steps: int, **options: Any) -> list[float]:
+
+def train(plan: bytes | None, steps: int) -> list[float]:
     """Return when each step ended."""
-    ends = Ends()
+    job = Job(plan)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
             use_cpu=True,
             ddp_backend="gloo",
-            ddp_find_unused_parameters=False,
             max_steps=steps,
             per_device_train_batch_size=SAMPLES,
-            max_grad_norm=0.0,  # else updates wait for all gradients
+            max_grad_norm=0.0,
             save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
         )
         texts: Any = make_texts(2 * SAMPLES * steps)
-        trainer = kind(make_gpt(), arguments, train_dataset=texts, callbacks=[ends], **options)
+        trainer = Unclipped(make_gpt(), arguments, train_dataset=texts, callbacks=[job])
+        if plan is not None:  # the model stays out of DDP
+            prepare = trainer.accelerator.prepare_model
+            trainer.accelerator.prepare_model = partial(prepare, evaluation_mode=True)
         trainer.train()
-    return ends.s
+    return job.s
 
 
 def main() -> None:
@@ -69,9 +85,7 @@ def main() -> None:
     options = options_of()
     inputs = (torch.stack([row["input_ids"] for row in make_texts(SAMPLES)]),)
     plan = plan_for(options.plan, make_gpt(), inputs)
-    ddp_s = train(Trainer, options.steps)
-    plan_s = train(PlannedTrainer, options.steps, plan=plan)
-    show(int(os.environ["RANK"]), ddp_s, plan_s)
+    show(int(os.environ["RANK"]), train(None, options.steps), train(plan, options.steps))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,7 @@ def plans() -> dict[bool, bytes]:
 def test_an_example_trains_both_ways(name: str, plans: dict[bool, bytes], tmp_path: Path) -> None:
     package = NEEDS[name]
     if package is not None:
-        pytest.importorskip(package, reason="needs the extra `integrations`")
+        pytest.importorskip(package, reason="needs the extra `examples`")
     script = str(ROOT / "examples" / f"with_{name}.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", script]
     if name == "ray":
@@ -91,3 +92,23 @@ def test_an_example_trains_both_ways(name: str, plans: dict[bool, bytes], tmp_pa
     )
     assert ran.returncode == 0, ran.stdout[-4000:]
     assert PRINTED.search(ran.stdout), ran.stdout[-4000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["drizzle_group", "bigdl_slices"])
+def test_an_example_runs_a_plan_on_spark(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="needs the extra `examples`")
+    if shutil.which("java") is None:
+        pytest.skip("needs Java 17")
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "spark" / f"{name}.py")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-4000:]
+    assert re.search(r"predicted [\d.]+ ms.*, measured [\d.]+ ms", ran.stdout), ran.stdout[-4000:]
