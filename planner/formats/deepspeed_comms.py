@@ -142,7 +142,7 @@ def _tables(text: str) -> list[list[_Entry]]:
     tables: list[list[_Entry]] = []
     columns: list[str] = []
     operation = ""
-    for line in printed_lines(text, HEADER):
+    for line in printed_lines(text, HEADER, "Comm. Op"):
         own = line.text.strip()
         if HEADER.match(own):
             columns, operation = _COLUMN.findall(own), ""

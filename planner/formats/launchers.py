@@ -50,7 +50,7 @@ class _Header(NamedTuple):
     pattern: re.Pattern[str]
 
 
-def printed_lines(text: str, header: re.Pattern[str]) -> list[PrintedLine]:
+def printed_lines(text: str, header: re.Pattern[str], word: str) -> list[PrintedLine]:
     """Return the lines of an output.
 
     Parameters
@@ -59,11 +59,13 @@ def printed_lines(text: str, header: re.Pattern[str]) -> list[PrintedLine]:
         All of it.
     header : re.Pattern
         Finds the header of a table in a line; what stands before the match is a prefix.
+    word : str
+        Of the header: lines without it are not searched, which takes long.
     """
     raw = _COLOURS.sub("", text).splitlines()
     headers = []
     for place, line in enumerate(raw):
-        if match := header.search(line):
+        if word in line and (match := header.search(line)):
             before = line[: match.start()]
             headers.append(_Header(place, before.strip(), _pattern(before)))
     places = [known.place for known in headers]

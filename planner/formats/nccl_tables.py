@@ -30,6 +30,7 @@ _RANK = re.compile(
     r"^#?\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?.*?\bPid\s+\d+\s+on\s+(\S+)\s+device"
 )
 _THREADS = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)\s")
+_END = re.compile(r"^#?\s*(Out of bounds values|Avg bus bandwidth)\s*:")
 _CELL = re.compile(r"\S+")
 _INTEGER = re.compile(r"[0-9]+")
 _NO_PART_OF_A_CELL = re.compile(r"[^\w.+\-\s]")
@@ -104,6 +105,7 @@ class _Table:
     columns: list[str]
     ends: list[int]
     rows: list[tuple[PrintedLine, list[str]]] = field(default_factory=list)
+    ended: bool = False
 
 
 def test_of(name: str) -> str:
@@ -148,29 +150,33 @@ def _tables(text: str, name: str) -> list[_Table]:
     tables: list[_Table] = []
     run, named = Run(test_of(name)), False  # of the header that comes next
     doubtful = ""
-    for line in printed_lines(text, HEADER):
+    for line in printed_lines(text, HEADER, "busbw"):
         own = line.text.strip()
         if "_perf" in own and (match := _TEST.search(own)):
             run.collective = match[1]
-        if match := _THREADS.match(own):
+        if "nThread" in own and (match := _THREADS.match(own)):
             run.gpus, named = int(match[1]) * int(match[2]), True
-        elif match := _RANK.match(own):
+        elif "Rank" in own and (match := _RANK.match(own)):
             where = f"line {line.number}"
             run.ranks.append(Rank(int(match[1]), match[3], match[2] or "", where))
             named = True
-        elif HEADER.match(own):
+        elif "busbw" in own and HEADER.match(own):
             if tables and not named:
                 run.ranks, run.gpus = tables[-1].run.ranks, tables[-1].run.gpus
             tables.append(_table(run, line))
             run, named = Run(run.collective), False
         elif tables and own.lstrip("# ").startswith("(B)"):
             _check_units(tables[-1], line)
-        elif not own.startswith("#") and _is_row(cells := _cells(line)):
+        elif tables and _END.match(own):
+            tables[-1].ended = True
+        elif not own.startswith("#") and _is_row(
+            cells := _cells(line), inside=bool(tables) and not tables[-1].ended
+        ):
             if tables:
                 tables[-1].rows.append((line, cells))
             else:
                 doubtful = doubtful or f"line {line.number} looks like a row before any header"
-        elif _LIKE_A_HEADER.search(own):
+        elif "busbw" in own and _LIKE_A_HEADER.search(own):
             doubtful = f"line {line.number} looks like a header: {shown(own)}"
     if not tables and doubtful:
         raise InvalidInputError(
@@ -186,12 +192,14 @@ def _table(run: Run, line: PrintedLine) -> _Table:
     text = re.sub(r"^(\s*)#(?!wrong)", r"\1 ", line.text)
     found = list(_CELL.finditer(text))
     columns = [match[0] for match in found]
-    for place, column in enumerate(columns):
-        if column in _TIMES and columns[place + 1 : place + 3] != ["algbw", "busbw"]:
-            raise InvalidInputError(
-                f"line {line.number}",
-                f"expected algbw and busbw behind {column}, got {shown(line.text.strip())}",
-            )
+    sides = [column for column in columns if column in (*_TIMES, "algbw", "busbw")]
+    times = [column for column in sides if column in _TIMES]
+    if len(times) > 2 or sides != [name for time in times for name in (time, "algbw", "busbw")]:
+        raise InvalidInputError(
+            f"line {line.number}",
+            "expected the columns time, algbw and busbw, once or twice, got "
+            f"{shown(line.text.strip())}",
+        )
     return _Table(run, line, columns, [match.end() for match in found])
 
 
@@ -219,12 +227,15 @@ def _cells(line: PrintedLine) -> list[str]:
     return text.split()
 
 
-def _is_row(cells: Sequence[str]) -> bool:
-    """Return whether a line is meant to be a row, with damaged cells perhaps."""
+def _is_row(cells: Sequence[str], *, inside: bool) -> bool:
+    """Return whether a line is meant to be a row, with damaged cells perhaps.
+
+    Between a header and what ends its table, a row's first cells are one, too.
+    """
+    whole = all(_INTEGER.fullmatch(cell) for cell in cells[:2])
     if len(cells) < 3:
-        return False
-    whole = _INTEGER.fullmatch(cells[0]) and _INTEGER.fullmatch(cells[1])
-    if whole and (cells[2] in _WORDS or (cells[2][0].isalpha() and len(cells) >= 8)):
+        return inside and bool(cells) and whole
+    if whole and (cells[2] in _WORDS or (cells[2][0].isalpha() and (inside or len(cells) >= 8))):
         return True
     return not _WORDS.isdisjoint(cells) and sum(_number(cell) is not None for cell in cells) >= 4
 

@@ -269,3 +269,23 @@ def test_times_of_iterations_and_of_day_stand_behind_others() -> None:
             f"{' '.join(cells[:9])} {more} {' '.join(cells[9:])} {more} 2025-01-01 12:00:00"
         )
     assert read(lines) == RIGHT
+
+
+@pytest.mark.parametrize("name", ["time", "algbw", "busbw"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_damaged_header_does_not_move_columns(name: str, place: int) -> None:
+    names = list(NAMES)
+    names[[at for at, known in enumerate(names) if known == name][place]] = f"{name},"
+    lines = [*START, *RANKS, "#" + aligned(names)[1:], *TABLE[1:]]
+    with pytest.raises(InvalidInputError, match="line 10: expected the columns time"):
+        read(lines)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3])
+def test_the_first_cells_of_a_row_are_a_row(cells: int) -> None:
+    lines = list(OUTPUT)
+    lines[13] = aligned([*cells_of(1 << 21, 1.0)[:cells], *[""] * (len(NAMES) - cells)]).rstrip()
+    with pytest.raises(InvalidInputError, match=r"line 14, column \w+: no value"):
+        read(lines)
+    after = [*OUTPUT, "0", "4096 8192"]
+    assert read(after) == RIGHT
