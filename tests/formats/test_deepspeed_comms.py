@@ -1,12 +1,16 @@
 """What DeepSpeed's communication logger prints. The tables here are made up in its format."""
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.formats.deepspeed_comms import read_deepspeed_comms
 from planner.formats.timed_rows import network_of
+from tests.formats.test_nccl_tables import damaged
 
 LEFT = ("Comm. Op", "Message Size", "Count")
 HEADER = (*LEFT, "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)")
@@ -148,3 +152,13 @@ def test_a_cell_that_cannot_be_read_is_an_error(old: str, new: str, path: str) -
     with pytest.raises(InvalidInputError) as caught:
         read(lines)
     assert caught.value.path == path
+
+
+@given(st.randoms(use_true_random=False))
+def test_whatever_is_damaged_it_is_read_or_refused(draw: Random) -> None:
+    text = damaged("\n".join([*TABLE, *STRAGGLERS]), draw)
+    try:
+        rows, _ = read_deepspeed_comms(text.encode(), ranks=16, per_host=8)
+    except InvalidInputError:
+        return
+    assert all(row.size_bytes > 0 and row.time_ns > 0 for row in rows)

@@ -6,6 +6,7 @@ The files here are made up in its format, with its widths.
 import json
 import re
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -269,6 +270,33 @@ def test_times_of_iterations_and_of_day_stand_behind_others() -> None:
             f"{' '.join(cells[:9])} {more} {' '.join(cells[9:])} {more} 2025-01-01 12:00:00"
         )
     assert read(lines) == RIGHT
+
+
+def damaged(text: str, draw: Random) -> str:
+    """Return a text of which a few characters are others, gone, blank or on another line."""
+    for _ in range(draw.randint(1, 3)):
+        start = draw.randrange(len(text))
+        end = start + draw.randint(1, 12)
+        odd = draw.choice("?x09.,-# []\t\n")
+        middle = draw.choice(
+            ["", odd, text[start] + odd, " " * (end - start), "[0] NCCL INFO 0 1 2"]
+        )
+        text = text[:start] + middle + text[draw.choice([start, start + 1, end]) :]
+    return text
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(["", "[0] ", "[1,0]<stdout>:", "w-0: "]))
+def test_whatever_is_damaged_no_time_is_that_of_another(draw: Random, prefix: str) -> None:
+    text = damaged("\n".join(prefix + line for line in OUTPUT), draw)
+    try:
+        rows, _ = read_nccl_tests(text.encode(), name="all_reduce.log")
+    except InvalidInputError:
+        return
+    right = dict(RIGHT)
+    for row in rows:
+        assert (row.ranks, row.per_host) == (8, 4)
+        if row.size_bytes in right:  # bandwidths say others to be wrong by more than this
+            assert abs(row.time_ns - right[row.size_bytes]) <= 0.05 * right[row.size_bytes]
 
 
 @pytest.mark.parametrize("name", ["time", "algbw", "busbw"])
