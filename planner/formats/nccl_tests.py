@@ -22,7 +22,17 @@ from math import isfinite, nan
 from typing import Any
 
 from planner.errors import InvalidInputError
-from planner.formats.nccl_tables import CPU_TIMES, Rank, Row, Run, Side, Sides, rows_of, test_of
+from planner.formats.nccl_tables import (
+    CPU_TIMES,
+    HEADER,
+    Rank,
+    Row,
+    Run,
+    Side,
+    Sides,
+    rows_of,
+    test_of,
+)
 from planner.formats.timed_rows import TimedRow, bus_factor, listed
 from planner.measured import COLLECTIVES, Collective
 from planner.units import counted
@@ -32,6 +42,10 @@ __all__ = ["read_nccl_tests"]
 
 SLACK = 0.02
 """By how much printed bandwidths may be off what size and time say, beside their last digit."""
+
+ONE_HOST = (
+    "no hosts are listed: all ranks are taken to share one; --ranks-per-host says how many do"
+)
 
 
 def read_nccl_tests(
@@ -66,10 +80,12 @@ def read_nccl_tests(
         one run; the path is the line, and the column.
     """
     text = data.decode("utf-8", errors="replace")
-    found = _of_json(text) if text.lstrip().startswith("{") else rows_of(text, name)
+    printed = not text.lstrip().startswith("{") or HEADER.search(text)  # a prefix may be a brace
+    found = rows_of(text, name) if printed else _of_json(text)
     rows: list[TimedRow] = []
     left_out: dict[str, list[str]] = {}
     known: tuple[Run, int, int] | None = None
+    runs: list[Run] = []
     for run, where, read in found:
         test = run.collective or collective
         if test not in COLLECTIVES:
@@ -79,6 +95,7 @@ def read_nccl_tests(
         kind: Collective = test
         if known is None or known[0] is not run:
             known = run, *_ranks(run, ranks, per_host, where)
+            runs.append(run)
         _, count, each = known
         size, side, reason = _chosen(read(), in_place=in_place)
         reason = reason or _doubt(side, size, float(bus_factor(kind, count)))
@@ -89,7 +106,8 @@ def read_nccl_tests(
             left_out.setdefault(reason, []).append(where)
             continue
         rows.append(TimedRow(kind, count, each, size, time, where))
-    warnings = tuple(
+    assumed = () if per_host or not rows or all(run.ranks for run in runs) else (ONE_HOST,)
+    warnings = assumed + tuple(
         f"left out, {len(places)} row{'' if len(places) == 1 else 's'} {reason}: {listed(places)}"
         for reason, places in left_out.items()
     )

@@ -78,6 +78,8 @@ def test_the_table_itself() -> None:
         "[pod/a/b] 2024-11-05T12:00:01.123456789+01:00 [1,0]<stdout>:",
         "> ",
         "0 ",
+        "{worker-0} ",
+        '{"log":"',
     ],
 )
 def test_prefixes_of_launchers_are_found_by_the_header(prefix: str) -> None:
@@ -317,3 +319,11 @@ def test_the_first_cells_of_a_row_are_a_row(cells: int) -> None:
         read(lines)
     after = [*OUTPUT, "0", "4096 8192"]
     assert read(after) == RIGHT
+
+
+def test_where_no_hosts_are_listed_one_is_assumed_and_said() -> None:
+    text = "\n".join([*START, *TABLE])
+    rows, warnings = read_nccl_tests(text.encode(), name="all_reduce.log", ranks=8)
+    assert {(row.ranks, row.per_host) for row in rows} == {(8, 8)}
+    assert "all ranks are taken to share one; --ranks-per-host" in warnings[0]
+    assert not read_nccl_tests(text.encode(), name="all_reduce.log", ranks=8, per_host=4)[1]
