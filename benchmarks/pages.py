@@ -126,8 +126,8 @@ def figures() -> str:
     for figure in FIGURES:
         results = load(figure.name)
         script = results.command.split()[1]
-        rows.append((figure.says, figure.value(results), f"`python {script}`"))
-    return as_text(("figure", "value", "command"), rows)
+        rows.append((figure.says, figure.value(results), results.date, f"`python {script}`"))
+    return as_text(("figure", "value", "measured", "command"), rows)
 
 
 def filled(text: str) -> str:
