@@ -8,12 +8,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import generated
-import json_reference
 import mathml
-import measured
-import plan_table
-import shipped
-import target_rules
 
 project = "planner"
 author = "The planner developers"
@@ -48,8 +43,4 @@ def setup(app: Any) -> None:
 
 
 def _write_generated(app: Any) -> None:
-    pages = {"targets": target_rules.page(), "plan_fields": plan_table.page()}
-    pages |= {f"json/{name}": page for name, page in json_reference.pages().items()}
-    pages |= {f"results/{name}": page for name, page in measured.pages().items()}
-    pages |= {f"shipped/{name}": page for name, page in shipped.pages().items()}
-    generated.write(Path(app.srcdir) / "_generated", pages)
+    generated.write(Path(app.srcdir) / "_generated", generated.pages())
