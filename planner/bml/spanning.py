@@ -101,7 +101,7 @@ class SurvivingNetwork:
                     self._switches.append(range(first, len(self.nics)))
         self._index = {nic: number for number, nic in enumerate(watched(self.nics, deadline))}
         self._owner = [place[server] for server, _ in watched(self.nics, deadline)]
-        self._hanging: list[list[int]] = [[] for _ in self.servers]
+        self._hanging: list[list[int]] = [[] for _ in watched(self.servers, deadline)]
         for number, switch_nics in enumerate(self._switches):
             deadline.check()
             for nic in switch_nics:
@@ -171,6 +171,7 @@ class SurvivingNetwork:
                 if seen[switch]:
                     continue  # all on it are as near already
                 seen[switch] = True
+                self.deadline.check()
                 for nic in self._switches[switch]:
                     if distance[owner[nic]] < 0:
                         distance[owner[nic]] = further
