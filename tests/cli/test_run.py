@@ -227,7 +227,7 @@ def test_without_torch_it_says_what_to_install(folder: Path) -> None:
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
     assert found.returncode == 2
-    assert "torch is needed here: pip install 'planner[torch]'" in found.stderr
+    assert "torch is needed here: pip install '.[torch]' in a clone" in found.stderr
 
 
 def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:
