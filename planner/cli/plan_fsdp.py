@@ -28,7 +28,7 @@ from planner.fsdp.rules import RULES
 from planner.iteration.fully_sharded import sharded_problem
 from planner.jsonio import PROBLEMS
 from planner.jsonio.fsdp import answer
-from planner.jsonio.heads import warned
+from planner.jsonio.heads import of_profile
 from planner.methods import known_method
 from planner.printing import printable
 from planner.results import Result
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         )
     progress.done()
     chosen = _chosen(comparison, options.method)
-    made = warned(answer(problem, chosen), job.profile.provenance.warnings)
+    made = of_profile(answer(problem, chosen), job.profile)
     encoded = msgspec.json.encode(made).decode() + "\n"
     chart = None
     if chosen.plan is not None:
@@ -169,7 +169,7 @@ def _lines(
 ) -> Iterator[str]:
     yield f"{printable(job.profile.name)}: {summary(problem)}"
     yield provenance(job.profile)
-    yield from warning_lines(job.profile.provenance.warnings)
+    yield from warning_lines(job.profile.doubts)
     yield f"cluster: {about_cluster(job.cluster)}"
     yield ""
     if result.plan is None:

@@ -32,7 +32,7 @@ __all__ = ["about_cluster", "lines", "sentence"]
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
     """Yield the lines, from what was planned for to what was left out."""
-    known = job.profile.provenance.warnings
+    known = job.profile.doubts
     yield from warning_lines([text for text in answer.warnings or () if text not in known])
     graph, scale = problem.graph, job.options["computation"]
     computes = problem.base.windows.compute_ns
@@ -42,7 +42,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         + ("" if scale == 1 else f" (× {scale} of the profile)")
     )
     yield provenance(job.profile)
-    yield from warning_lines(job.profile.provenance.warnings)
+    yield from warning_lines(known)
     yield f"cluster: {about_cluster(job.cluster)}"
     if job.cluster.failed.servers:
         yield (

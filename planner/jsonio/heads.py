@@ -12,10 +12,20 @@ from msgspec.structs import replace
 
 from planner.errors import InvalidInputError
 from planner.jsonio.types import Moment
+from planner.profiles import Profile
 from planner.results import Result
 from planner.validation import shown
 
-__all__ = ["Head", "KeptPlan", "PlanOrReason", "check_head", "head", "made_by", "warned"]
+__all__ = [
+    "Head",
+    "KeptPlan",
+    "PlanOrReason",
+    "check_head",
+    "head",
+    "made_by",
+    "of_profile",
+    "warned",
+]
 
 _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.results.Infeasibility`."""
@@ -43,6 +53,10 @@ class Head(Struct, frozen=True, kw_only=True):
     plan: KeptPlan | UnsetType = UNSET
     warnings: (
         Annotated[tuple[str, ...], Meta(description="why the profile's times may be off")]
+        | UnsetType
+    ) = UNSET
+    profile_threads: (
+        Annotated[int, Meta(ge=0, le=2**31, description="with which the profile was measured")]
         | UnsetType
     ) = UNSET
 
@@ -95,6 +109,24 @@ def made_by(answer: Head) -> str:
 def warned(answer: H, warnings: Sequence[str]) -> H:
     """Return an answer that repeats why the numbers it was made of may be off, if they may."""
     return replace(answer, warnings=tuple(warnings)) if warnings else answer
+
+
+def of_profile(answer: H, profile: Profile, doubts: Sequence[str] = ()) -> H:
+    """Return an answer that says how the profile it was made of was measured.
+
+    Parameters
+    ----------
+    answer : Head
+        The answer.
+    profile : Profile
+        What was planned with: its threads are said, and why its times may be off.
+    doubts : sequence of str
+        Why other numbers may be off.
+    """
+    threads = profile.provenance.threads
+    if threads is not None:
+        answer = replace(answer, profile_threads=threads)
+    return warned(answer, (*profile.doubts, *doubts))
 
 
 def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:

@@ -10,7 +10,7 @@ from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import warned
+from planner.jsonio.heads import of_profile
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
@@ -333,4 +333,4 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     )
     if request.profile is UNSET:
         return answered
-    return warned(answered, request.profile.provenance.warnings)
+    return of_profile(answered, profile_of(request.profile))
