@@ -229,7 +229,7 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedPr
     typed = on_network(part, family, network, options)
     compared = family.compared(profile, part, typed, options)
     notes = () if options.network is None else options.network.notes
-    return problem, replace(compared, warnings=notes, profile=profile)
+    return problem, replace(compared, warnings=(*compared.warnings, *notes), profile=profile)
 
 
 def _settle(options: argparse.Namespace, problem: str) -> None:

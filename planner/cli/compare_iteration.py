@@ -34,6 +34,7 @@ def _requested(request: iteration_json.IterationRequest) -> ComparedProblem:
         lambda result: answer(problem, result, model=name),
         (summary,),
         name,
+        warnings=problem.cluster.memory_doubts,
         profile=profile_of(request.profile),
         doubts=lambda result: () if result.plan is None else notes_of(problem.cluster, result.plan),
     )
@@ -64,6 +65,7 @@ def _compared(
         lambda result: answer(problem, result, model=profile.name),
         about(profile, _summary(profile.name, problem), "", options),
         profile.name,
+        warnings=problem.cluster.memory_doubts,
         doubts=lambda result: () if result.plan is None else notes_of(problem.cluster, result.plan),
     )
 

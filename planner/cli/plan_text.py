@@ -84,7 +84,17 @@ def about_cluster(cluster: Cluster) -> str:
         f"{printable(cluster.name)}: {counted(cluster.workers, 'worker')}, {kind}, "
         f"{nic.per_machine} × {format_rate(nic.bytes_per_s)} a machine, {start}"
         + (f", {format_rate(shared)} shared" if shared else "")
+        + _memory(cluster)
     )
+
+
+def _memory(cluster: Cluster) -> str:
+    """Return what is understood of the memory of machines that have several workers."""
+    each, workers = cluster.worker_memory_bytes, cluster.workers_per_host
+    if each is None or workers == 1:
+        return ""
+    whole = each * workers if cluster.memory_bytes is None else cluster.memory_bytes
+    return f", memory {format_bytes(whole)} a machine, {format_bytes(each)} a worker of {workers}"
 
 
 def sentence(answer: IterationAnswer) -> str:

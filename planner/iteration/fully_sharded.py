@@ -188,7 +188,12 @@ def _across(cluster: Cluster, replicas: int) -> Cluster:
     if isinstance(cluster.topology, Rails):
         nic = replace(nic, per_machine=1)
     return replace(
-        cluster, machines=replicas, topology=Switch(replicas), nic=nic, memory_bytes=None
+        cluster,
+        machines=replicas,
+        topology=Switch(replicas),
+        nic=nic,
+        memory_bytes=None,
+        accelerator_memory_bytes=None,
     )
 
 

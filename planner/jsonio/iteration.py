@@ -272,7 +272,8 @@ def planned(
         certainty=certainties(profile, problem.graph, cluster, result.plan) if result.plan else (),
         deadline=deadline,
     )
-    return problem, of_profile(answered, profile, doubts(problem, result.plan, answered))
+    unsure = (*cluster.memory_doubts, *doubts(problem, result.plan, answered))
+    return problem, of_profile(answered, profile, unsure)
 
 
 def doubts(

@@ -41,6 +41,7 @@ __all__ = [
     "constants_of",
     "fixed_of",
     "layers_of",
+    "memory_doubts",
     "problem_of",
     "run",
     "told",
@@ -312,6 +313,13 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
     )
 
 
+def memory_doubts(request: YanRequest) -> tuple[str, ...]:
+    """Return whether the memory of a request's cluster is likely meant otherwise."""
+    if request.cluster is UNSET:
+        return ()
+    return cluster_of(request.cluster, "cluster").memory_doubts
+
+
 def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     """Answer one request, controlled as its family's `solve`."""
     limit = or_none(request.time_limit_s)
@@ -333,4 +341,4 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     )
     if request.profile is UNSET:
         return answered
-    return of_profile(answered, profile_of(request.profile))
+    return of_profile(answered, profile_of(request.profile), memory_doubts(request))

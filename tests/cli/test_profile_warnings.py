@@ -20,7 +20,7 @@ def profile(tmp_path: Path) -> dict[str, Any]:
         {"name": f"l{i}", "forward_ns": 10**6, "backward_ns": 2 * 10**6, "parameter_bytes": 10**5}
         for i in range(3)
     ]
-    origin = {"kind": "measured", "source": "here", "warnings": [SAID, "it rained"]}
+    origin: dict[str, Any] = {"kind": "measured", "source": "here", "warnings": [SAID, "it rained"]}
     origin |= {"date": "2026-11-20", "processor": "an abacus", "threads": 2}
     made = {"name": "m", "provenance": origin, "batch_size": 1, "layers": layers}
     check_printed("profile", made)
@@ -77,6 +77,39 @@ def test_plan_and_peers(
     assert answer["profile_threads"] == 2
     assert main(["compare", "--peers", file, "--cluster", "office-4", "--methods", "ddp"]) == 0
     assert f"warning: {DOUBT}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("memory", "doubted"), [("memory_bytes", True), ("accelerator_memory_bytes", False)]
+)
+@pytest.mark.parametrize("mode", [[], ["--mode", "fsdp"]])
+def test_what_a_cluster_s_memory_is_understood_as(
+    memory: str,
+    mode: list[str],
+    *,
+    doubted: bool,
+    profile: object,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = {
+        "name": "two",
+        "source": "made up",
+        "machines": 2,
+        memory: 80 * 10**9,
+        "topology": {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11},
+        "nic": {"bytes_per_s": 1e9, "startup_ns": 1000, "per_machine": 8},
+    }
+    (tmp_path / "c.json").write_text(json.dumps(cluster))
+    files = [str(tmp_path / name) for name in ("m.json", "c.json", "plan.json")]
+    assert main(["plan", files[0], "--cluster", files[1], *mode, "-o", files[2]]) == 0
+    printed = capsys.readouterr().out
+    each = "memory 74.51 GiB a machine, 9.313 GiB" if doubted else "596 GiB a machine, 74.51 GiB"
+    assert f"{each} a worker of 8" in printed
+    said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"
+    assert (said in printed) == doubted
+    answer = json.loads(Path(files[2]).read_text())
+    assert any("accelerator_memory_bytes" in text for text in answer["warnings"]) == doubted
 
 
 def test_requests(profile: dict[str, Any]) -> None:
