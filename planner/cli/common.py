@@ -14,6 +14,7 @@ from planner.errors import InvalidInputError, PlannerError
 from planner.printing import escaped, escaped_json, printable
 
 __all__ = [
+    "ERROR_SIGN",
     "REGRET_HELP",
     "add_fit_options",
     "add_fit_outputs",
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"
+"""What errors of predictions mean, wherever they are printed."""
 
 REGRET_HELP = (
     "also say how far the plan is from the best one if computation, start-ups or bandwidth are "

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from planner.bml.replan import made
+from planner.cli.common import ERROR_SIGN
 from planner.cli.family import warning_lines
 from planner.disturbances import Circumstances
 from planner.draw.table import format_table
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json", "report"]
 
-_OFF_BY = "off by: predicted / measured - 1; above 0 the prediction was too long"
 _TURNS = (
     "a batch is a turn of the plan, in which each rank pulls a slice from one other: with push "
     "that of a gradient, with pull updated weights; T_F: the time to send the whole gradient"
@@ -73,7 +73,13 @@ def report(
     lines += _warnings(options, answers, ranks, machine)
     rows = [_row(measured) for measured in compared(answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
-    lines += ["", format_table(header, rows), _OFF_BY, "", *_batches(answers, planned)]
+    lines += [
+        "",
+        format_table(header, rows),
+        f"off by: {ERROR_SIGN}",
+        "",
+        *_batches(answers, planned),
+    ]
     lines += ["", *_explained(answers, planned, machine)]
     if plain:
         lines += ["", _standing(_against(planned, plain), plain)]
