@@ -1,7 +1,6 @@
 """Builds the documentation: ``sphinx-build -W docs docs/_build``."""
 
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import generated
 import mathml
 
+import planner
+
 project = "planner"
 author = "The planner developers"
 copyright = "2026, The planner developers"
-release = metadata.version("planner")
+release = planner.__version__
 
 extensions = [
     "myst_parser",

@@ -253,3 +253,30 @@ def test_pictures_are_drawn_and_shown(
     assert (tmp_path / f"{name}.svg").stat().st_size > 10_000
     assert (pictures.IMAGES / f"{name}.svg").is_file()
     assert any(f"images/{name}.svg" in path.read_text(encoding="utf-8") for path in PAGES)
+
+
+def test_errors_of_predictions_have_one_sign_in_all_results() -> None:
+    """Predicted / measured - 1: above 0 the prediction was too long."""
+    wanted = "predicted( us)?", ".*measured( us)?", "off by|error"
+    checked = 0
+    for name in NAMES:
+        for table in (table for section in load(name).sections for table in section.tables):
+            places = [
+                next((at for at, one in enumerate(table.columns) if re.fullmatch(which, one)), -1)
+                for which in wanted
+            ]
+            for row in table.rows if min(places) >= 0 else ():
+                predicted, measured = (_ms(row[at], table.units[at]) for at in places[:2])
+                error = row[places[2]]
+                if predicted and measured and isinstance(error, int | float) and abs(error) > 0.5:
+                    checked += 1
+                    assert (predicted > measured) == (error > 0), (name, row)
+    assert checked > 500
+
+
+def _ms(time: object, unit: str) -> float | None:
+    factors = {"s": 1e3, "ms": 1, "µs": 1e-3, "": 1}
+    if isinstance(time, int | float):
+        return time * factors[unit]
+    words = str(time).split()
+    return float(words[0]) * factors[words[1]] if len(words) == 2 else None

@@ -15,6 +15,7 @@ from planner.formats.foreign import SEARCHED, foreign
 from planner.printing import escaped, escaped_json, printable
 
 __all__ = [
+    "ERROR_SIGN",
     "REGRET_HELP",
     "add_fit_options",
     "add_fit_outputs",
@@ -37,6 +38,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"
+"""What errors of predictions mean, wherever they are printed."""
 
 REGRET_HELP = (
     "also say how far the plan is from the best one if computation, start-ups or bandwidth are "
