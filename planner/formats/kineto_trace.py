@@ -114,12 +114,13 @@ def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | No
         for batch in file.batches():
             kept.add(batch)
         outside = _outside(file.outside)
-        if not kept.by_category["cpu_op"]:
-            raise InvalidInputError("traceEvents", _no_operators(kept))
     except InvalidInputError:
         if not kept.by_category["cpu_op"] and (other := other_trace(file.head)):
             raise InvalidInputError("", other) from None
         raise
+    if not kept.by_category["cpu_op"]:
+        other = other_trace(file.head)
+        raise InvalidInputError("" if other else "traceEvents", other or _no_operators(kept))
     by_category = kept.by_category
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}

@@ -1,4 +1,4 @@
-"""Where the time of a rank went: computing, communicating, both, neither.
+"""Where the time of a rank, or of one of its steps, went: computing, communicating, both, neither.
 
 Definitions are those of HolisticTraceAnalysis, so that numbers can be compared: the time is that
 from the first to the last thing that ran on the device; `compute` is when any kernel computed,
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from planner.traces.recorded import Recorded
 from planner.traces.spans import both, length, merged, without
 
-__all__ = ["Breakdown", "breakdown_of"]
+__all__ = ["Breakdown", "StepParts", "breakdown_of", "parts_of", "periods_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,43 @@ class Breakdown:
         return self.overlapped_ns / self.communication_ns if self.communication_ns else None
 
 
-def breakdown_of(recorded: Recorded) -> Breakdown:
-    """Return where the time of a rank went."""
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """Parts of a step, in ns; they sum to how long it lasted.
+
+    Attributes
+    ----------
+    rank : int
+        Whose step it is.
+    step : str
+        Its name; empty if none is marked, or several cannot be told apart.
+    lasts_ns : int
+        How long it lasted, where it computes.
+    compute_ns, waited_ns, copied_ns, idle_ns : int
+        Something was computed; if not, something was sent; if neither, memory was copied; nothing.
+    """
+
+    rank: int
+    step: str
+    lasts_ns: int
+    compute_ns: int
+    waited_ns: int
+    copied_ns: int
+    idle_ns: int
+
+
+def breakdown_of(recorded: Recorded, within: tuple[int, int] | None = None) -> Breakdown:
+    """Return where the time of a rank went, in the whole trace or from one moment to another."""
     sent = merged((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers)
-    busy = merged([*recorded.computation, *recorded.memory, *sent])
-    whole = ((busy[0][0], busy[-1][1]),) if busy else ()
+    computed, memory = recorded.computation, recorded.memory
+    if within is not None:
+        sent, computed, memory = (both(one, (within,)) for one in (sent, computed, memory))
+    busy = merged([*computed, *memory, *sent])
+    first_to_last = (busy[0][0], busy[-1][1]) if busy else (0, 0)
+    whole = merged([within or first_to_last])
     idle = without(whole, busy)
-    compute = length(recorded.computation)
-    overlapped = length(both(sent, recorded.computation))
+    compute = length(computed)
+    overlapped = length(both(sent, computed))
     return Breakdown(
         whole_ns=length(whole),
         idle_ns=length(idle),
@@ -64,3 +93,38 @@ def breakdown_of(recorded: Recorded) -> Breakdown:
         exposed_ns=length(sent) - overlapped,
         input_ns=length(both(idle, recorded.input)),
     )
+
+
+def periods_of(recorded: Recorded) -> tuple[tuple[int, int], ...]:
+    """Return from when to when each step ran; one period for all, if they are not known apart."""
+    if recorded.periods:
+        return recorded.periods
+    busy = merged(
+        [
+            *recorded.computation,
+            *recorded.memory,
+            *((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers),
+        ]
+    )
+    return ((busy[0][0], busy[-1][1]),) if busy else ()
+
+
+def parts_of(recorded: Recorded) -> tuple[StepParts, ...]:
+    """Return the parts of each step."""
+    periods = periods_of(recorded)
+    named = len(periods) == len(recorded.steps)
+    parts = []
+    for place, period in enumerate(periods):
+        found = breakdown_of(recorded, period)
+        parts.append(
+            StepParts(
+                rank=recorded.rank,
+                step=recorded.steps[place].name if named else "",
+                lasts_ns=found.whole_ns,
+                compute_ns=found.compute_ns,
+                waited_ns=found.exposed_ns,
+                copied_ns=found.non_compute_ns - found.exposed_ns,
+                idle_ns=found.idle_ns,
+            )
+        )
+    return tuple(parts)
