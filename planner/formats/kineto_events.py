@@ -172,7 +172,7 @@ def _category(raw: RawEvent) -> str:
     # A range that somebody named has no namespace, no inputs and no number of autograd's.
     unnamed = raw.cat == "Operator" and "::" not in raw.name and "Backward" not in raw.name
     args = raw.args or _NOTHING
-    named = unnamed and args.dims is None and args.sequence is None
+    named = unnamed and not args.dims and args.sequence is None
     return "user_annotation" if named or _RANGE.match(raw.name) else category
 
 

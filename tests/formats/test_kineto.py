@@ -332,9 +332,10 @@ def test_categories_of_before_torch_1_12_are_read_as_todays() -> None:
         ("aten::linear 4x8", 64),
         ("aten::linear 4", 16),
     ]
-    named = event("my forward", 4, 30, "Operator")  # a range that somebody named
-    again, _ = read([named, *as_before_1_12(a_step())])
-    assert again.layers == profile.layers
+    for dims in (None, []):
+        named = event("my forward", 4, 30, "Operator", Input_Dims=dims)  # a range of the user's
+        again, _ = read([named, *as_before_1_12(a_step())])
+        assert again.layers == profile.layers
 
 
 def test_an_operator_of_before_torch_1_12_on_a_device() -> None:
