@@ -11,8 +11,8 @@ Source: HolisticTraceAnalysis, "Temporal breakdown" and "Communication computati
 
 from dataclasses import dataclass
 
-from planner.traces.recorded import Recorded
-from planner.traces.spans import both, length, merged, without
+from planner.traces.recorded import Recorded, Spans
+from planner.traces.spans import both, clipped, length, merged, without
 
 __all__ = ["Breakdown", "StepParts", "breakdown_of", "parts_of", "periods_of"]
 
@@ -71,27 +71,33 @@ class StepParts:
     idle_ns: int
 
 
-def breakdown_of(recorded: Recorded, within: tuple[int, int] | None = None) -> Breakdown:
-    """Return where the time of a rank went, in the whole trace or from one moment to another."""
-    sent = merged((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers)
-    computed, memory = recorded.computation, recorded.memory
-    if within is not None:
-        sent, computed, memory = (both(one, (within,)) for one in (sent, computed, memory))
-    busy = merged([*computed, *memory, *sent])
-    first_to_last = (busy[0][0], busy[-1][1]) if busy else (0, 0)
-    whole = merged([within or first_to_last])
-    idle = without(whole, busy)
-    compute = length(computed)
-    overlapped = length(both(sent, computed))
+def breakdown_of(recorded: Recorded) -> Breakdown:
+    """Return where the time of a rank went in the whole trace."""
+    sent = _sent(recorded)
+    busy = merged([*recorded.computation, *recorded.memory, *sent])
+    whole = (busy[0][0], busy[-1][1]) if busy else (0, 0)
+    return _within(whole, recorded, sent, busy)
+
+
+def _sent(recorded: Recorded) -> Spans:
+    return merged((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers)
+
+
+def _within(period: tuple[int, int], recorded: Recorded, sent: Spans, busy: Spans) -> Breakdown:
+    """Return where the time from one moment to another went."""
+    sent, busy = clipped(sent, period), clipped(busy, period)
+    computed = clipped(recorded.computation, period)
+    idle = without(merged([period]), busy)
+    compute, overlapped = length(computed), length(both(sent, computed))
     return Breakdown(
-        whole_ns=length(whole),
+        whole_ns=period[1] - period[0],
         idle_ns=length(idle),
         compute_ns=compute,
         non_compute_ns=length(busy) - compute,
         communication_ns=length(sent),
         overlapped_ns=overlapped,
         exposed_ns=length(sent) - overlapped,
-        input_ns=length(both(idle, recorded.input)),
+        input_ns=length(both(idle, clipped(recorded.input, period))),
     )
 
 
@@ -111,11 +117,12 @@ def periods_of(recorded: Recorded) -> tuple[tuple[int, int], ...]:
 
 def parts_of(recorded: Recorded) -> tuple[StepParts, ...]:
     """Return the parts of each step."""
-    periods = periods_of(recorded)
+    periods, sent = periods_of(recorded), _sent(recorded)
+    busy = merged([*recorded.computation, *recorded.memory, *sent])
     named = len(periods) == len(recorded.steps)
     parts = []
     for place, period in enumerate(periods):
-        found = breakdown_of(recorded, period)
+        found = _within(period, recorded, sent, busy)
         parts.append(
             StepParts(
                 rank=recorded.rank,

@@ -41,7 +41,7 @@ from planner.costs import AffineCost
 from planner.traces.breakdown import periods_of
 from planner.traces.fastest import fastest
 from planner.traces.recorded import Recorded, Spans, Transfer
-from planner.traces.spans import both, length, merged, without
+from planner.traces.spans import both, clipped, length, merged, without
 
 __all__ = ["CAUSES", "Wait", "costs_of", "waits_of"]
 
@@ -129,7 +129,7 @@ def _by_period(exposed: Spans, periods: Sequence[tuple[int, int]]) -> Iterator[t
         return
     place = bisect_right(periods, exposed[0][0], key=lambda period: period[1])
     while place < len(periods) and periods[place][0] < exposed[-1][1]:
-        if part := both(exposed, (periods[place],)):
+        if part := clipped(exposed, periods[place]):
             yield place, part
         place += 1
 

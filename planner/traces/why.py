@@ -13,7 +13,7 @@ from planner.graphs import Graph
 from planner.traces.breakdown import Breakdown, StepParts, breakdown_of, parts_of, periods_of
 from planner.traces.recorded import Recorded
 from planner.traces.saving import Saving, saving_of
-from planner.traces.spans import both, length, without
+from planner.traces.spans import clipped, length, without
 from planner.traces.waits import CAUSES, Wait, costs_of, one_of_several, waits_of
 
 __all__ = ["Why", "why"]
@@ -145,7 +145,5 @@ def _doubtful_ns(rank: Recorded) -> int:
     """Return how much more would be waited, were the kernels in doubt transfers."""
     if rank.certain is None:
         return 0
-    return sum(
-        length(both(without(rank.computation, rank.certain), (period,)))
-        for period in periods_of(rank)
-    )
+    doubtful = without(rank.computation, rank.certain)
+    return sum(length(clipped(doubtful, period)) for period in periods_of(rank))

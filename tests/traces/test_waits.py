@@ -26,7 +26,7 @@ from planner.traces import (
 from planner.traces.breakdown import periods_of
 from planner.traces.fastest import fastest
 from planner.traces.recorded import Spans
-from planner.traces.spans import both, length, merged, without
+from planner.traces.spans import both, clipped, length, merged, without
 from planner.traces.why import why
 
 END = 40
@@ -123,6 +123,8 @@ def test_sets_of_moments(one: Spans, other: Spans) -> None:
     assert moments(both(one, other)) == moments(one) & moments(other)
     assert moments(without(one, other)) == moments(one) - moments(other)
     assert length(one) == len(moments(one))
+    for start, end in [(0, 20), (5, 5), *other]:
+        assert moments(clipped(one, (start, end))) == moments(one) & set(range(start, end))
     assert merged([*one, *other]) == merged([*other, *one])
 
 
