@@ -332,7 +332,8 @@ def test_categories_of_before_torch_1_12_are_read_as_todays() -> None:
         ("aten::linear 4x8", 64),
         ("aten::linear 4", 16),
     ]
-    for dims in (None, []):
+    inputs: list[Any] = [None, []]
+    for dims in inputs:
         named = event("my forward", 4, 30, "Operator", Input_Dims=dims)  # a range of the user's
         again, _ = read([named, *as_before_1_12(a_step())])
         assert again.layers == profile.layers

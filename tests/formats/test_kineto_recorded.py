@@ -1,14 +1,17 @@
 """What a device's trace says was sent: kernels by their names, steps by what they launched."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.formats.communication_kernels import called, computes, library_of, might_send
 from planner.formats.kineto_recorded import recorded_in
 from planner.formats.kineto_trace import read_trace
-from planner.traces import Recorded, breakdown_of, parts_of
+from planner.traces import Recorded, breakdown_of, parts_of, waits_of
 from tests.formats.test_kineto import Event, event, op, written
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -114,7 +117,7 @@ def recorded(events: list[Event], transfers: str | None = None, **more: Any) -> 
     return recorded_in(trace, 0, transfers=None if transfers is None else re.compile(transfers))
 
 
-SEVERAL = {"distributedInfo": {"rank": 0, "world_size": 64}}
+SEVERAL: dict[str, Any] = {"distributedInfo": {"rank": 0, "world_size": 64}}
 EXPERTS = on_streams(
     (GEMM, 10, 20, 5, 7),
     ("void ep::internode::dispatch<8>(int)", 20, 30, 6, 8),
@@ -204,3 +207,46 @@ def test_a_step_that_nothing_runs_before_begins_with_the_host() -> None:
     unknown = recorded(on_streams((GEMM, 60, 10, None, 7)))
     assert unknown.periods == ()
     assert [part.lasts_ns for part in parts_of(unknown)] == [10_000]
+
+
+KERNELS = st.lists(
+    st.tuples(
+        st.sampled_from([NCCL, GEMM, "acme::combine", "Memcpy PtoP (a)", "Memset (Device)"]),
+        st.integers(0, 300),
+        st.integers(0, 90),
+        st.one_of(st.none(), st.integers(0, 120)),
+        st.integers(7, 9),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(KERNELS, st.lists(st.integers(1, 60), min_size=1, max_size=3), st.integers(0, 20))
+def test_steps_stand_side_by_side_and_hold_what_they_launched(
+    kernels: list[tuple[str, float, float, float | None, int]], lasts: list[int], apart: int
+) -> None:
+    marks, at = [], 0
+    for length in lasts:
+        marks.append((at, at + length))
+        at += length + apart
+    found = recorded(on_streams(*kernels, marks=marks), **SEVERAL)
+    launched = [
+        start + length
+        for _, start, length, at, _ in kernels
+        if at is not None and at < marks[-1][1]
+    ]
+    assert bool(found.periods) == bool(launched)
+    if not launched:
+        return
+    assert len(found.periods) == len(marks)
+    assert all(one[1] == other[0] for one, other in pairwise(found.periods))
+    assert all(begin <= end for begin, end in found.periods)
+    assert found.periods[-1][1] >= max(launched) * 1000
+    for part in parts_of(found):
+        parts = (part.compute_ns, part.waited_ns, part.copied_ns, part.idle_ns)
+        assert min(parts) >= 0
+        assert sum(parts) == part.lasts_ns
+    for wait in waits_of([found]):
+        begin, end = found.periods[wait.step]
+        assert wait.waited_ns <= end - begin
