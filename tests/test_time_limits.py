@@ -250,6 +250,7 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     ),
     "caramel, 65,536 workers": (lambda: caramel_request(15, workers=2**16), CARAMEL),
     "bml": (bml_request, ["bml", "detour", "trees"]),
+    "bml, 8,000 servers": (lambda: bml_request(n=20), ["trees"]),
     "bml, around failures": (
         lambda: bml_request(failed={"nics": [[[0, 1, 2], 0]]}),
         ["detour", "trees", "auto"],

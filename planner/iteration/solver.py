@@ -21,7 +21,7 @@ from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound, raised
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
-from planner.iteration.evaluation import Evaluation, evaluate, most_robust
+from planner.iteration.evaluation import Evaluation, evaluate, simplest, simplicity
 from planner.iteration.for_target import within
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
@@ -166,7 +166,7 @@ def solve_all(
 def best_of(
     problem: Problem, candidates: Iterable[Alternative], runtime_s: float
 ) -> Result[Plan, Evaluation]:
-    """Return the best of all alternatives as a result; of equally long ones the most robust.
+    """Return the best of all alternatives as a result; of equally long ones the simplest.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
         return Outcome(None, infeasibility=reason)
     least = min(candidate.objective_ns or 0 for candidate in priced)
     shortest = [option.plan for option in priced if option.plan and option.objective_ns == least]
-    plan = shortest[0] if timed_out else most_robust(problem, shortest)
+    plan = min(shortest, key=simplicity) if timed_out else simplest(problem, shortest)
     lowest = min(
         _bound_for(problem, candidate, plan, least)
         for candidate in listed
@@ -265,7 +265,7 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
         raise refused or NotApplicableError(
             "algorithms", "no algorithm that today's libraries have can be used"
         )
-    return sorted(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
+    return sorted(plans, key=lambda plan: (evaluate(problem, plan).iteration_ns, simplicity(plan)))
 
 
 def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outcome[Plan]:

@@ -19,7 +19,7 @@ from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import Controlled, method_names, tell
-from planner.jsonio.heads import warned
+from planner.jsonio.heads import of_profile
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.outlook import OutlookField, PercentileField, ScenariosField, asked
@@ -262,8 +262,8 @@ def planned(
         targets=exported(problem, result.plan, end) if result.plan else None,
         deadline=deadline,
     )
-    warnings = (*profile.provenance.warnings, *doubts(problem, result.plan, answered))
-    return problem, warned(answered, warnings)
+    unsure = (*cluster.memory_doubts, *doubts(problem, result.plan, answered))
+    return problem, of_profile(answered, profile, unsure)
 
 
 def doubts(
