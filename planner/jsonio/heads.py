@@ -15,7 +15,16 @@ from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.validation import shown
 
-__all__ = ["Head", "KeptPlan", "PlanOrReason", "check_head", "head", "made_by", "warned"]
+__all__ = [
+    "WITH_PLAN",
+    "Head",
+    "KeptPlan",
+    "PlanOrReason",
+    "check_head",
+    "head",
+    "made_by",
+    "warned",
+]
 
 _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.results.Infeasibility`."""
@@ -31,6 +40,10 @@ class KeptPlan(Struct, frozen=True, kw_only=True):
     plan: dict[str, Any]
 
 
+WITH_PLAN: Any = UNSET
+"""The default of a field that every answer with a plan has."""
+
+
 class Head(Struct, frozen=True, kw_only=True):
     """What every answer has: which problem, who made the plan, what it costs, and the proof."""
 
@@ -42,7 +55,10 @@ class Head(Struct, frozen=True, kw_only=True):
     runtime_s: float
     plan: KeptPlan | UnsetType = UNSET
     warnings: (
-        Annotated[tuple[str, ...], Meta(description="why the profile's times may be off")]
+        Annotated[
+            tuple[str, ...],
+            Meta(description="why times may be off, and why a start plan was ignored"),
+        ]
         | UnsetType
     ) = UNSET
 
@@ -70,6 +86,7 @@ def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
         "objective_ns": result.objective_ns,
         "lower_bound_ns": result.lower_bound_ns,
         "runtime_s": result.runtime_s,
+        "warnings": result.warnings or UNSET,
     }
     if result.infeasibility is not None:
         for name in _REASONS:
@@ -93,8 +110,9 @@ def made_by(answer: Head) -> str:
 
 
 def warned(answer: H, warnings: Sequence[str]) -> H:
-    """Return an answer that repeats why the numbers it was made of may be off, if they may."""
-    return replace(answer, warnings=tuple(warnings)) if warnings else answer
+    """Return an answer that also says why the numbers it was made of may be off, if they may."""
+    before = () if answer.warnings is UNSET else answer.warnings
+    return replace(answer, warnings=(*before, *warnings)) if warnings else answer
 
 
 def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:

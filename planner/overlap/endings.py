@@ -43,14 +43,17 @@ def proven_infeasible(problem: Problem) -> Infeasibility | None:
         return None
     needs, begin, end, always = [0] * len(problem.nodes), 0, 0, 0
     for tensor in problem.tensors:
-        given = tensor.producer is None
-        stays = tensor.kept or (given and not tensor.readers)
-        begin += tensor.size_bytes if given else 0
+        users = set(tensor.readers)
+        stays = tensor.kept or not (users or tensor.producer is not None)
         end += tensor.size_bytes if stays else 0
-        if given and stays:
-            always += tensor.size_bytes
-            continue
-        for user in {*tensor.readers} if given else {*tensor.readers, tensor.producer}:
+        if tensor.producer is not None:
+            users.add(tensor.producer)
+        else:
+            begin += tensor.size_bytes
+            if stays:
+                always += tensor.size_bytes
+                continue
+        for user in users:
             needs[user] += tensor.size_bytes
     node = max(range(len(needs)), key=needs.__getitem__)
     for what, held, nodes in (

@@ -168,7 +168,7 @@ def test_a_plan_of_another_graph_is_left_aside() -> None:
     assert solve(problem, method="search", start=other).plan == Plan((0, 1))
     result = solve(problem, method=REPLAN, start=other)
     assert result.infeasibility is not None
-    assert result.infeasibility.binding == ("start",)
+    assert result.infeasibility.binding == ("start_plan",)
 
 
 @settings(max_examples=20)
