@@ -11,14 +11,17 @@ import pytest
 import planner
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, bml, yan
-from planner.jsonio.results import decode_plan, encode_plan
+from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.service import decode_request, solve_or_raise
 from planner.methods import REPLAN
+from planner.overlap import Node
 from planner.results import Status
 from tests import schemas
-from tests.fuzzing.valid import MAKERS, Request
+from tests.fuzzing.valid import MAKERS
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.test_methods import FAMILIES
+
+Request = dict[str, Any]
 
 ODD = (0, -1, 1, 2, 3, 7, 1000, 2**40)
 
@@ -34,7 +37,15 @@ def drawn(family: str, seed: str) -> Request:
         request.pop("schedule", None)
     else:
         request = MAKERS[family](draw)
-    for name in ("scenarios", "outlook", "percentile", "regret", "method", "with_plan", "epoch_samples"):
+    for name in (
+        "scenarios",
+        "outlook",
+        "percentile",
+        "regret",
+        "method",
+        "with_plan",
+        "epoch_samples",
+    ):
         request.pop(name, None)
     return request | {"time_limit_s": 0.05}
 
@@ -82,9 +93,7 @@ def kept(request: Request) -> Request | None:
     return plan
 
 
-@pytest.mark.parametrize(
-    "many", [pytest.param(60, marks=pytest.mark.slow), 8], ids=["many", "few"]
-)
+@pytest.mark.parametrize("many", [pytest.param(60, marks=pytest.mark.slow), 8], ids=["many", "few"])
 @pytest.mark.parametrize("family", PROBLEMS)
 def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> None:
     solver, replanned, warned = FAMILIES[family].solver, 0, 0
@@ -129,3 +138,86 @@ def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> N
     if many > 20:
         assert replanned
         assert warned
+
+
+def cut(request: Request, *names: str) -> Request:
+    """The same with one layer, or whatever else these fields list, fewer."""
+    return {**request, **{name: request[name][:-1] for name in names if name in request}}
+
+
+OTHERS: dict[str, Any] = {
+    "ibatch": lambda it: cut(it, "layer_bytes", "transfer_ns", "compute_ns", "layer_parameters"),
+    "caramel": lambda it: cut(it, "parameters"),
+    "yan": lambda it: cut(it, "layers"),
+    "bml": lambda it: {**it, "n": 3},
+    "bigdl": lambda it: {**it, "nodes": 2, "method": "tree_aggregate"},
+    "drizzle": lambda it: cut(it, "stages"),
+    "fsdp": lambda it: cut(
+        it,
+        *("forward_ns", "backward_ns", "parameter_bytes", "gradient_bytes"),
+        *("activation_bytes", "checkpoint_bytes"),
+    ),
+    "iteration": lambda it: {**it, "profile": cut(it["profile"], "layers")},
+    "overlap": lambda it: cut(it, "nodes") | {"tensors": []},
+}
+"""Another problem of each family, whose plan does not fit the first."""
+
+
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_what_does_not_fit_is_said_in_all_families_alike(family: str) -> None:
+    request = REQUESTS[family][0]
+    plan = planner.solve({**OTHERS[family](request), "with_plan": True})["plan"]
+    usual, answer, again = (
+        planner.solve({**request, **more})
+        for more in ({}, {"start_plan": plan}, {"start_plan": plan, "method": REPLAN})
+    )
+    assert again["status"] == "infeasible"
+    assert again["binding"] == ["start_plan"]
+    assert again["objective_ns"] is None
+    assert again["reason"].startswith("the start plan does not fit this problem (")
+    assert answer.pop("warnings") == [f"start_plan is ignored: {again['reason']}"]
+    for one in (usual, answer):
+        del one["runtime_s"]
+    assert answer == usual
+
+
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_a_plan_that_fits_is_not_warned_of(family: str) -> None:
+    request = REQUESTS[family][0]
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    assert "warnings" not in planner.solve({**request, "start_plan": plan})
+
+
+def test_no_buffer_is_no_plan() -> None:
+    request = REQUESTS["fsdp"][0]
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    plan["plan"]["buffers"] = 0
+    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    assert again["reason"].endswith("(buffers: expected an integer >= 1, got 0)")
+
+
+def test_numbers_that_changed_are_adapted() -> None:
+    """What is left of a plan that needs more memory than there is now is improved until it fits."""
+    request = REQUESTS["fsdp"][0]
+    plan = planner.solve({**request, "memory_bytes": 10**6, "with_plan": True})["plan"]
+    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    assert again["status"] == "feasible"
+    assert again["peak_bytes"] <= request["memory_bytes"]
+    assert "warnings" not in planner.solve({**request, "start_plan": plan})
+
+
+@pytest.mark.parametrize("family", ["ibatch", "caramel"])
+def test_a_search_for_scenarios_takes_none(family: str) -> None:
+    request = REQUESTS[family][0]
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    (said,) = planner.solve({**request, "scenarios": [{"startup": 2}], "start_plan": plan})[
+        "warnings"
+    ]
+    assert said == "start_plan is ignored: the search for scenarios begins without one"
+
+
+def test_a_result_with_warnings_is_read_again() -> None:
+    small, large = (FAMILIES["overlap"].Problem(nodes=[Node("a")] * n) for n in (1, 2))
+    result = FAMILIES["overlap"].solve(small, start=FAMILIES["overlap"].solve(large).plan)
+    assert len(result.warnings) == 1
+    assert decode_result(encode_result(result)) == result

@@ -21,7 +21,7 @@ from planner.iteration.evaluation import lasting
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
-from planner.iteration.room import capped
+from planner.iteration.room import capped, too_many, too_small
 from planner.iteration.rules import enforced, from_gradients
 from planner.iteration.sharded import both_ways
 from planner.iteration.ways import Way
@@ -51,6 +51,9 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     way = _way_of(problem, plan)
     if way is None:
         return Outcome(plan)
+    small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
+    if small is not None:  # a transfer for each piece that fits would be cut without end
+        return Outcome(None, infeasibility=small)
     if plan.mode == "replicated":
         better = _gradients(problem, plan, way, deadline)
         return Outcome(settled(capped(problem, better or plan), way))

@@ -20,7 +20,7 @@ from planner.caramel.solver import RULES
 from planner.costs import DepthCost
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled, method_names, tell
+from planner.jsonio.control import Controlled, method_names, tell, without_start
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -210,6 +210,7 @@ def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnsw
         result, prospect = solve_for(
             problem, outlook, time_limit=limit, cancel=control.get("cancel")
         )
+        result = without_start(result, control)
         tell(result, control)
     if result.plan is None:  # what replan was given does not fit
         return CaramelAnswer(**head(CaramelAnswer, result))
