@@ -156,18 +156,18 @@ def solve_with(
     begin = time.perf_counter()
     warnings: tuple[str, ...] = ()
     if start is not None and method != REPLAN:
-        try:
+        refused = "the time limit passed before it was checked"
+        with suppress(TimeUpError):
             old = _started(start, judge, adapt, refit, problem, deadline)
-            refused = old.infeasibility
-            if old.plan is not None:
+            if old.infeasibility is not None:
+                refused = old.infeasibility.reason
+            elif old.plan is not None:
                 error = offers.consider(old.plan, old.lower_bound, REPLAN, deadline)
-                refused = None if error is None else _unfit(error)
-                if refused is None and resumed is not None:
+                refused = "" if error is None else _unfit(error).reason
+                if error is None and resumed is not None:
                     methods = resumed(old.plan)
-        except TimeUpError:
-            refused = OUT_OF_TIME
-        if refused is not None:
-            warnings = (f"start_plan is ignored: {refused.reason}",)
+        if refused:
+            warnings = (f"start_plan is ignored: {refused}",)
     try:
         outcome = methods[method](problem, deadline)
         runtime = time.perf_counter() - begin

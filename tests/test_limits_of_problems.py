@@ -96,7 +96,13 @@ def answer(request: Request, **more: Any) -> Request:
     return found
 
 
-@pytest.mark.parametrize("name", LIMITS)
+SLOW = ("iteration transfers", "iteration memory", "overlap memory, shipped", "yan memory")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in LIMITS],
+)
 def test_below_the_least_it_is_infeasible_and_says_so(name: str) -> None:
     request, put, binding, ample = LIMITS[name]
     low, least = 0, ample  # infeasible, feasible

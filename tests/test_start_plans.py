@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 import planner
+from planner.deadline import TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, bml, yan
 from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.service import decode_request, solve_or_raise
-from planner.methods import REPLAN
+from planner.methods import OUT_OF_TIME, REPLAN, Outcome, solve_with
 from planner.overlap import Node
 from planner.results import Status
 from tests import schemas
@@ -221,3 +222,21 @@ def test_a_result_with_warnings_is_read_again() -> None:
     result = FAMILIES["overlap"].solve(small, start=FAMILIES["overlap"].solve(large).plan)
     assert len(result.warnings) == 1
     assert decode_result(encode_result(result)) == result
+
+
+def test_what_is_not_checked_in_time_is_said() -> None:
+    def late(*_: Any) -> Any:
+        raise TimeUpError
+
+    result = solve_with(
+        {"m": lambda *_: Outcome(None, infeasibility=OUT_OF_TIME)},
+        "a problem",
+        "m",
+        None,
+        judge=late,
+        bound=late,
+        start="a plan",
+    )
+    assert result.warnings == (
+        "start_plan is ignored: the time limit passed before it was checked",
+    )

@@ -98,10 +98,11 @@ def search(
     best.scheduled(units, nodes, _RULES[0])
     if best.plan is None:  # rather than to search in vain
         from planner.overlap.endings import proven_infeasible
-        from planner.overlap.exact import applicable, solve_exact
 
         if proven_infeasible(problem) is not None:
             return _outcome(problem, best)
+        from planner.overlap.exact import applicable, solve_exact
+
         if applicable(problem):
             return named("exact", solve_exact)(problem, deadline)
     if len(nodes) > _LARGE and deadline.remaining_s is None:
