@@ -98,24 +98,30 @@ def producers_needed(problem: "Problem") -> dict[int, tuple[int, ...]]:
     A dependence that follows from others may be among them: nothing changes if it is added.
     """
     after = [node.after for node in problem.nodes]
-    needed: dict[int, dict[int, None]] = {}
+    read: dict[int, dict[int, None]] = {}
     for tensor in problem.tensors:
-        for reader in tensor.readers:
-            if tensor.producer is not None and not _depends(after, reader, tensor.producer):
-                needed.setdefault(reader, {})[tensor.producer] = None
-    return {reader: tuple(producers) for reader, producers in needed.items()}
+        if tensor.producer is not None:
+            for reader in tensor.readers:
+                read.setdefault(reader, {})[tensor.producer] = None
+    needed = {}
+    for reader, producers in read.items():
+        direct = set(after[reader])
+        missing = [it for it in producers if it not in direct and not _depends(after, reader, it)]
+        if missing:
+            needed[reader] = tuple(missing)
+    return needed
 
 
 def _depends(after: Sequence[Sequence[int]], node: int, other: int) -> bool:
     """Return whether few steps lead from a node to another one that it depends on."""
     looked, seen = [node], {node}
     for near in looked:
+        if len(looked) + len(after[near]) > _LOOKED_AT:
+            return False
         if other in after[near]:
             return True
         # Nodes are numbered in an order that respects dependences.
-        new = [earlier for earlier in after[near] if earlier > other and earlier not in seen]
-        if len(looked) + len(new) > _LOOKED_AT:
-            return False
-        looked += new
-        seen.update(new)
+        new = {earlier for earlier in after[near] if earlier > other} - seen
+        looked += sorted(new)
+        seen |= new
     return False

@@ -95,7 +95,7 @@ def test_every_method_knows_the_least_memory(problem: Problem, more: int) -> Non
             assert best is not None
             assert result.objective_ns is not None
             assert result.objective_ns >= best
-            assert slow_peak(tight, result.plan) <= least + more
+            assert slow_peak(tight, result.plan) <= max(0, least + more)
 
 
 @settings(max_examples=60, deadline=None)
