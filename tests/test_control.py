@@ -13,7 +13,7 @@ from planner import caramel, ibatch, iteration
 from planner.deadline import NEVER, Deadline, Incumbent
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
-from planner.iteration.refit import refit as refit_iteration
+from planner.iteration.refit import adapt, refit
 from planner.methods import REPLAN, Outcome, solve_with
 from planner.results import Status
 from tests.jsonio.test_iteration import REQUEST as ITERATION
@@ -108,7 +108,7 @@ def test_an_old_plan_is_no_better_than_the_best_and_no_worse_than_it_was(
     again = ibatch.solve(problem, method=REPLAN, start=old.plan)
     if again.plan is None:
         assert again.infeasibility is not None
-        assert again.infeasibility.binding == ("start",)
+        assert again.infeasibility.binding == ("start_plan",)
         return
     best = ibatch.solve(problem)
     assert best.objective_ns is not None
@@ -157,7 +157,7 @@ def test_an_old_plan_keeps_its_shares_of_parameters() -> None:
     plan = iteration.solve(problem, method="ddp").plan
     assert plan is not None
     other = replace(problem, graph=changed(problem.graph, 1, 5), pull_bytes=None)
-    made = refit_iteration(other, plan, NEVER).plan
+    made = refit(other, adapt(other, plan), NEVER).plan
     assert made is not None
     carried = {part.parameter for transfer in made.transfers for part in transfer.parts}
     assert carried == set(range(len(problem.graph.parameters)))
@@ -181,7 +181,7 @@ def test_a_plan_of_another_problem_is_an_answer_not_an_error() -> None:
     again = ibatch.solve(small, method=REPLAN, start=old)
     assert again.plan is None
     assert again.infeasibility is not None
-    assert again.infeasibility.binding == ("start",)
+    assert again.infeasibility.binding == ("start_plan",)
     assert ibatch.solve(small, start=old).status is Status.OPTIMAL
 
 

@@ -26,7 +26,7 @@ from planner.iteration.for_target import within
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
-from planner.iteration.refit import refit
+from planner.iteration.refit import adapt, refit
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import RULES, Rule
 from planner.methods import Method as AnyMethod
@@ -118,6 +118,7 @@ def solve(
         time_limit,
         judge=_judge,
         bound=_bound,
+        adapt=adapt,
         refit=refit,
         form=Plan,
         **control,
@@ -156,6 +157,7 @@ def solve_all(
         time_limit,
         judge=_judge,
         bound=_bound,
+        adapt=adapt,
         refit=refit,
         form=Plan,
         **control,
