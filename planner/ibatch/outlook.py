@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 
 from planner.bucketing import BUCKET_COUNTS
 from planner.deadline import Cancel, Deadline
@@ -109,10 +109,12 @@ def solve_for(
     bound = outlook.of([result.lower_bound_ns or 0 for result in own])
     best, least, seen = usual.plan, start, {usual.plan}
     made = [result.plan for result in own if result.plan is not None]
-    others: Iterable[Plan] = (*made, *_candidates(problem, deadline))
-    left, improving = PRICES // (len(variants) * problem.layers), True
-    while improving and least > bound:
-        before = best if len(seen) > 1 else None
+    left = PRICES // (len(variants) * problem.layers)
+
+    def better(others: Iterable[Plan]) -> bool:
+        """Take the best of other plans if it is better, and return whether it is."""
+        nonlocal best, least, left
+        before = best
         for plan in others:
             if deadline.passed or left <= 0:
                 break
@@ -123,7 +125,12 @@ def solve_for(
             counts = value(plan)
             if counts is not None and counts < least:
                 best, least = plan, counts
-        others, improving = _neighbours(problem, best), best is not before
+        return best is not before
+
+    if least > bound:
+        better(chain(made, _candidates(problem, deadline)))
+        while least > bound and better(_neighbours(problem, best)):
+            pass
     outcome = Outcome(best, usual.lower_bound_ns, deadline.passed, method=usual.method)
     result = priced(problem, outcome, time.perf_counter() - begin)
     return result, Prospect(least, bound, usual.objective_ns, start)

@@ -3,7 +3,8 @@
 Method: parameters that have another size are cut at the same shares of it. All-reduces are then
 improved as in `planner.caramel.refit`; pushes and pulls compete with iBatch's exact batches both
 ways (`planner.iteration.sharded`). Each transfer takes the algorithm that suits its size now, of
-those that the old plan chose from; transfers for which there is no room are cut.
+those that the old plan chose from; transfers for which there is no room are cut, unless there is
+room for none or for so little that they would be too many (`planner.iteration.room`).
 
 Guarantee: never worse than the old transfers in the old order; the mode and the way of
 synchronising stay. Complexity: that of `planner.caramel.refit`. Source: own.
@@ -21,7 +22,7 @@ from planner.iteration.evaluation import lasting
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
-from planner.iteration.room import capped
+from planner.iteration.room import capped, too_many, too_small
 from planner.iteration.rules import enforced, from_gradients
 from planner.iteration.sharded import both_ways
 from planner.iteration.ways import Way
@@ -44,6 +45,9 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     fixed = problem.target is not None or not problem.interference.is_none
     if way is None or not free or fixed:
         return Outcome(plan)
+    small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
+    if small is not None:  # a transfer for each piece that fits would be cut without end
+        return Outcome(None, infeasibility=small)
     if plan.mode == "replicated":
         better = _gradients(problem, plan, way, deadline)
         return Outcome(settled(capped(problem, better or plan), way))
