@@ -7,6 +7,7 @@ a plan, one prices it, one bounds what any plan costs. `solve_with` puts them to
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -135,9 +136,10 @@ def solve_with(
     deadline = deadline_in(time_limit, cancel, offers.consider if offers.listening else None)
     begin = time.perf_counter()
     if start is not None and method != REPLAN:
-        old = _refitted(start, refit, problem, deadline)
-        if old.plan is not None:
-            offers.consider(old.plan, old.lower_bound, REPLAN)
+        with suppress(TimeUpError):  # no time to make it a plan of this problem
+            old = _refitted(start, refit, problem, deadline)
+            if old.plan is not None:
+                offers.consider(old.plan, old.lower_bound, REPLAN)
     try:
         outcome = methods[method](problem, deadline)
         runtime = time.perf_counter() - begin

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Generic, TypeAlias, TypeVar
 
-from planner.deadline import NEVER, Deadline, Incumbent
+from planner.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.errors import InvalidInputError
 from planner.results import Result
 
@@ -102,7 +102,10 @@ class Offers(Generic[ProblemT, PlanT, EvaluationT]):
         if self._best is not None:
             plan, evaluation, objective, method = self._best
             if result.objective_ns is None or objective < result.objective_ns:
-                least, cut = bound(self._problem, plan, deadline)
+                try:
+                    least, cut = bound(self._problem, plan, deadline)
+                except TimeUpError:
+                    least, cut = None, True
                 result = replace(
                     result,
                     method=method or result.method,

@@ -88,10 +88,17 @@ def solve_for(
     for place, (scenario, _) in enumerate(outlook.scenarios):
         with inside(f"scenarios[{place}]"):
             variants.append(under(problem, scenario))
-    own = [
-        solve(variant, time_limit=_share(deadline, count - place), cancel=deadline.cancel)
-        for place, variant in enumerate(variants, 1)
-    ]
+    made: list[Plan] = []
+    bounds = [0] * len(variants)
+    for place, variant in enumerate(variants):
+        if deadline.passed:
+            break
+        own = solve(
+            variant, time_limit=_share(deadline, count - place - 1), cancel=deadline.cancel
+        )
+        bounds[place] = own.lower_bound_ns or 0
+        if own.plan is not None:
+            made.append(own.plan)
     most_ns = MOST * usual.objective_ns
 
     def value(plan: Plan) -> Fraction | None:
@@ -106,9 +113,8 @@ def solve_for(
 
     start = value(usual.plan)
     assert start is not None
-    bound = outlook.of([result.lower_bound_ns or 0 for result in own])
+    bound = outlook.of(bounds)
     best, least, seen = usual.plan, start, {usual.plan}
-    made = [result.plan for result in own if result.plan is not None]
     left = PRICES // (len(variants) * problem.layers)
 
     def better(others: Iterable[Plan]) -> bool:
@@ -148,6 +154,8 @@ def _share(deadline: Deadline, count: int) -> float | None:
 def _candidates(problem: Problem, deadline: Deadline) -> Iterator[Plan]:
     """Yield plans that may bear more, and every plan of few layers."""
     for scenario in LONGER:
+        if deadline.passed:
+            return
         with suppress(InvalidInputError):  # whose numbers are too large
             plan = solve(
                 under(problem, scenario), time_limit=_share(deadline, 1), cancel=deadline.cancel
