@@ -29,6 +29,7 @@ from tests.test_time_limits import (
     fsdp_request,
     overlap_request,
     shipped,
+    tiny_iteration,
     warm,
     yan_deep,
     yan_request,
@@ -281,7 +282,15 @@ def ended(request: Request, seconds: float, *, cancelled: bool = False) -> Reque
     return answer
 
 
-@pytest.mark.parametrize(("name", "method", "option"), CASES)
+QUICK = [
+    (name, method, option)
+    for name, method, option in CASES
+    if option or method in ("auto", REPLAN)
+]
+"""What makes the most of the searches: rules and single methods are left to the slow tests."""
+
+
+@pytest.mark.parametrize(("name", "method", "option"), QUICK)
 def test_a_search_without_time_ends_at_once(name: str, method: str, option: str) -> None:
     warm()
     request = asked(name, SMALL, method, option)
@@ -299,3 +308,22 @@ def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, opti
             return
     moment = Random(f"{name} {method} {option}").uniform(0, 0.5)
     ended(request, moment, cancelled=True)
+
+
+@pytest.mark.parametrize("mode", ["replicated", "sharded"])
+@pytest.mark.parametrize("memory", [1, 4000, 9601, 10_804])
+def test_an_old_plan_is_not_cut_into_pieces_without_end(mode: str, memory: int) -> None:
+    """The parameters and their gradients alone take 9,600 bytes."""
+    request = tiny_iteration(4, modes=[mode])
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    request["cluster"]["memory_bytes"] = memory
+    answer = ended({**request, "method": REPLAN, "start_plan": plan}, 1)
+    if memory < 9600:
+        assert answer["status"] == "infeasible"
+        assert answer["binding"] == ["memory_bytes"]
+
+
+def test_there_is_nothing_to_try_with_one_layer() -> None:
+    """With interference no plan meets its bound, and yet there is no other."""
+    request = asked("ibatch, interference", 1, "auto", "scenarios")
+    assert ended(request, 100)["batches"] == [[0, 1]]
