@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from random import Random
 from typing import Any
@@ -123,25 +123,17 @@ def iteration(layers: int, machines: int, topology: Request, **cluster: Any) -> 
 SWITCH = {"kind": "switch"}
 
 REQUESTS: dict[str, Callable[[int], Request]] = {
-    **{
-        f"ibatch, {name}": lambda layers, network=network: ibatch(layers, network=network)
-        for name, network in NETWORKS.items()
-    },
+    **{f"ibatch, {name}": partial(ibatch, network=network) for name, network in NETWORKS.items()},
     "ibatch, pull": lambda layers: ibatch(
         layers, network=COST, direction="pull", max_batch_bytes=5 * 10**6
     ),
     "ibatch, Eq. 4": lambda layers: ibatch(layers, network=COST, objective="eq4"),
-    **{
-        f"caramel, {name}": lambda layers, network=network: caramel(layers, network=network)
-        for name, network in NETWORKS.items()
-    },
+    **{f"caramel, {name}": partial(caramel, network=network) for name, network in NETWORKS.items()},
     "caramel, depths": lambda layers: caramel(
         layers, network={**COST, "depths": {"2": COST, "8": TABLE}}
     ),
     "iteration, switch": lambda layers: iteration(layers // 2, 8, SWITCH),
-    "iteration, BCube": lambda layers: iteration(
-        layers // 2, 9, {"kind": "bcube", "n": 3, "k": 2}
-    ),
+    "iteration, BCube": lambda layers: iteration(layers // 2, 9, {"kind": "bcube", "n": 3, "k": 2}),
     "iteration, interference": lambda layers: iteration(
         layers // 2, 8, SWITCH, interference=DISTURBING
     ),
@@ -159,7 +151,7 @@ REQUESTS: dict[str, Callable[[int], Request]] = {
     "bml, listed": lambda _: bml_request(n=3, schedule="all"),
     "bigdl": lambda layers: {**shipped("bigdl/vgg19-16.json"), "nodes": layers},
     "drizzle": lambda _: shipped("drizzle/inception64.json"),
-    "fsdp": lambda layers: fsdp_request(layers),
+    "fsdp": fsdp_request,
     "fsdp, memory": lambda layers: fsdp_request(layers, memory_bytes=6 * 10**7 * layers),
     "fsdp, two channels": lambda layers: fsdp_request(layers, channels="two"),
     "overlap": overlap_request,
@@ -180,12 +172,12 @@ ASKED: dict[str, Request] = {
 }
 """What adds to a search, of families that know scenarios; ``...`` leaves a field out."""
 
+TARGETED: dict[str, Request] = {f"target {name}": {"target": name} for name in TARGETS}
+
 OPTIONS: dict[str, dict[str, Request]] = {
     "ibatch": ASKED,
-    **dict.fromkeys(
-        ("caramel", "iteration"),
-        {**ASKED, **{f"target {name}": {"target": name} for name in TARGETS}},
-    ),
+    "caramel": {**ASKED, **TARGETED},
+    "iteration": {**ASKED, **TARGETED},
     "yan": {name: {name: True} for name in EXTRAS},
 }
 
@@ -196,9 +188,12 @@ REFUSED_AT = {
 """What a method or an option may say it does not go with."""
 
 
+def family_of(name: str) -> str:
+    return name.partition(",")[0]
+
+
 def methods_of(name: str) -> list[str]:
-    family = name.split(",")[0]
-    return [*import_module(f"planner.{family}.solver").METHODS, REPLAN]
+    return [*import_module(f"planner.{family_of(name)}.solver").METHODS, REPLAN]
 
 
 CASES = [
@@ -208,7 +203,7 @@ CASES = [
         for method in methods_of(name)
         if method != "brute_force"  # on as small networks as it takes
     ),
-    *((name, "auto", option) for name in REQUESTS for option in OPTIONS.get(name.split(",")[0], ())),
+    *((name, "auto", option) for name in REQUESTS for option in OPTIONS.get(family_of(name), ())),
 ]
 """Which request, which method, and what else is asked."""
 
@@ -216,14 +211,14 @@ CASES = [
 @cache
 def old_plan(name: str) -> Any:
     """Return a plan of the same request for few layers."""
-    return planner.solve({**REQUESTS[name](SMALL), "with_plan": True, "time_limit_s": 2})["plan"]
+    return planner.solve({**REQUESTS[name](SMALL), "with_plan": True, "time_limit_s": 0.1})["plan"]
 
 
 def asked(name: str, layers: int, method: str, option: str) -> Request:
     request = {**REQUESTS[name](layers), "method": method}
     if method == REPLAN:
         request["start_plan"] = old_plan(name)
-    request |= OPTIONS.get(name.split(",")[0], {}).get(option, {})
+    request |= OPTIONS.get(family_of(name), {}).get(option, {})
     return {field: value for field, value in request.items() if value is not ...}
 
 
@@ -283,9 +278,7 @@ def ended(request: Request, seconds: float, *, cancelled: bool = False) -> Reque
 
 
 QUICK = [
-    (name, method, option)
-    for name, method, option in CASES
-    if option or method in ("auto", REPLAN)
+    (name, method, option) for name, method, option in CASES if option or method in ("auto", REPLAN)
 ]
 """What makes the most of the searches: rules and single methods are left to the slow tests."""
 

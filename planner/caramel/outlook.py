@@ -102,12 +102,10 @@ def solve_for(
             scenarios.append(under(fixed, scenario))
     plans: list[Plan] = []
     bounds = [0] * len(scenarios)
-    for place, scenario in enumerate(scenarios):
+    for place, variant in enumerate(scenarios):
         if deadline.passed:
             break
-        own = solve(
-            scenario, time_limit=_share(deadline, count - place - 1), cancel=deadline.cancel
-        )
+        own = solve(variant, time_limit=_share(deadline, count - place - 1), cancel=deadline.cancel)
         bounds[place] = own.lower_bound_ns or 0
         if own.plan is not None:
             plans.append(own.plan)

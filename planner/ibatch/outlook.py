@@ -93,9 +93,7 @@ def solve_for(
     for place, variant in enumerate(variants):
         if deadline.passed:
             break
-        own = solve(
-            variant, time_limit=_share(deadline, count - place - 1), cancel=deadline.cancel
-        )
+        own = solve(variant, time_limit=_share(deadline, count - place - 1), cancel=deadline.cancel)
         bounds[place] = own.lower_bound_ns or 0
         if own.plan is not None:
             made.append(own.plan)

@@ -118,9 +118,7 @@ def solve_for(
         counts = value(plan)
         if counts < least:
             best, least = plan, counts
-    bound = outlook.of(
-        [bound_under(variant, best, brief=deadline.passed) for variant in variants]
-    )
+    bound = outlook.of([bound_under(variant, best, brief=deadline.passed) for variant in variants])
     prospect = Prospect(least, min(bound, least), usual_ns, usual_value)
     if best is start:
         return replace(usual, runtime_s=time.perf_counter() - begin + usual.runtime_s), prospect

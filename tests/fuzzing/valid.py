@@ -46,7 +46,7 @@ def unsure(draw: Random, spreads: int = 0) -> Request:
     if spreads and draw.random() < 0.2:
         found["spread_ns"] = [draw.randrange(10**6) for _ in range(spreads)]
     if draw.random() < 0.2:
-        options = {
+        options: dict[str, list[float]] = {
             "computation": [0.5, 1, 2],
             "startup": [0, 1, 2],
             "bandwidth": [0.3, 1, 3],
