@@ -209,15 +209,15 @@ CASES = [
 
 
 @cache
-def old_plan(name: str) -> Any:
-    """Return a plan of the same request for few layers."""
-    return planner.solve({**REQUESTS[name](SMALL), "with_plan": True, "time_limit_s": 0.1})["plan"]
+def old_plan(name: str, layers: int) -> Any:
+    """Return a plan of the same request."""
+    return planner.solve({**REQUESTS[name](layers), "with_plan": True, "time_limit_s": 0.1})["plan"]
 
 
 def asked(name: str, layers: int, method: str, option: str) -> Request:
     request = {**REQUESTS[name](layers), "method": method}
     if method == REPLAN:
-        request["start_plan"] = old_plan(name)
+        request["start_plan"] = old_plan(name, layers)
     request |= OPTIONS.get(family_of(name), {}).get(option, {})
     return {field: value for field, value in request.items() if value is not ...}
 
