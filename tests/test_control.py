@@ -10,7 +10,7 @@ from hypothesis import given
 
 import planner
 from planner import caramel, ibatch, iteration
-from planner.deadline import NEVER, Deadline, Incumbent
+from planner.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
 from planner.iteration.refit import adapt, refit
@@ -232,6 +232,45 @@ def test_a_cost_is_believed_of_nobody() -> None:
     )
     assert told == [5, 4]
     assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("better", 4, 2)
+
+
+def test_a_plan_whose_bound_comes_too_late_is_kept_without_one() -> None:
+    def method(_: str, deadline: Deadline) -> Outcome[str]:
+        deadline.offer("good")
+        raise TimeUpError
+
+    def late(*_: object) -> tuple[None, bool]:
+        raise TimeUpError
+
+    result = solve_with(
+        {"m": method},
+        "a problem",
+        "m",
+        None,
+        judge=lambda *_: (None, 5),
+        bound=late,
+        on_progress=lambda _: None,
+    )
+    assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("good", 5, None)
+    assert result.timed_out
+
+
+def test_an_old_plan_that_there_is_no_time_to_refit_is_left() -> None:
+    def late(*_: object) -> Outcome[str]:
+        raise TimeUpError
+
+    result = solve_with(
+        {"m": lambda *_: Outcome("good", 5)},
+        "a problem",
+        "m",
+        None,
+        judge=lambda *_: (None, 5),
+        bound=lambda *_: (2, False),
+        refit=late,
+        form=str,
+        start="old",
+    )
+    assert result.plan == "good"
 
 
 @pytest.mark.parametrize("request_", [CARAMEL, IBATCH, ITERATION], ids=lambda it: it["problem"])

@@ -3,7 +3,8 @@
 Method: parameters that have another size are cut at the same shares of it. All-reduces are then
 improved as in `planner.caramel.refit`; pushes and pulls compete with iBatch's exact batches both
 ways (`planner.iteration.sharded`). Each transfer takes the algorithm that suits its size now, of
-those that the old plan chose from; transfers for which there is no room are cut.
+those that the old plan chose from; transfers for which there is no room are cut, unless there is
+room for none or for so little that they would be too many (`planner.iteration.room`).
 
 Guarantee: never worse than the old transfers in the old order; the mode and the way of
 synchronising stay. Complexity: that of `planner.caramel.refit`. Source: own.

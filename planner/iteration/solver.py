@@ -298,7 +298,7 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
     return evaluation, total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
 
 
-def bound_under(problem: Problem, plan: Plan) -> int:
+def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
     """Return what no plan asked for undercuts: by any algorithm there is, in any mode.
 
     Parameters
@@ -307,9 +307,11 @@ def bound_under(problem: Problem, plan: Plan) -> int:
         The problem.
     plan : Plan
         Whose op orders are meant.
+    brief : bool
+        Whether there is no time for what takes a search.
     """
     return min(
-        bound(problem, option, mode, plan)
+        bound(problem, option, mode, plan, brief=brief)
         for mode in problem.modes
         if too_small(problem, mode) is None
         for option in problem.cheapest

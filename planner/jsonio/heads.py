@@ -65,8 +65,8 @@ class Head(Struct, frozen=True, kw_only=True):
         Annotated[
             tuple[str, ...],
             Meta(
-                description="why times may be off, which numbers are likely in other units, and why a start "
-                "plan was ignored"
+                description="why times may be off, which numbers are likely in other units, and "
+                "why a start plan was ignored"
             ),
         ]
         | UnsetType
