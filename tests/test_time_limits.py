@@ -370,6 +370,8 @@ STEPPED: dict[str, Callable[[], Request]] = {
     "ibatch, sums": lambda: ibatch_sums(6),
     "ibatch, a table": lambda: ibatch_table(6),
     "ibatch, regret": lambda: ibatch_sums(6, regret=True),
+    "ibatch, scenarios": lambda: ibatch_sums(6, scenarios=[{"startup": 2}, {"late": 1}]),
+    "ibatch, spreads": lambda: {**ibatch_table(6), "spread_ns": list(range(6))},
     "yan": lambda: yan_request(3),
 }
 """Instances so small that the clock is looked at seldom."""

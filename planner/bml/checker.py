@@ -27,6 +27,7 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING
 
+from planner.bml.form import check_form
 from planner.bml.plan import Plan, Transfer
 from planner.bml.trees import TreePlan
 from planner.deadline import NEVER, Deadline, watched
@@ -113,6 +114,7 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
         At the deadline.
     """
     bcube = ground.bcube
+    check_form(bcube, plan)
     most = HASTY_CELLS if hasty else COMPLETE_CELLS
     if bcube.servers**2 * plan.threads * plan.pieces <= most:
         check_complete(ground, plan, _all_transfers(plan, deadline), deadline)

@@ -26,7 +26,7 @@ from planner.iteration.for_target import within
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
-from planner.iteration.refit import refit
+from planner.iteration.refit import adapt, refit
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import RULES, Rule
 from planner.methods import Method as AnyMethod
@@ -118,6 +118,7 @@ def solve(
         time_limit,
         judge=_judge,
         bound=_bound,
+        adapt=adapt,
         refit=refit,
         form=Plan,
         **control,
@@ -156,6 +157,7 @@ def solve_all(
         time_limit,
         judge=_judge,
         bound=_bound,
+        adapt=adapt,
         refit=refit,
         form=Plan,
         **control,
@@ -296,7 +298,7 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
     return evaluation, total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
 
 
-def bound_under(problem: Problem, plan: Plan) -> int:
+def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
     """Return what no plan asked for undercuts: by any algorithm there is, in any mode.
 
     Parameters
@@ -305,9 +307,11 @@ def bound_under(problem: Problem, plan: Plan) -> int:
         The problem.
     plan : Plan
         Whose op orders are meant.
+    brief : bool
+        Whether there is no time for what takes a search.
     """
     return min(
-        bound(problem, option, mode, plan)
+        bound(problem, option, mode, plan, brief=brief)
         for mode in problem.modes
         if too_small(problem, mode) is None
         for option in problem.cheapest

@@ -17,6 +17,7 @@ from planner.results import Result
 from planner.validation import shown
 
 __all__ = [
+    "WITH_PLAN",
     "Head",
     "KeptPlan",
     "PlanOrReason",
@@ -43,6 +44,10 @@ class KeptPlan(Struct, frozen=True, kw_only=True):
     plan: dict[str, Any]
 
 
+WITH_PLAN: Any = UNSET
+"""The default of a field that every answer with a plan has."""
+
+
 class Head(Struct, frozen=True, kw_only=True):
     """What every answer has: which problem, who made the plan, what it costs, and the proof."""
 
@@ -59,7 +64,10 @@ class Head(Struct, frozen=True, kw_only=True):
     warnings: (
         Annotated[
             tuple[str, ...],
-            Meta(description="why times may be off, and which numbers are likely in other units"),
+            Meta(
+                description="why times may be off, which numbers are likely in other units, and "
+                "why a start plan was ignored"
+            ),
         ]
         | UnsetType
     ) = UNSET
@@ -92,7 +100,7 @@ def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
         "objective_ns": result.objective_ns,
         "lower_bound_ns": result.lower_bound_ns,
         "runtime_s": result.runtime_s,
-        "warnings": _too_long(result.objective_ns, kind.longest_ns) or UNSET,
+        "warnings": (*result.warnings, *_too_long(result.objective_ns, kind.longest_ns)) or UNSET,
     }
     if result.infeasibility is not None:
         for name in _REASONS:

@@ -1,6 +1,7 @@
 """The JSON interface of whole iterations: what is asked."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, UnsetType
@@ -240,7 +241,9 @@ def planned(
         if outlook is not None:
             if progress:
                 progress("for scenarios")
+            warnings = result.warnings
             result, prospect = _prepared(problem, outlook, result, alternatives, deadline, likely)
+            result = replace(result, warnings=warnings)
             tell(result, control)
     else:
         alternatives = ()

@@ -40,6 +40,30 @@ def rate(draw: Random) -> float | int:
     return draw.choice([1e9, 1.25e9, 5e9, 0.5, 1, 3, 1e-3, 123456.789, 10**12, 1 / 3])
 
 
+def unsure(draw: Random, spreads: int = 0) -> Request:
+    """Return what else a plan is made for, now and then: scenarios, spreads, regret."""
+    found: Request = {}
+    if spreads and draw.random() < 0.2:
+        found["spread_ns"] = [draw.randrange(10**6) for _ in range(spreads)]
+    if draw.random() < 0.2:
+        options: dict[str, list[float]] = {
+            "computation": [0.5, 1, 2],
+            "startup": [0, 1, 2],
+            "bandwidth": [0.3, 1, 3],
+            "late": [0, 0.1, 2],
+            "weight": [1, 1e-3],
+        }
+        found["scenarios"] = [
+            {name: draw.choice(options[name]) for name in draw.sample(list(options), 2)}
+            for _ in range(draw.choice([1, 2, 5, 30]))
+        ]
+        if draw.random() < 0.3:
+            found["percentile"] = draw.choice([1, 50, 90, 100])
+    if draw.random() < 0.1:
+        found["regret"] = True
+    return found
+
+
 def ibatch(draw: Random) -> Request:
     """Return layers to batch."""
     layers = size(draw)
@@ -67,8 +91,9 @@ def ibatch(draw: Random) -> Request:
         request["direction"] = draw.choice(["pull", "push"])
     if draw.random() < 0.4:
         request["objective"] = draw.choice(["makespan", "eq4"])
-    if layers > 40:
-        request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    request |= unsure(draw, layers)
+    if layers > 40 or "scenarios" in request or "spread_ns" in request:
+        request["time_limit_s"] = draw.choice([1e-9, 0.001, 0.01, 0.1])
     return request
 
 
@@ -131,8 +156,9 @@ def caramel(draw: Random) -> Request:
         request["op_order"] = [op["name"] for op in request["ops"]]
     if draw.random() < 0.2:
         request["workers"] = draw.choice([1, 2, 8, 100, 65536])
+    request |= unsure(draw)
     if len(request["ops"]) > 16 or draw.random() < 0.5:
-        request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+        request["time_limit_s"] = draw.choice([1e-9, 0.001, 0.01, 0.1])
     if draw.random() < 0.2:
         request["target"] = draw.choice(["ddp", "horovod", "deepspeed", "megatron"])
     return request
@@ -374,7 +400,8 @@ def cluster(draw: Random) -> Request:
 def iteration(draw: Random) -> Request:
     """Return a model and a cluster."""
     request: Request = {"problem": "iteration", "profile": profile(draw), "cluster": cluster(draw)}
-    request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    request |= unsure(draw)
+    request["time_limit_s"] = draw.choice([1e-9, 0.001, 0.01, 0.1])
     if draw.random() < 0.2:
         request["epoch_samples"] = draw.choice([1, 1000, 10**6])
     if draw.random() < 0.2:
