@@ -236,8 +236,8 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
         lambda: fsdp_request(400),
         ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3", "overlap_pass", "fsdp_milp"],
     ),
-    "overlap, 12,000 nodes": (
-        lambda: overlap_request(2000),
+    "overlap, 9,000 nodes": (
+        lambda: overlap_request(1500),
         ["search", "greedy", "own_order", "auto"],
     ),
     "overlap, 36 nodes": (lambda: overlap_request(6), ["exact"]),
