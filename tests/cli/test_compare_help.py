@@ -6,10 +6,10 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from planner.cli.compare_peers import MEMORY, OPTIONS
 
 from planner.cli import main
 from planner.cli.compare import FAMILIES, PROFILED
+from planner.cli.compare_cluster import MEMORY, OPTIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ def test_the_short_help_names_every_problem_and_no_method(
     assert len(text.splitlines()) < 60
     for name, family in FAMILIES.items():
         assert f"  {name}: {family.asks}\n    {family.example}\n" in text
-    assert not options_of(text) & set(chain(*OWN.values(), OPTIONS)) - {"--peers"}
+    assert not options_of(text) & set(chain(*OWN.values(), OPTIONS))
     assert "greedy_backward" not in text
 
 
@@ -54,12 +54,6 @@ def test_the_help_of_a_problem_has_its_options_and_methods(
         assert not options_of(text) & (others - own)
         listed = text.partition("methods:\n")[2].partition("\n\n")[0]
         assert re.split(r",\s+", listed.strip()) == list(FAMILIES[name].methods)
-
-
-def test_the_help_of_peers_has_theirs(capsys: pytest.CaptureFixture[str]) -> None:
-    text = helped(capsys, "--peers", "--help")
-    assert {*OPTIONS, "--peers"} <= options_of(text)
-    assert not options_of(text) & set(chain(*OWN.values()))
 
 
 @pytest.mark.parametrize("given", ["--problem", "--problem nobody"])
@@ -87,4 +81,4 @@ def test_a_problem_that_nobody_knows_is_an_error(capsys: pytest.CaptureFixture[s
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert "invalid choice: 'nobody'" in said
-    assert len(said.splitlines()) == 3
+    assert len(said.splitlines()) == 2

@@ -84,7 +84,7 @@ def test_profiles_and_clusters_are_planned_and_compared(said: Any, tmp_path: Pat
         ["plan", profile, "--cluster", cluster, "-o", tmp_path / "plan.json"],
         ["compare", profile, *network],
         ["compare", profile, "--problem", "caramel", *network],
-        ["compare", "--peers", profile, "--cluster", cluster],
+        ["compare", "--problem", "iteration", profile, "--cluster", cluster],
         ["report", profile, "--cluster", cluster, "-o", tmp_path / "report.html"],
         ["draw", tmp_path / "plan.json"],
     ):

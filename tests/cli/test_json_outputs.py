@@ -30,10 +30,6 @@ CLUSTER = str(DATA / "clusters" / "office-4.json")
 LINK = ("--startup", "10us", "--bandwidth", "1Gb/s")
 
 PRINTED: dict[str, tuple[str, ...]] = {
-    "compare --peers": (
-        *("compare", "--peers", LENET, "--cluster", CLUSTER, "--methods", "ddp,bml"),
-        "--json",
-    ),
     "calibrate compute": ("calibrate", "compute", "--cores", "1", "--repetitions", "2"),
     "calibrate fit": ("calibrate", "fit", "epochs.json", "--folds", "2", "--json"),
     "calibrate groups": ("calibrate", "groups", "overheads.json", "--json"),
@@ -45,7 +41,6 @@ PRINTED: dict[str, tuple[str, ...]] = {
 """Commands that print a document by themselves, with its name in the schema where it differs."""
 
 NAMES = {
-    "compare --peers": "peers",
     "calibrate compute": "compute",
     "calibrate fit": "fit",
     "calibrate groups": "groups",
@@ -73,8 +68,8 @@ ELSEWHERE = {
 }
 """They need torch, several ranks or traces: the schema is asked there."""
 
-NOT_OURS = {"draw", "export", "report", "sweep"}
-"""They write pictures, pages, files of other tools, and tables."""
+NOT_OURS = {"draw", "export", "report"}
+"""They write pictures, pages and files of other tools."""
 
 
 @pytest.fixture(scope="module")
@@ -164,5 +159,5 @@ def commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[
 
 def test_no_command_is_forgotten() -> None:
     writing = {name for name, writes in commands(whole()) if writes}
-    here = {name.removesuffix(" --peers").partition(",")[0] for name in PRINTED}
+    here = {name.partition(",")[0] for name in PRINTED}
     assert writing == here | {"compare", "plan", "solve"} | set(ELSEWHERE) | NOT_OURS

@@ -54,12 +54,7 @@ WITH_SECONDS = {
 }
 WITH_NAMES = {
     "compare": ("--methods", ("compare", "profile.json", *LINK)),
-    "peers": ("--methods", ("compare", "--peers", "profile.json", "--cluster", "cluster.json")),
     "plan": ("--algorithms", ("plan", "profile.json", "--cluster", "cluster.json")),
-    "scales": (
-        "--computation",
-        ("compare", "--peers", "profile.json", "--cluster", "cluster.json"),
-    ),
     "depths": ("--depths", ("calibrate", "network")),
 }
 

@@ -78,7 +78,7 @@ def test_names_cannot_steer_the_terminal(
     profile, cluster = tmp_path / "profile.json", tmp_path / "cluster.json"
     profile.write_text(json.dumps({**PROFILE, **evil, "provenance": origin}))
     cluster.write_text(json.dumps({**CLUSTER, **evil}))
-    for command in (["plan"], ["compare", "--peers"]):
+    for command in (["plan"], ["compare", "--problem", "iteration"]):
         assert main([*command, str(profile), "--cluster", str(cluster)]) == 0
         out = capsys.readouterr().out
         assert "evil\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}name" in out

@@ -114,7 +114,6 @@ def test_requests_with_half_a_profile_are_refused(change: dict[str, Any], path: 
         ("--problem bml --cluster office-4", "--cluster: expected a bcube such as bml-bcube"),
         ("--problem drizzle --cluster office-4", "--cluster: office-4 does not say"),
         ("--problem iteration --startup 1us --bandwidth 1Gb/s", "--cluster: missing"),
-        ("--problem yan --cluster office-4 office-4", "--cluster: expected one"),
         ("--problem yan --cluster office-4 --activations 1GB", "--activations: does not apply"),
         ("--problem bigdl --startup 1us --bandwidth 1Gb/s", "--machines: missing, or --cluster"),
         ("--problem yan --cluster office-4 --samples 0", "--samples: expected an integer >= 1"),

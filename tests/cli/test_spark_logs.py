@@ -85,7 +85,6 @@ def test_constants_of_several_logs(
     ("arguments", "problem"),
     [
         (["compare"], "FILE: missing"),
-        (["compare", "--peers"], "FILE: missing"),
         (["compare", "{log}", "--events", "{log}"], "FILE: not together with --events"),
         (["compare", "--problem", "bml", "--events", "{log}"], "only to drizzle"),
         (["compare", "--events", "{log}", "--cluster", "drizzle-64"], "--cluster: does not apply"),

@@ -112,9 +112,9 @@ def test_sensitivity_is_drawn_and_only_of_the_best(
 def test_compare_as_json_is_sorted_and_solves_as_solve_does(
     request_file: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    assert main(["compare", request_file, "--methods", "exact,worst", "--json"]) == 0
+    assert main(["compare", request_file, "--methods", "exact,model_parallel", "--json"]) == 0
     answers = json.loads(capfdbinary.readouterr().out)
-    assert [one["method"] for one in answers] == ["exact", "worst"]
+    assert [one["method"] for one in answers] == ["exact", "model_parallel"]
     assert answers[0]["objective_ns"] <= answers[1]["objective_ns"]
     solved = written(Path(request_file).parent, {**SMALL, "method": "exact"})
     assert main(["solve", solved]) == 0
@@ -126,7 +126,7 @@ def test_only_the_best_has_the_extra_parts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, {**SMALL, "pareto": True, "landscape": True})
-    assert main(["compare", path, "--methods", "exact,worst", "--json"]) == 0
+    assert main(["compare", path, "--methods", "exact,model_parallel", "--json"]) == 0
     best, worst = json.loads(capsys.readouterr().out)
     assert {"pareto", "landscape"} <= set(best)
     assert not {"pareto", "landscape", "sensitivity"} & set(worst)

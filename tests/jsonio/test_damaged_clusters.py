@@ -136,7 +136,7 @@ def test_the_option_says_what_the_cluster_would(
     assert "8 workers, BCube(3,2) without 1 server and 1 NIC and 1 switch" in said
     assert "rank r is the r-th of the 8 servers that work" in said
     assert "left out: ring (server [0, 1] has failed)" in said
-    assert main(["compare", "--peers", *files, "--failed", json.dumps(FAILED)]) == 0
+    assert main(["compare", *files, "--problem", "iteration", "--failed", json.dumps(FAILED)]) == 0
 
 
 @pytest.mark.parametrize(

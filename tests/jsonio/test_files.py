@@ -72,7 +72,7 @@ def test_wheels_hold_every_shipped_cluster() -> None:
 
 def test_commands_take_names_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:
     profile, file = str(DATA / "profiles/lenet5.json"), str(DATA / "clusters/office-4.json")
-    for command in (["plan", profile], ["compare", "--peers", profile, "--methods", "ddp"]):
+    for command in (["plan", profile], ["plan", profile, "--mode", "replicated"]):
         printed = []
         for cluster in ("office-4", file):
             assert main([*command, "--cluster", cluster]) == 0
