@@ -51,8 +51,6 @@ METHODS = {
     "bytescheduler": "ByteScheduler's partitions by priority",
     "layer_by_layer": "every layer by itself, as soon as it is ready",
     "ps": "MXNet's key-value store, each parameter by itself",
-    "fsdp": "FSDP, layer by layer",
-    "fsdp_milp": "FSDP, with units of several layers",
     "caramel": "Caramel by itself",
     "ibatch": "iBatch by itself",
     "bml": "BML by itself, behind the backward pass",

@@ -32,7 +32,7 @@ MODES: tuple[Mode, ...] = ("replicated", "sharded")
 
 
 def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
-    """Answers of all methods, but for those that need one algorithm, or names of modules."""
+    """Answers of all methods, but for those that need one algorithm."""
     found = {}
     for method in METHODS:
         try:
@@ -40,7 +40,7 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
         except NotApplicableError:
             # Around failures there may be nothing left that libraries have.
             libraries = any(option.in_libraries for option in problem.by_name.values())
-            assert method in {"bml", "bigdl", "ibatch", "fsdp_milp"} or not libraries
+            assert method in {"bml", "bigdl", "ibatch"} or not libraries
     return found
 
 
@@ -146,7 +146,7 @@ def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) 
         graph=scaled(problem.graph, Fraction(factor)),
         cluster=replace(cluster, topology=topology, nic=nic),
     )
-    for method in ("ddp", "layer_by_layer", "ps", "fsdp", "auto"):
+    for method in ("ddp", "layer_by_layer", "ps", "auto"):
         plan = solve(problem, method=method).plan
         assert plan is not None
         assert evaluate(slow, plan).iteration_ns == factor * evaluate(problem, plan).iteration_ns
