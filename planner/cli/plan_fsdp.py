@@ -82,7 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def asked(options: argparse.Namespace) -> bool:
     """Return whether a plan of this mode is asked for: by its name, or for FSDP2."""
-    return FSDP == options.mode or FSDP2.name == vars(options)["for"]
+    return bool(options.mode == FSDP or vars(options)["for"] == FSDP2.name)
 
 
 def refuse_options(options: argparse.Namespace) -> None:
