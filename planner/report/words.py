@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from planner.iteration import JOINT
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.targets import EVERY, Target
+from planner.targets import TARGETS, Target
 from planner.units import format_bytes
 
 __all__ = [
@@ -71,7 +71,7 @@ _MAX_NAMES = 2
 
 def target_of(answer: IterationAnswer) -> Target | None:
     """Return the target that a plan was made for; None if there is none."""
-    return None if answer.target is UNSET else EVERY[answer.target.name]
+    return None if answer.target is UNSET else TARGETS[answer.target.name]
 
 
 def percent(share: float) -> str:

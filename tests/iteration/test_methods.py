@@ -23,6 +23,7 @@ from planner.iteration.checker import check_room, check_times
 from planner.iteration.evaluation import Evaluation, lasting
 from planner.iteration.plan import Mode
 from planner.iteration.problem import scaled
+from planner.iteration.rules import layers_apart
 from planner.results import Result
 from planner.topologies import Rails
 from tests.iteration.iteration_strategies import problems, whole_rates
@@ -42,6 +43,18 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
             libraries = any(option.in_libraries for option in problem.by_name.values())
             assert method in {"bml", "bigdl", "ibatch"} or not libraries
     return found
+
+
+@settings(max_examples=25)
+@given(problems(capped=False))
+def test_whole_layers_in_turn_are_never_better(problem: Problem) -> None:
+    """Their plans are no method, but the joint plan is chosen from them, too."""
+    least = solve(problem).objective_ns
+    assert least is not None
+    for option in problem.by_name.values():
+        if option.refusal("sharded") is None:
+            plan = layers_apart(problem, option)
+            assert least <= evaluate(problem, plan).iteration_ns
 
 
 @pytest.mark.slow

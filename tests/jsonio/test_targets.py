@@ -87,3 +87,4 @@ def test_times_beyond_63_bits_are_left_out() -> None:
 def test_schemas_list_the_targets_that_a_problem_takes(problem: str, names: list[str]) -> None:
     request = schema(problem)["request"]["$defs"][f"{problem.title()}Request"]
     assert request["properties"]["target"]["enum"] == [*names, "planner"]
+    assert ("fsdp2" in request["properties"]["method"]["enum"]) == (problem == "ibatch")
