@@ -6,7 +6,6 @@ Shipped profiles, or those given, on three networks, with computation as measure
 fast. For every target how many times as fast as its default the plan is (never below 1, or the run
 ends with an error), and how far it is from the bound. Beside them what becomes of the plan made
 without regard to any target, as the target would send it: below 1 it is slower than the default.
-Those of FSDP2 are whole iterations: it shards parameters, and no plan of gradients is told it.
 """
 
 import argparse
@@ -19,17 +18,15 @@ from typing import NamedTuple
 
 from peer_tables import markdown
 
-from planner import iteration
 from planner.caramel import Problem, solve
 from planner.caramel.exported import exported_to
-from planner.clusters import Cluster, Nic
+from planner.clusters import Nic
 from planner.deadline import NEVER
 from planner.iteration.problem import scaled
 from planner.jsonio import decode_profile
 from planner.network import ring_cost
 from planner.profiles import Profile
-from planner.targets import EVERY, FSDP2, TARGETS
-from planner.topologies import Switch
+from planner.targets import TARGETS
 
 DATA = Path(__file__).parent.parent / "data" / "profiles"
 NETWORKS = {
@@ -82,26 +79,7 @@ def case(profile: Profile, network: str, scale: str, workers: int) -> list[Case]
                 default.objective_ns / other.plan_ns if other.plan_ns else None,
             )
         )
-    return [*found, sharded(profile, network, scale, workers)]
-
-
-def sharded(profile: Profile, network: str, scale: str, workers: int) -> Case:
-    """Return the plan for FSDP2 on one network, whose two halves start as one all-reduce does."""
-    nic = NETWORKS[network]
-    each = Nic(nic.bytes_per_s, nic.startup_ns // (2 * (workers - 1)))
-    cluster = Cluster("switched", "this benchmark", workers, Switch(workers), each)
-    problem = iteration.Problem(
-        scaled(profile.dataflow(), Fraction(scale)),
-        cluster,
-        element_bytes=profile.element_bytes,
-        target=FSDP2,
-    )
-    result, default = iteration.solve(problem), iteration.solve(problem, method=FSDP2.name)
-    assert result.objective_ns
-    assert default.objective_ns
-    assert result.gap is not None
-    gain, optimal = default.objective_ns / result.objective_ns, result.status == "optimal"
-    return Case(profile.name, network, scale, FSDP2.name, gain, result.gap, optimal, None)
+    return found
 
 
 def times(gain: float) -> str:
@@ -117,7 +95,7 @@ def summary(cases: Sequence[Case], scale: str) -> str:
     header = ["target", "cases", "over its default", "least", "most", "optimal", "above bound"]
     header += ["plans without a target: told", "slower than the default", "least of them"]
     rows = []
-    for name in EVERY:
+    for name in TARGETS:
         own = [one for one in cases if one.target == name and one.computation == scale]
         gains = [one.gain for one in own]
         free = [one.free for one in own if one.free is not None]
@@ -165,7 +143,7 @@ def main() -> None:
     ]
     for scale in scales:
         print(f"## computation × {scale}\n\n{summary(cases, scale)}\n")
-    for name in EVERY:
+    for name in TARGETS:
         print(f"## {name}\n\n{details(cases, name)}\n")
     worse = [one for one in cases if one.gain < 1]
     if worse:

@@ -15,7 +15,9 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from planner.bucketing import DDP_LIMITS
+from planner.errors import InvalidInputError
 from planner.methods import known_method
+from planner.validation import shown
 
 __all__ = [
     "EVERY",
@@ -28,6 +30,7 @@ __all__ = [
     "Order",
     "Rule",
     "Target",
+    "check_summing",
     "target_of",
 ]
 
@@ -250,7 +253,8 @@ FSDP2 = Target(
     ),
     sharded=True,
 )
-"""The target that shards parameters: only whole iterations are planned for it."""
+"""The target that shards parameters. Problem `fsdp` plans whole iterations for it, `ibatch` its
+pulls by themselves, by these rules."""
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {target.name: target for target in (_DDP, _HOROVOD, _DEEPSPEED, _MEGATRON)}
@@ -275,3 +279,24 @@ def target_of(name: str, path: str = "target") -> Target | None:
     if name == PLANNER:
         return None
     return EVERY[known_method(name, TARGET_NAMES, path)]
+
+
+def check_summing(target: object) -> None:
+    """Check a target of plans that sum up gradients; None is one.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no target, or shards parameters; the path is ``target``.
+    """
+    if target is None:
+        return
+    if not isinstance(target, Target):
+        raise InvalidInputError("target", f"expected a Target, got {shown(target)}")
+    if target.sharded:
+        raise InvalidInputError(
+            "target",
+            f"{target.title} shards parameters, which problem fsdp plans: send it forward_ns, "
+            "backward_ns and parameter_bytes of the layers, and meshes, or run "
+            f"planner plan PROFILE --cluster CLUSTER --for {target.name}",
+        )

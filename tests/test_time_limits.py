@@ -264,7 +264,7 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "iteration, 65,536 workers": (lambda: tiny_iteration(2**16), ["ddp", "joint"]),
     "iteration, pieces of 3 bytes": (
         lambda: tiny_iteration(4, max_transfer_bytes=3),
-        ["joint", "fsdp_milp"],
+        ["joint"],
     ),
     "iteration, regret": (
         lambda: {**iteration_request("resnet152", "bml-bcube"), "regret": True},

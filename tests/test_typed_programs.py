@@ -85,7 +85,7 @@ def test_typed_gradient_plans_give_the_program_of_their_answers(method: str) -> 
     [
         ("replicated", "auto", GradientProgram),
         ("replicated", "layer_by_layer", GradientProgram),
-        ("sharded", "fsdp", ShardProgram),
+        ("sharded", "ps", ShardProgram),
         ("sharded", "ibatch", ShardProgram),
     ],
 )

@@ -16,7 +16,7 @@ from planner.graphs import Graph
 from planner.interference import ALONE, Interference, check_interference
 from planner.network import AnyNetwork, ring_cost
 from planner.profiles import Profile
-from planner.targets import Target
+from planner.targets import Target, check_summing
 from planner.validation import integer, set_integer, shown, total
 
 __all__ = ["Group", "OpOrder", "Part", "Plan", "Problem", "Stages"]
@@ -103,12 +103,7 @@ class Problem:
         if not isinstance(self.cost, NetworkCost):
             raise InvalidInputError("network", f"expected a cost, got {shown(self.cost)}")
         check_interference(self.interference)
-        if self.target is not None and not isinstance(self.target, Target):
-            raise InvalidInputError("target", f"expected a Target, got {shown(self.target)}")
-        if self.target is not None and self.target.sharded:
-            raise InvalidInputError(
-                "target", f"{self.target.name} shards parameters: iteration (planner plan) plans it"
-            )
+        check_summing(self.target)
         set_integer(self, "workers", minimum=1, maximum=2**16)
         set_integer(self, "seed")
         set_integer(self, "element_bytes", minimum=1)

@@ -87,7 +87,9 @@ def _check(options: argparse.Namespace) -> None:
     target = target_of(vars(options)["for"], "--for")
     if target is not None and target.sharded:
         raise InvalidInputError(
-            "--for", f"{target.title} shards parameters: expected planner plan, or --problem ibatch"
+            "--for",
+            f"{target.title} shards parameters: expected planner plan --for {target.name}, or "
+            "--problem ibatch",
         )
     integer(options.workers, "--workers", minimum=2, maximum=_MAX_WORKERS)
     integer(options.seed, "--seed")

@@ -17,7 +17,7 @@ from planner.jsonio.files import cluster_data
 from planner.jsonio.network import decode_network, measured_as
 from planner.measured import MeasuredNetwork
 from planner.profiles import Profile
-from planner.targets import PLANNER, TARGET_NAMES, target_of
+from planner.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
 from planner.units import parse_bytes
 from planner.validation import shown
 
@@ -107,7 +107,7 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
         choices=("any", *MODES, *(["fsdp"] if fsdp else [])),
         default="any",
         help="replicated: every worker updates all parameters, as under DDP; sharded: each its "
-        "share, as under FSDP or with parameter servers; default: whichever is faster"
+        "share, as with parameter servers on all machines; default: whichever is faster"
         + ("; fsdp: what FSDP should wrap, prefetch and gather again, by memory" if fsdp else ""),
     )
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
@@ -116,7 +116,8 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
         choices=TARGET_NAMES,
         default=PLANNER,
         help="whose rules the plan keeps to: what it can be told of buckets and algorithms, what "
-        "it overlaps with what; default: planner, whose runtime has none",
+        f"it overlaps with what; {FSDP2.name}: planner plan does as with --mode fsdp; default: "
+        "planner, whose runtime has none",
     )
 
 

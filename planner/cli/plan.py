@@ -90,7 +90,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan."""
     plan_fsdp.refuse_options(options)
-    if options.mode == plan_fsdp.FSDP:
+    if plan_fsdp.asked(options):
         return plan_fsdp.run(options)
     job = settle(options)
     with in_option("--picture"):

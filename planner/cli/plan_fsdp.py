@@ -1,4 +1,4 @@
-"""``planner plan --mode fsdp``: what FSDP should wrap, prefetch and keep."""
+"""``planner plan --mode fsdp``, or ``--for fsdp2``: what FSDP should wrap, prefetch and keep."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -32,9 +32,10 @@ from planner.jsonio.heads import of_profile
 from planner.methods import known_method
 from planner.printing import printable
 from planner.results import Result
+from planner.targets import FSDP2, PLANNER
 from planner.units import counted, format_bytes, format_ns, parse_bytes
 
-__all__ = ["FSDP", "add_options", "refuse_options", "run"]
+__all__ = ["add_options", "asked", "refuse_options", "run"]
 
 FSDP = "fsdp"
 """The mode."""
@@ -56,7 +57,7 @@ _OTHERS = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this mode."""
-    group = parser.add_argument_group("with --mode fsdp")
+    group = parser.add_argument_group(f"with --mode fsdp, or --for {FSDP2.name}, which is the same")
     group.add_argument(
         "--channels",
         choices=CHANNELS,
@@ -79,6 +80,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def asked(options: argparse.Namespace) -> bool:
+    """Return whether a plan of this mode is asked for: by its name, or for FSDP2."""
+    return bool(options.mode == FSDP or vars(options)["for"] == FSDP2.name)
+
+
 def refuse_options(options: argparse.Namespace) -> None:
     """Refuse options of this mode beside another one, and the reverse.
 
@@ -87,11 +93,21 @@ def refuse_options(options: argparse.Namespace) -> None:
     InvalidInputError
         Naming the option.
     """
-    own = options.mode == FSDP
+    own, target = asked(options), vars(options)["for"]
+    typed = "--mode fsdp" if options.mode == FSDP else f"--for {target}"
     for name in _OTHERS if own else _OWN:
         if vars(options).get(name.removeprefix("--").replace("-", "_")):
-            where = "does not apply to --mode fsdp" if own else "applies to --mode fsdp only"
+            where = f"does not apply to {typed}" if own else "applies to --mode fsdp only"
             raise InvalidInputError(name, where)
+    if own and options.mode not in ("any", FSDP):
+        raise InvalidInputError(
+            "--mode",
+            f"the plans of {FSDP2.title} are those of --mode fsdp, got {options.mode}",
+        )
+    if own and target not in (PLANNER, FSDP2.name):
+        raise InvalidInputError(
+            "--for", f"the plans of --mode fsdp are for {FSDP2.name}, got {target}"
+        )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """``planner report``: a plan as a page for people."""
 
 import argparse
+import shlex
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
 from planner.cli.progress import Progress
 from planner.comparison import Comparison, compare
+from planner.errors import InvalidInputError
 from planner.iteration import Alternative, Evaluation, Plan, Problem
 from planner.iteration.for_target import exported
 from planner.iteration.scenarios import advised, regretted
@@ -28,6 +30,7 @@ from planner.machine import own_version
 from planner.methods import concrete, deadline_in
 from planner.report import Report, page
 from planner.results import Result
+from planner.targets import FSDP2
 from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["add_parser"]
@@ -71,6 +74,10 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, compare, and write the page."""
+    if vars(options)["for"] == FSDP2.name:
+        told = ("planner", "plan", options.profile, "--cluster", options.cluster, "--for")
+        answers = shlex.join([*told, FSDP2.name])
+        raise InvalidInputError("--for", f"no page shows plans for {FSDP2.title}: run {answers}")
     job = settle(options)
     deadline_in(options.time_limit)  # refuses what is none
     check_outputs(

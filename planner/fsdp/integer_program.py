@@ -18,7 +18,6 @@ Guarantee: least exposed time, of up to `MAX_STARTS` blocks; of more, in as many
 many bytes.
 Complexity: O(blocks³ · undominated). Source: PyTorch, ``torch/distributed/_tools/fsdp_ilp.py`` of
 pull request 138635, 2024, reverted since; as it frees parameters behind the forward pass.
-`planner.iteration.fsdp_units` has it for a tree of modules, gathered once.
 """
 
 from typing import Any, NamedTuple

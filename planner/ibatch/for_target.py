@@ -3,8 +3,7 @@
 Problem: FSDP2 gathers the modules of one call of ``fully_shard`` together, and, if unsharded ahead,
 all of them from the start of the forward pass on, in the order they are told. So any batches of
 whole layers can be told it, and its pulls are those of `planner.ibatch.problem`. Gradients are
-scattered in the same units: pushes are no choice of their own (`planner.iteration.for_fsdp2` plans
-both).
+scattered in the same units: pushes are no choice of their own (`planner.fsdp` plans both).
 
 Method: the family's methods, beside the default: every layer a unit, or all in one, what is faster.
 

@@ -153,7 +153,7 @@ class Problem:
             raise InvalidInputError(
                 "target",
                 f"{title} scatters gradients in the units that it gathers: expected direction "
-                "pull, or problem iteration (planner plan), which plans both",
+                f"pull, or problem fsdp (planner plan --for {self.target.name}), which plans both",
             )
         if self.objective != "makespan":
             raise InvalidInputError("objective", f"expected makespan with target {title}")

@@ -21,7 +21,6 @@ Source: own.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import ge, itemgetter
 
@@ -35,7 +34,6 @@ from planner.iteration.beside import planned_beside
 from planner.iteration.bounds import bound, raised
 from planner.iteration.evaluation import heads_of, lasting, simplest, simplicity
 from planner.iteration.filling import filled
-from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.interleaved import interleaved
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Mode, Plan
@@ -324,9 +322,6 @@ def _sharded(
         enforced(problem, name, transfers)
         for transfers in interleaved(problem, lines, least, deadline)
     ]
-    if room is not None:  # units that fit can be better than batches that are cut
-        with suppress(NotApplicableError):
-            plans.append(fsdp_milp(problem, synchronisation))
     return plans, deadline.passed
 
 

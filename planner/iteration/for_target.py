@@ -3,9 +3,9 @@
 Problem: of all plans that keep to a target's rules, by an algorithm that its library can be told to
 use, which takes least?
 
-Method: `planner.caramel.for_target`, or for FSDP2 `planner.iteration.for_fsdp2`, under each of
-these algorithms that the cluster allows, each transfer in one piece; the best counts. Plans that a
-target was not made for are priced by the same algorithms (`planner.caramel.exported`).
+Method: `planner.caramel.for_target` under each of these algorithms that the cluster allows, each
+transfer in one piece; the best counts. Plans that a target was not made for are priced by the same
+algorithms (`planner.caramel.exported`). For FSDP2, which shards parameters, `planner.fsdp` plans.
 
 Guarantee: never slower than the target's default by its best algorithm; the bound is the least of
 those of the algorithms. Complexity: that of the family's method, for each of them. Source: own.
@@ -21,11 +21,10 @@ from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.targeted import default_counts, lane_of, plan_of_buckets
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.iteration import for_fsdp2
 from planner.iteration.checker import as_gradients
 from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import evaluate
-from planner.iteration.plan import Mode, Plan
+from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import from_gradients
@@ -37,19 +36,12 @@ from planner.targets import TARGETS, Exported, Target
 
 __all__ = ["exported", "within"]
 
-ByOption = Callable[[Problem, Synchronisation, Deadline, int | None], Outcome[Plan]]
 Planned = Callable[[caramel.Problem, Deadline, int | None], Outcome[GradientPlan]]
 
 
 def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
     """Return the methods of a problem with a target: the best plan, and the target's default."""
     best = _over(planned)
-    if target.sharded:
-        return {
-            "auto": named(BUCKETS, _in_units(for_fsdp2.planned)),
-            BUCKETS: _in_units(for_fsdp2.planned),
-            target.name: _in_units(lambda problem, option, *_: for_fsdp2.default(problem, option)),
-        }
     return {"auto": named(BUCKETS, best), BUCKETS: best, target.name: _over(_default)}
 
 
@@ -79,14 +71,6 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
             name: price and replace(price, plan_ns=None, reason=f"{TARGETS[name].title} {why}")
             for name, price in prices.items()
         }
-    if problem.target is not None and problem.target.sharded:
-        defaults = (
-            for_fsdp2.default(problem, option).plan for option in _options(problem, problem.target)
-        )
-        least = min(
-            evaluate(problem, default).iteration_ns for default in defaults if default is not None
-        )
-        prices[problem.target.name] = Exported(evaluate(problem, plan).iteration_ns, least)
     return {name: price for name, price in prices.items() if price is not None}
 
 
@@ -124,26 +108,18 @@ def _over(method: Planned) -> AnyMethod[Problem, Plan]:
         plan = from_gradients(option.algorithm, outcome.plan)
         return Outcome(plan, outcome.lower_bound, outcome.timed_out)
 
-    return _in_mode("replicated", planned_by)
-
-
-def _in_units(method: ByOption) -> AnyMethod[Problem, Plan]:
-    return _in_mode("sharded", method)
-
-
-def _in_mode(mode: Mode, method: ByOption) -> AnyMethod[Problem, Plan]:
-    """Return the method that takes the best of a method's plans by all algorithms there are."""
-
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         target, cut = problem.target, cut_off(problem.cluster)
         assert target is not None
-        if mode not in problem.modes:
-            raise NotApplicableError("modes", f"the plans of {target.title} are {mode}")
-        small = cut or too_small(problem, mode) or too_many(problem, mode)
+        if "replicated" not in problem.modes:
+            raise NotApplicableError("modes", f"the plans of {target.title} are replicated")
+        small = cut or too_small(problem, "replicated") or too_many(problem, "replicated")
         if small is not None:
             return Outcome(None, infeasibility=small)
-        room = problem.room(mode)
-        outcomes = [method(problem, option, deadline, room) for option in _options(problem, target)]
+        room = problem.room("replicated")
+        outcomes = [
+            planned_by(problem, option, deadline, room) for option in _options(problem, target)
+        ]
         plans = [outcome.plan for outcome in outcomes if outcome.plan is not None]
         if not plans:
             raise NotApplicableError(

@@ -21,7 +21,7 @@ from planner.iteration.synchronisation import ALGORITHMS, KNOWN, least, synchron
 from planner.iteration.ways import MEASURED, MIXED, Synchronisation, Way, mixture
 from planner.layers import graph_of_layers
 from planner.profiles import Profile
-from planner.targets import Target
+from planner.targets import Target, check_summing
 from planner.validation import MAX_VALUE, exact, integers, set_integer, shown, total
 
 __all__ = ["Part", "Problem", "scaled"]
@@ -55,7 +55,8 @@ class Problem:
     seed : int
         Seed of the op orders drawn by methods that enforce none.
     target : Target, optional
-        Whose rules plans keep to, if not only those of planner's own runtime.
+        Whose rules plans keep to, if not only those of planner's own runtime; one that sums up
+        gradients.
     """
 
     graph: Graph
@@ -81,8 +82,7 @@ class Problem:
             set_integer(self, "max_transfer_bytes", minimum=1)
         set_integer(self, "element_bytes", minimum=1)
         set_integer(self, "seed")
-        if self.target is not None and not isinstance(self.target, Target):
-            raise InvalidInputError("target", f"expected a Target, got {shown(self.target)}")
+        check_summing(self.target)
         self._check_algorithms()
         if isinstance(self.graph, Graph):  # if it is none, that is said next
             self._check_times(self.pushed, "cluster")

@@ -11,17 +11,18 @@ Caramel. Those that push and pull are given the activation order.
 - `ddp`, `horovod`, `mg_wfbp`, `bytescheduler`, `layer_by_layer`, `caramel`: see `planner.caramel`.
 - `ps`: every parameter by itself, pushed as it becomes ready then, after the backward pass,
   pulled in order of use: MXNet's key-value store, with a server on every machine.
-- `fsdp`: reduce-scatter as a layer becomes ready, all-gathers one after the other in the order of
-  the forward pass, the parameters kept until the backward pass (``reshard_after_forward=False``).
-- `fsdp_milp`: the same with units of several layers, see `planner.iteration.fsdp_units`.
 - `ibatch`: iBatch's exact batches both ways, with parameter servers on all machines.
 - `bigdl`: all gradients in one shuffle behind the backward pass, all parameters in another.
 - `bml`: one all-reduce by BML behind the backward pass.
 
+What FSDP and ZeRO do is priced by `planner.fsdp`, which knows what they gather twice and what they
+remember. Pushes and pulls of whole layers (`layers_apart`) are no method of their own here, only
+plans that the joint one is chosen from.
+
 Guarantee: none. Complexity: that of the families' methods.
 
 Source: as named in each family; Li et al., "Scaling Distributed Machine Learning with the Parameter
-Server", OSDI 2014; Zhao et al., "PyTorch FSDP", VLDB 2023.
+Server", OSDI 2014.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +33,6 @@ from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.solver import Method
 from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
-from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.plan import Kind, Plan, Transfer
 from planner.iteration.problem import Part, Problem
 from planner.iteration.sharded import both_ways
@@ -164,8 +164,6 @@ PEERS: Mapping[str, Rule] = MappingProxyType(
             for name in ("ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
         },
         "ps": servers,
-        "fsdp": layers_apart,
-        "fsdp_milp": fsdp_milp,
     }
 )
 """What one would use instead."""

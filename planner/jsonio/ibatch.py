@@ -35,8 +35,8 @@ from planner.jsonio.outlook import (
 from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
 from planner.jsonio.settled_network import settled, warnings_of
 from planner.jsonio.targets import (
+    ShardedTargetRequest,
     TargetField,
-    TargetRequest,
     TargetsField,
     target_answer,
     targets_answer,
@@ -114,7 +114,7 @@ class IbatchRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
     scenarios: ScenariosField = UNSET
     percentile: PercentileField = UNSET
     outlook: OutlookField = UNSET
-    target: TargetRequest = PLANNER
+    target: ShardedTargetRequest = PLANNER
 
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""

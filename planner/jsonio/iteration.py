@@ -39,7 +39,7 @@ from planner.methods import REPLAN, deadline_in, known_method
 from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
-from planner.targets import EVERY, PLANNER, Target, target_of
+from planner.targets import PLANNER, TARGETS, Target, target_of
 from planner.units import three_digits
 from planner.validation import MAX_VALUE, inside
 
@@ -48,7 +48,7 @@ __all__ = ["IterationRequest", "doubts", "planned", "run"]
 
 MethodName = Annotated[
     str,
-    Meta(extra_json_schema={"enum": method_names([*iteration.METHODS, BUCKETS, *EVERY])}),
+    Meta(extra_json_schema={"enum": method_names([*iteration.METHODS, BUCKETS, *TARGETS])}),
 ]
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 

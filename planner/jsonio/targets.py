@@ -6,11 +6,12 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.types import Moment
-from planner.targets import PLANNER, TARGET_NAMES, Exported, Target
+from planner.targets import FSDP2, PLANNER, TARGETS, Exported, Target
 from planner.validation import MAX_TOTAL
 
 __all__ = [
     "ExportedAnswer",
+    "ShardedTargetRequest",
     "TargetAnswer",
     "TargetField",
     "TargetRequest",
@@ -19,13 +20,17 @@ __all__ = [
     "targets_answer",
 ]
 
+_ABOUT = f"whose rules the plan has to keep to; {PLANNER}: those of planner's runtime"
+
 TargetRequest = Annotated[
-    str,
-    Meta(
-        description=f"whose rules the plan has to keep to; {PLANNER}: those of planner's runtime",
-        extra_json_schema={"enum": list(TARGET_NAMES)},
-    ),
+    str, Meta(description=_ABOUT, extra_json_schema={"enum": [*TARGETS, PLANNER]})
 ]
+"""A target that sums up gradients, in a request."""
+
+ShardedTargetRequest = Annotated[
+    str, Meta(description=_ABOUT, extra_json_schema={"enum": [FSDP2.name, PLANNER]})
+]
+"""A target that shards parameters, in a request."""
 
 
 class TargetAnswer(Struct, frozen=True, kw_only=True):

@@ -59,7 +59,7 @@ def steps(
     )
     for target in (*TARGETS.values(), FSDP2):
         own = f"{target.name}-plan.json"
-        asked = ["planner", "plan", *_left(command[2:]), "--for", target.name, "-o", own]
+        asked = ["planner", "plan", *_left(command[2:], target), "--for", target.name, "-o", own]
         yield (
             f"Under the rules of {target.title}, with a plan of its own",
             f"{shlex.join(asked)}\nplanner export {target.name} {own} -o {target.name}.json",
@@ -81,8 +81,10 @@ def applying(answer: IterationAnswer, cluster: Cluster, command: Sequence[str]) 
     return joined(element("h3", "How to apply this"), *shown) if shown else Html("")
 
 
-def _left(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without what a target decides."""
-    decided = ("--mode", "--algorithms")
+def _left(arguments: Sequence[str], target: Target) -> list[str]:
+    """Return the arguments without what a target decides, or its plans do not know."""
+    decided = ["--mode", "--algorithms"]
+    if target.sharded:
+        decided += ["--activations", "--interference", "--max-transfer"]
     pairs = zip(("", *arguments), arguments, strict=False)
     return [text for before, text in pairs if before not in decided and text not in decided]

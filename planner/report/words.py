@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from planner.iteration import JOINT
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.targets import EVERY, Target
+from planner.targets import TARGETS, Target
 from planner.units import format_bytes
 
 __all__ = [
@@ -51,8 +51,6 @@ METHODS = {
     "bytescheduler": "ByteScheduler's partitions by priority",
     "layer_by_layer": "every layer by itself, as soon as it is ready",
     "ps": "MXNet's key-value store, each parameter by itself",
-    "fsdp": "FSDP, layer by layer",
-    "fsdp_milp": "FSDP, with units of several layers",
     "caramel": "Caramel by itself",
     "ibatch": "iBatch by itself",
     "bml": "BML by itself, behind the backward pass",
@@ -73,7 +71,7 @@ _MAX_NAMES = 2
 
 def target_of(answer: IterationAnswer) -> Target | None:
     """Return the target that a plan was made for; None if there is none."""
-    return None if answer.target is UNSET else EVERY[answer.target.name]
+    return None if answer.target is UNSET else TARGETS[answer.target.name]
 
 
 def percent(share: float) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from planner.cli import main
 from planner.report.predicted import about_ns
-from planner.targets import EVERY
+from planner.targets import TARGETS
 from planner.units import format_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.report.reading import read
@@ -117,7 +117,7 @@ def test_bad_files_are_named(files: list[str], capsys: pytest.CaptureFixture[str
     assert "none.json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("target", EVERY)
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_report_for_a_target_is_about_the_plan_for_it(
     target: str, files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,18 +130,18 @@ def test_a_report_for_a_target_is_about_the_plan_for_it(
     default = plan["targets"][target]["default_ns"]
     verdict = page.one("section", id="verdict")
     assert f"The plan keeps to the rules of {plan['target']['version']}. " in verdict.text
-    assert f"as fast as the default of {EVERY[target].title}" in verdict.text
+    assert f"as fast as the default of {TARGETS[target].title}" in verdict.text
     assert f"({format_ns(default)})" in verdict.text
     rows = {row[0]: row for row in page.one("table", class_="peers").rows()}
     assert rows.keys() == {"buckets", target, "joint"}
     assert rows["buckets"][3] == format_ns(plan["iteration_ns"])
     assert rows[target][3] == format_ns(default)
     rules = page.one("section", id="rules").rows()
-    assert rules == [list(rule) for rule in EVERY[target].rules]
+    assert rules == [list(rule) for rule in TARGETS[target].rules]
     steps = [line for one in verdict.all("code") for line in one.text.splitlines()]
     taken = [shlex.split(step)[1:] for step in steps if step.startswith("planner ")]
     assert [step[0] for step in taken] == ["plan", "export"]
-    assert set(EVERY[target].settings) < {*steps}
+    assert set(TARGETS[target].settings) < {*steps}
     for step in taken:
         assert main(step) == 0, capsys.readouterr().err
     command = shlex.split(page.one("section", id="origin").one("code").text)

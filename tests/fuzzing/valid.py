@@ -409,7 +409,7 @@ def iteration(draw: Random) -> Request:
     if draw.random() < 0.2:
         request["computation_scale"] = draw.choice([1, 0.02, 1e-9, 3])
     if draw.random() < 0.2:
-        request["target"] = draw.choice(["ddp", "horovod", "deepspeed", "megatron", "fsdp2"])
+        request["target"] = draw.choice(["ddp", "horovod", "deepspeed", "megatron"])
     return request
 
 

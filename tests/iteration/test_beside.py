@@ -220,7 +220,7 @@ def test_what_takes_more_is_not_shorter(
 @given(disturbed(problems(cluster=whole_rates(), capped=False)), st.integers(2, 1000))
 def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) -> None:
     slow = slower(problem, factor)
-    for method in ("ddp", "layer_by_layer", "ps", "fsdp", "auto"):
+    for method in ("ddp", "layer_by_layer", "ps", "auto"):
         plan = solve(problem, method=method).plan
         assert plan is not None
         off = evaluate(slow, plan).iteration_ns - factor * evaluate(problem, plan).iteration_ns

@@ -96,7 +96,7 @@ def test_sharded_plans_cannot_be_told(problem: Problem, name: str) -> None:
     with pytest.raises(NotApplicableError, match="are replicated"):
         solve(mine)
     free = replace(mine, target=None)
-    plan = solve(free, method="fsdp").plan
+    plan = solve(free, method="ps").plan
     assert plan is not None
     assume(plan.mode == "sharded")
     for one in exported(free, plan, NEVER).values():

@@ -117,7 +117,7 @@ def test_a_shortage_of_memory_is_explained_once_and_in_units(
     assert "leaves it 210 B" in reason.reason
     assert "--activations" in reason.reason
     assert "--ignore-memory" in reason.reason
-    for method in ("ddp", "fsdp", "caramel"):
+    for method in ("ddp", "ps", "caramel"):
         assert solve(problem, method=method).infeasibility == reason
 
 
@@ -174,7 +174,7 @@ def test_what_fits_in_no_way_names_the_memory(method: str) -> None:
     try:
         result = solve(problem, method=method)
     except NotApplicableError:
-        assert method in {"bml", "fsdp_milp"}  # not on a switch; not without names of modules
+        assert method == "bml"  # not on a switch
         return
     assert result.plan is None
     assert result.infeasibility is not None
@@ -265,7 +265,7 @@ def test_a_problem_that_is_accepted_is_planned(size: int, startup: int, count: i
     if path:
         assert path in {"parameters", "cluster", "cluster.nic"}
         return
-    for method in ("ps", "fsdp", "ibatch", "ddp"):
+    for method in ("ps", "ibatch", "ddp"):
         assert solve(problem, method=method).plan is not None
 
 
@@ -286,7 +286,7 @@ def test_too_many_transfers_are_not_planned_but_count_in_the_bound(
     whole = replace(problem, modes=("replicated",))
     assert least < min(bound(whole, option, "replicated", result.plan) for option in whole.options)
 
-    for method in ("auto", "ddp", "fsdp"):  # at once, whatever the size
+    for method in ("auto", "ddp", "ps"):  # at once, whatever the size
         huge = Problem(chain(10**12), machines(4, None), max_transfer_bytes=1)
         refused = solve(huge, method=method)
         assert refused.plan is None

@@ -23,6 +23,7 @@ from planner.iteration.checker import check_room, check_times
 from planner.iteration.evaluation import Evaluation, lasting
 from planner.iteration.plan import Mode
 from planner.iteration.problem import scaled
+from planner.iteration.rules import layers_apart
 from planner.results import Result
 from planner.topologies import Rails
 from tests.iteration.iteration_strategies import problems, whole_rates
@@ -32,7 +33,7 @@ MODES: tuple[Mode, ...] = ("replicated", "sharded")
 
 
 def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
-    """Answers of all methods, but for those that need one algorithm, or names of modules."""
+    """Answers of all methods, but for those that need one algorithm."""
     found = {}
     for method in METHODS:
         try:
@@ -40,8 +41,20 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
         except NotApplicableError:
             # Around failures there may be nothing left that libraries have.
             libraries = any(option.in_libraries for option in problem.by_name.values())
-            assert method in {"bml", "bigdl", "ibatch", "fsdp_milp"} or not libraries
+            assert method in {"bml", "bigdl", "ibatch"} or not libraries
     return found
+
+
+@settings(max_examples=25)
+@given(problems(capped=False))
+def test_whole_layers_in_turn_are_never_better(problem: Problem) -> None:
+    """Their plans are no method, but the joint plan is chosen from them, too."""
+    least = solve(problem).objective_ns
+    assert least is not None
+    for option in problem.by_name.values():
+        if option.refusal("sharded") is None:
+            plan = layers_apart(problem, option)
+            assert least <= evaluate(problem, plan).iteration_ns
 
 
 @pytest.mark.slow
@@ -146,7 +159,7 @@ def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) 
         graph=scaled(problem.graph, Fraction(factor)),
         cluster=replace(cluster, topology=topology, nic=nic),
     )
-    for method in ("ddp", "layer_by_layer", "ps", "fsdp", "auto"):
+    for method in ("ddp", "layer_by_layer", "ps", "auto"):
         plan = solve(problem, method=method).plan
         assert plan is not None
         assert evaluate(slow, plan).iteration_ns == factor * evaluate(problem, plan).iteration_ns

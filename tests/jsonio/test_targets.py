@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.targets import EVERY, TARGETS
+from planner.jsonio import schema
+from planner.targets import TARGETS
 from tests.jsonio.test_iteration import REQUEST
 from tests.test_programs import CARAMEL
 
@@ -26,11 +27,11 @@ def test_an_answer_says_what_it_was_made_for(name: str) -> None:
     assert default["lower_bound_ns"] == answer["lower_bound_ns"] <= answer["objective_ns"]
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", TARGETS)
 def test_whole_iterations(name: str) -> None:
     answer = planner.solve({**REQUEST, "target": name, "algorithms": ["ring", "ps"]})
     assert answer["synchronisation"]["algorithm"] == "ring"
-    assert answer["synchronisation"]["mode"] == ("sharded" if name == "fsdp2" else "replicated")
+    assert answer["synchronisation"]["mode"] == "replicated"
     priced = answer["targets"][name]
     assert priced["plan_ns"] == answer["objective_ns"] <= priced["default_ns"]
 
@@ -45,7 +46,10 @@ def test_planner_is_no_target() -> None:
     ("request_", "path", "message"),
     [
         ({**CARAMEL, "target": "dpp"}, "target", "did you mean 'ddp'"),
-        ({**CARAMEL, "target": "fsdp2"}, "target", "shards parameters"),
+        ({**CARAMEL, "target": "fsdp2"}, "target", "shards parameters, which problem fsdp plans"),
+        ({**REQUEST, "target": "fsdp2"}, "target", "shards parameters, which problem fsdp plans"),
+        ({**REQUEST, "method": "fsdp"}, "method", "expected one of auto, joint"),
+        ({**REQUEST, "method": "fsdp_milp"}, "method", "expected one of auto, joint"),
         ({**DRAWN, "method": "search"}, "method", "waits for all transfers"),
         ({**DRAWN, "method": "nothing"}, "method", "expected one of auto, buckets, ddp"),
         ({**CARAMEL, "method": "buckets"}, "method", "expected one of auto, search"),
@@ -75,3 +79,12 @@ def test_times_beyond_63_bits_are_left_out() -> None:
     assert "targets" not in answer
     refused = planner.solve({**CARAMEL, "network": network, "target": "ddp"})
     assert refused["error"]["path"] == "network"
+
+
+@pytest.mark.parametrize(
+    ("problem", "names"), [("iteration", TARGETS), ("caramel", TARGETS), ("ibatch", ("fsdp2",))]
+)
+def test_schemas_list_the_targets_that_a_problem_takes(problem: str, names: list[str]) -> None:
+    request = schema(problem)["request"]["$defs"][f"{problem.title()}Request"]
+    assert request["properties"]["target"]["enum"] == [*names, "planner"]
+    assert ("fsdp2" in request["properties"]["method"]["enum"]) == (problem == "ibatch")

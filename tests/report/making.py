@@ -46,7 +46,7 @@ def report(
     result = iteration.best_of(problem, found, 0.0)
     others: Comparison[Plan, Evaluation] = compare(
         problem,
-        ("ddp", "horovod", "fsdp", "bml"),
+        ("ddp", "horovod", "ps", "bml"),
         solve=iteration.solve,
     )
     rows = (result, *others.rows)

@@ -308,9 +308,9 @@ def test_many_transfers_become_few_bars() -> None:
 def test_a_method_below_the_bound_is_said_to_be(given: Report) -> None:
     """Its plan has another op order, and a bound of its own."""
     rows = tuple(
-        replace(row, objective_ns=1, lower_bound_ns=None) if row.method == "fsdp" else row
+        replace(row, objective_ns=1, lower_bound_ns=None) if row.method == "ps" else row
         for row in given.peers.rows
     )
     below = replace(given, peers=replace(given.peers, rows=rows))
     table = read(page(below)).all("table", class_="peers")[0].rows()
-    assert next(row for row in table if row[0] == "fsdp")[5] == "below it"
+    assert next(row for row in table if row[0] == "ps")[5] == "below it"

@@ -148,7 +148,7 @@ def test_an_answer_that_shards_where_some_own_nothing_is_refused() -> None:
     problem, _ = planned(Failures(), "sharded")
     plan = layers_apart(problem, problem.by_name["bml"])  # which cuts no parameter
     evaluation = iteration.evaluate(problem, plan)
-    result = Result("fsdp", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
+    result = Result("ps", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
     whole = json.loads(msgspec.json.encode(answer(problem, result)))
     program = whole["synchronisation"]["program"]
     whole["failed"] = {"nics": [[[0, 1], 0]]}

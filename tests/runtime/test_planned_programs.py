@@ -103,7 +103,7 @@ def test_what_is_planned_is_what_runs(machines: int) -> None:
 def mixed(mode: Mode) -> Typed:
     """A plan of three ranks in which transfers, by turns, name two algorithms."""
     problem, _ = planned(3, Switch(3))["ring", mode]
-    result = iteration.solve(problem, method="fsdp" if mode == "sharded" else "layer_by_layer")
+    result = iteration.solve(problem, method="ps" if mode == "sharded" else "layer_by_layer")
     assert result.plan is not None
     pushes = [transfer for transfer in result.plan.transfers if transfer.kind != "pull"]
     place = {part.parameter: place for place, push in enumerate(pushes) for part in push.parts}
