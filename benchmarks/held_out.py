@@ -13,15 +13,15 @@ Beside the errors of tables stand those of the affine cost nearest to the sizes 
 
 from dataclasses import replace
 
-from tables import rows_below
-
-from planner.collectives.held_out import (
+from leaving_out import (
     HeldOut,
     from_smaller,
     ranks_left_out,
     sizes_left_out,
     summary,
 )
+from tables import rows_below
+
 from planner.costs import fit_affine
 from planner.jsonio.files import read_cluster, shipped_clusters
 from planner.measured import Measured, MeasuredNetwork

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from planner.runtime import make_plan
+from planner.runtime import Takeover, make_plan, take_over
 
 WARMUP = 3
 """Steps that do not count."""
@@ -46,6 +46,26 @@ def train(model: Any, optimizer: Any, batches: Any) -> list[float]:
         optimizer.step()
         ends.append(time.monotonic())
     return ends
+
+
+class Job:
+    """Follows a plan from `begin` to `end`, if there is one, and notes when each step ended."""
+
+    def __init__(self, plan: bytes | None) -> None:
+        self.plan = plan
+        self.ends: list[float] = []
+        self.planned: Takeover | None = None
+
+    def begin(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        if self.plan is not None:
+            self.planned = take_over(model, optimizer, self.plan)
+
+    def step(self, *_: Any, **__: Any) -> None:
+        self.ends.append(time.monotonic())
+
+    def end(self, *_: Any, **__: Any) -> None:
+        if self.planned is not None:
+            self.planned.close()
 
 
 def options_of(*more: str) -> argparse.Namespace:

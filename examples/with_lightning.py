@@ -4,17 +4,14 @@ torchrun --nproc-per-node 2 examples/with_lightning.py
 """
 
 import os
-import time
 from typing import Any
 
 import torch
-from example_job import make_batches, make_model, options_of, plan_for, show
+from example_job import Job, make_batches, make_model, options_of, plan_for, show
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
-
-from planner.runtime import take_over
 
 TRAINER = dict.fromkeys(("enable_checkpointing", "logger", "use_distributed_sampler"), False) | {
     "accelerator": "cpu",
@@ -49,31 +46,23 @@ class Planned(DDPStrategy):
         pass
 
 
-class Job(Callback):
-    """Follows a plan while the trainer fits, if there is one, and notes when each step ended."""
-
-    def __init__(self, plan: bytes | None) -> None:
-        self.plan, self.planned, self.ends = plan, None, []
+class Following(Job, Callback):
+    """Takes the optimiser's step over while the trainer fits."""
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        if self.plan is not None:
-            self.planned = take_over(module, trainer.optimizers[0], self.plan)
+        self.begin(module, trainer.optimizers[0])
 
-    def on_train_batch_end(self, *_: Any) -> None:
-        self.ends.append(time.monotonic())
-
-    def on_train_end(self, *_: Any) -> None:
-        if self.planned is not None:
-            self.planned.close()
+    on_train_batch_end = Job.step
+    on_train_end = Job.end
 
 
 def main() -> None:
     """Train both ways."""
-    options, ends = options_of(), []
+    options, ends = options_of(), list[list[float]]()
     batches = make_batches(int(os.environ["RANK"]), options.steps)
     made = plan_for(options.plan, Classifier(), batches[0][:1])
     for strategy, plan in ((DDPStrategy, None), (Planned, made)):
-        job = Job(plan)
+        job = Following(plan)
         settings = {**TRAINER, "strategy": strategy(process_group_backend="gloo"), "callbacks": job}
         Trainer(**settings).fit(Classifier(), DataLoader(batches, batch_size=None))
         ends.append(job.ends)

@@ -5,15 +5,12 @@ torchrun --nproc-per-node 2 examples/with_transformers.py
 
 import os
 import tempfile
-import time
 from functools import partial
 from typing import Any
 
 import torch
-from example_job import options_of, plan_for, show
+from example_job import Job, options_of, plan_for, show
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
-
-from planner.runtime import take_over
 
 SAMPLES, TOKENS = 4, 32
 
@@ -38,29 +35,19 @@ class Unclipped(Trainer):
         return grad_norm
 
 
-class Job(TrainerCallback):
-    """Follows a plan while a trainer trains, if there is one, and notes when each step ended."""
-
-    def __init__(self, plan: bytes | None) -> None:
-        self.plan, self.planned, self.s = plan, None, []
+class Following(Job, TrainerCallback):
+    """Takes the step of the optimiser inside Accelerate's over while the trainer trains."""
 
     def on_train_begin(self, *_: Any, model: Any, optimizer: Any, **__: Any) -> None:
-        if self.plan is not None:
-            self.planned = take_over(
-                model, optimizer.optimizer, self.plan
-            )  # Accelerate's inner one
+        self.begin(model, optimizer.optimizer)
 
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.s.append(time.monotonic())
-
-    def on_train_end(self, *_: Any, **__: Any) -> None:
-        if self.planned is not None:
-            self.planned.close()
+    on_step_end = Job.step
+    on_train_end = Job.end
 
 
 def train(plan: bytes | None, steps: int) -> list[float]:
     """Return when each step ended."""
-    job = Job(plan)
+    job = Following(plan)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
@@ -77,7 +64,7 @@ def train(plan: bytes | None, steps: int) -> list[float]:
             prepare = trainer.accelerator.prepare_model
             trainer.accelerator.prepare_model = partial(prepare, evaluation_mode=True)
         trainer.train()
-    return job.s
+    return job.ends
 
 
 def main() -> None:

@@ -6,15 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.cli.common import in_file, read, readable, warn, write_json
-from planner.collectives.held_out import (
-    HeldOut,
-    from_smaller,
-    ranks_left_out,
-    sizes_left_out,
-    summary,
-)
-from planner.draw.table import format_table
+from planner.cli.common import in_file, read, readable, write_json
 from planner.errors import InvalidInputError
 from planner.formats.deepspeed_comms import read_deepspeed_comms
 from planner.formats.nccl_tests import read_nccl_tests
@@ -24,7 +16,7 @@ from planner.jsonio.measured_network import encode_measured
 from planner.jsonio.network import decode_network
 from planner.measured import Link, MeasuredNetwork
 from planner.printing import escaped
-from planner.units import format_bytes, parse_rate
+from planner.units import parse_rate
 from planner.validation import inside, integer, shown
 
 __all__ = ["NETWORKS", "import_network"]
@@ -101,7 +93,6 @@ def import_network(options: argparse.Namespace) -> int:
     names = [readable(Path(path).name) for path in options.file]
     provenance = {"kind": "imported", "format": options.format, "source": names}
     write_json(encode_measured(network, provenance), options.output)
-    warn(estimate(network).splitlines())
     return 0
 
 
@@ -115,23 +106,3 @@ def _links(texts: Sequence[str]) -> tuple[Link, ...]:
         with inside("--link"):
             links.append(Link(int(ranks), parse_rate(rate, "")))
     return tuple(sorted(links, key=lambda link: link.ranks))
-
-
-def estimate(network: MeasuredNetwork) -> str:
-    """Return a table of the errors that leaving points out shows."""
-    kinds: tuple[tuple[str, list[HeldOut]], ...] = (
-        ("a size", [left for table in network.tables for left in sizes_left_out(table)]),
-        ("a number of ranks between others", list(ranks_left_out(network))),
-        ("numbers of ranks above others", list(from_smaller(network))),
-    )
-    rows = []
-    for name, held_out in kinds:
-        for least in (0, 2**20):
-            known = summary(held_out, least)
-            if known is not None:
-                count, mean, worst = known
-                above = format_bytes(least) if least else "any size"
-                rows.append((name, above, str(count), f"{mean:.1%}", f"{worst:.1%}"))
-    if not rows:
-        return "nothing can be left out of so few points: no error is known"
-    return format_table(("left out", "from", "times", "mean error", "largest"), rows)

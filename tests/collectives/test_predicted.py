@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leaving_out import from_smaller, ranks_left_out, sizes_left_out, summary
 
 from planner import InvalidInputError
-from planner.collectives.held_out import from_smaller, ranks_left_out, sizes_left_out, summary
 from planner.collectives.predicted import predicted, range_note
 from planner.costs import TableCost
 from planner.measured import Collective, Link, Measured, MeasuredNetwork, never_falling
