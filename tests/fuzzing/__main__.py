@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
     parser.add_argument("--start", type=int, default=0, help="number of the first request")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=8, help="processor time of a request")
+    parser.add_argument("--seconds", type=float, default=5, help="processor time of a request")
     parser.add_argument("--tries", type=int, default=300, help="to make a request smaller")
     parser.add_argument("--output", type=Path, help="folder for the requests that found something")
     options = parser.parse_args()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from planner.jsonio import schema
 
-__all__ = ["BOUNDARIES", "TEXTS", "by_schema", "enriched", "option"]
+__all__ = ["BOUNDARIES", "TEXTS", "by_schema", "enriched", "option", "whole"]
 
 BOUNDARIES = [
     *(0, 1, 2, 3, -1, 7, 64, 1000, 1024, 4096, 65536, 10**6, 2**20, 2**30, 2**31, 2**32),
@@ -128,20 +128,22 @@ def by_schema(
 def _number(part: Mapping[str, Any], draw: Random, beside: Near | None) -> Any:
     low = part.get("minimum", part.get("exclusiveMinimum", 0))
     high = part.get("maximum", part.get("exclusiveMaximum", 2**62))
-    whole = part["type"] == "integer"
+    integer = part["type"] == "integer"
     choices = [*BOUNDARIES, low, high]
-    if not whole and draw.random() < 0.6:
+    if not integer and draw.random() < 0.6:
         choices = [0, 0.1, 0.5, 0.9, 1, 1.1, 2, 5, 50, 90]
     elif beside and beside.numbers and draw.random() < 0.7:
         one = draw.choice(beside.numbers)
         choices = [one - 1, one, one + 1, one * 2, one // 2, int(one * 3 * draw.random())]
-    fitting = [one for one in choices if low <= one <= high and (isinstance(one, int) or not whole)]
+    fitting = [
+        one for one in choices if low <= one <= high and (isinstance(one, int) or not integer)
+    ]
     return draw.choice(fitting or [low])
 
 
 def option(request: Any, problem: str, draw: Random) -> None:
     """Give a request any value in any field of its own."""
-    fields = _named(problem, _whole(problem))["properties"]
+    fields = _named(problem, whole(problem))["properties"]
     name = draw.choice(["method", *(field for field in fields if field != "problem")])
     request[name] = by_schema(problem, fields[name], draw, 1, near(request))
 
@@ -169,8 +171,8 @@ _SEARCHES += ["memory_limit_bytes", "failed"]
 
 def _objects(request: Any, problem: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield each object of a request with the fields that it may have beside those it has."""
-    whole = _whole(problem)
-    left = [(request, {**whole, **_named(problem, whole)})]
+    rules = whole(problem)
+    left = [(request, {**rules, **_named(problem, rules)})]
     while left:
         value, part = left.pop(0)
         if "$ref" in part:
@@ -195,11 +197,12 @@ def _objects(request: Any, problem: str) -> Iterator[tuple[dict[str, Any], dict[
 
 
 @cache
-def _whole(problem: str) -> dict[str, Any]:
+def whole(problem: str) -> dict[str, Any]:
+    """Return the schema of a problem's requests."""
     found: dict[str, Any] = schema(problem)["request"]
     return found
 
 
 def _named(problem: str, part: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = _whole(problem)["$defs"][part["$ref"].rpartition("/")[2]]
+    found: dict[str, Any] = whole(problem)["$defs"][part["$ref"].rpartition("/")[2]]
     return found

@@ -159,9 +159,9 @@ def written(request: Any, draw: Random) -> bytes:
     text = json.dumps(request, ensure_ascii=draw.random() < 0.8)
     for number in NUMBERS:
         text = text.replace(f'"{MARK}{number}"', number)
-    if draw.random() < 0.05:
+    if draw.random() < 0.01:
         text = text.replace("{", '{"problem": "ibatch", ', 1)  # a key twice
-    if draw.random() < 0.05:
+    if draw.random() < 0.01:
         cut = draw.randrange(len(text))
         text = (
             text[:cut] + draw.choice(["", "}", "]", ",", "\x00", "\\ud800", "'"]) + text[cut + 1 :]
@@ -169,7 +169,7 @@ def written(request: Any, draw: Random) -> bytes:
     if draw.random() < 0.05:
         text = text.replace("0.5", "0.50000000000000011102").replace("p", "\\u0070")
     data = text.encode("utf-8", "surrogatepass")
-    if draw.random() < 0.02:
+    if draw.random() < 0.005:
         place = draw.randrange(len(data))
         data = data[:place] + bytes([draw.randrange(256)]) + data[place + 1 :]
     return data

@@ -57,7 +57,7 @@ def rate(draw: Random) -> float | int:
 
 def limit(draw: Random) -> float:
     """Return a time limit: mostly over before the search begins."""
-    return draw.choices([1e-9, 1e-3, 0.01, 0.05, 0.5], [35, 40, 15, 8, 2])[0]
+    return draw.choices([1e-9, 1e-3, 0.01, 0.05, 0.5], [36, 45, 15, 3.5, 0.5])[0]
 
 
 def graph(draw: Random) -> Request:
@@ -78,7 +78,7 @@ def graph(draw: Random) -> Request:
         if draw.random() < 0.8 or number == 0:
             one: dict[str, Any] = {
                 "name": f"w{number}",
-                "bytes": each(),
+                "bytes": max(1, each()),
                 "updated_by": f"b{number}",
             }
             one["read_by"] = f"f{number}"
@@ -95,10 +95,11 @@ def cost(draw: Random) -> Request:
     return {"startup_ns": amount(draw) >> 10, "ns_per_byte": draw.choice([0, 0.8, 1, 1e-3, 2.5])}
 
 
-def rows(draw: Random) -> list[list[int]]:
-    """Return what was measured: sizes, and what they took."""
-    points = sorted({0, 1, *(amount(draw) >> 12 for _ in range(draw.randrange(1, 4)))})
-    times = sorted(amount(draw) >> 16 for _ in points)
+def rows(draw: Random, least: int = 0) -> list[list[int]]:
+    """Return what was measured: sizes from a least one on, and what they took."""
+    more = [least + 2 + (amount(draw) >> 12) for _ in range(draw.randrange(3))]
+    points = sorted({least, least + 1, *more})
+    times = sorted(least + (amount(draw) >> 16) for _ in points)
     return [list(pair) for pair in zip(points, times, strict=True)]
 
 
@@ -109,7 +110,7 @@ def measured(draw: Random) -> Request:
     found: Request = {}
     for kind in kinds if draw.random() < 0.7 else draw.sample(kinds, draw.randrange(1, 3)):
         found[kind] = [
-            {"ranks": ranks, "ranks_per_host": host, "table": rows(draw)}
+            {"ranks": ranks, "ranks_per_host": host, "table": rows(draw, 1)}
             for ranks, host in sorted(draw.sample(groups, draw.randrange(1, 4)))
         ]
     return {"collectives": found}

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, NamedTuple, Self
 import msgspec
 
 import planner
-from planner.jsonio import reply, schema
+from planner.jsonio import reply
 from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
-from tests.fuzzing.fields import by_schema, enriched
+from tests.fuzzing.fields import by_schema, enriched, whole
 from tests.fuzzing.judging import Fault, told, without_times, wrong
 from tests.fuzzing.oddities import damaged, unwritten, written
 from tests.fuzzing.plans import planned, start_plan
@@ -92,7 +92,7 @@ def requests(problem: str, count: int, seed: int, start: int = 0) -> Iterator[As
             request = json.loads(draw.choice(shipped(problem)))
             request.setdefault("time_limit_s", limit(draw))
         elif kind < 0.13:
-            request = by_schema(problem, schema(problem)["request"], draw)
+            request = by_schema(problem, whole(problem), draw)
             request.setdefault("time_limit_s", limit(draw))
         else:
             request = MAKERS[problem](draw)
@@ -112,7 +112,7 @@ def requests(problem: str, count: int, seed: int, start: int = 0) -> Iterator[As
             cancel_s = draw.choice([0.0, 0.001, 0.1 * draw.random()])
         elif draw.random() < 0.1:
             request["time_limit_s"] = limit(draw)
-        for _ in range(draw.choice([0, 0, 0, 0, 0, 1, 1, 2, 3])):
+        for _ in range(draw.choice([0] * 8 + [1, 1, 2, 3])):
             damaged(request, problem, draw)
         yield Asked(number, written(request, draw), request, draw.randrange(2**32), cancel_s)
 

@@ -68,10 +68,11 @@ def caramel(draw: Random) -> Request:
 def yan(draw: Random) -> Request:
     """Return a job to configure."""
     layers: list[dict[str, Any]] = []
+    side = draw.choice([1, 6, 24])
     for number in range(draw.choice([1, 2, 3, 5, 8])):
         name = f"l{number}"
         if draw.random() < 0.4 and not any(layer["kind"] == "full" for layer in layers):
-            channels, side, kernel = draw.choice([1, 3, 10]), draw.choice([1, 6, 24]), 3
+            channels, kernel = draw.choice([1, 3, 10]), 3
             neurons = channels * side * side
             layers.append(
                 {
@@ -85,7 +86,8 @@ def yan(draw: Random) -> Request:
                 }
             )
         else:
-            neurons, inputs = draw.choice([1, 10, 400]), draw.choice([1, 7, 1000])
+            neurons = draw.choice([1, 10, 400])
+            inputs = layers[-1]["neurons"] if layers else draw.choice([1, 7, 1000])
             layers.append(
                 {
                     "name": name,
