@@ -111,8 +111,9 @@ def _shrunk(problem: str, finding: Finding, limits: Limits, tries: int) -> str:
         def same(request: Any) -> bool:
             again = Asked(0, json.dumps(request).encode(), request, 1, asked.cancel_s)
             found = asker.fault(again)
-            alike = found is not None and found.kind == fault.kind
-            return alike and (slow or found.where == fault.where)
+            if found is None or found.kind != fault.kind:
+                return False
+            return slow or found.where == fault.where
 
         if not same(value):
             return text

@@ -12,7 +12,7 @@ from tests.fuzzing.valid import MAKERS
 
 __all__ = ["planned", "start_plan"]
 
-MADE = 24
+MADE = 16
 """Requests of each problem whose plans are kept."""
 
 LENGTH = 4000
@@ -26,7 +26,7 @@ def planned(problem: str) -> tuple[tuple[str, str], ...]:
     with Worker(_served, Limits(seconds=2)) as worker:
         for number in range(MADE):
             draw = Random(f"planned {problem} {number}")
-            request = {**MAKERS[problem](draw), "with_plan": True, "time_limit_s": 0.3}
+            request = {**MAKERS[problem](draw), "with_plan": True, "time_limit_s": 0.1}
             text = json.dumps(request)
             if len(text) > LENGTH:
                 continue

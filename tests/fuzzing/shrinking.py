@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial, reduce
+from operator import getitem
 from typing import Any
 
 __all__ = ["smallest"]
@@ -41,30 +43,30 @@ def _changes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[Callable[[Any],
     if not path:  # a layer less in every list that has as many
         lengths = {len(one) for one in value.values() if isinstance(one, list) and len(one) > 1}
         for length in sorted(lengths):
-            yield lambda root, length=length: _cut(root, length, length // 2)
+            yield partial(_cut, length=length, begin=0, end=length // 2)
             for place in range(length):
-                yield lambda root, length=length, place=place: _cut(root, length, 1, place)
+                yield partial(_cut, length=length, begin=place, end=place + 1)
     items = list(value.items() if isinstance(value, dict) else enumerate(value))
     for key, _ in items:
-        yield lambda root, key=key: _at(root, path).pop(key)
+        yield partial(_drop, path=path, key=key)
     for key, item in items:
         if isinstance(item, dict | list):
             yield from _changes(item, (*path, key))
         elif type(item) in (int, float):
             for number in (0, 1, 2, item // 1000 if type(item) is int else 1, item - 1):
                 if 0 <= number < item:
-                    yield lambda root, key=key, number=number: _at(root, path).__setitem__(
-                        key, number
-                    )
+                    yield partial(_put, path=path, key=key, number=number)
 
 
-def _cut(root: dict[str, Any], length: int, count: int, place: int = 0) -> None:
+def _cut(root: dict[str, Any], *, length: int, begin: int, end: int) -> None:
     for value in root.values():
         if isinstance(value, list) and len(value) == length:
-            del value[place : place + count]
+            del value[begin:end]
 
 
-def _at(root: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        root = root[key]
-    return root
+def _drop(root: Any, *, path: tuple[Any, ...], key: Any) -> None:
+    reduce(getitem, path, root).pop(key)
+
+
+def _put(root: Any, *, path: tuple[Any, ...], key: Any, number: float) -> None:
+    reduce(getitem, path, root)[key] = number

@@ -47,7 +47,8 @@ def test_many_requests_are_valid_and_many_are_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [(ZeroDivisionError, "internal"), (MemoryError, "limit"), (None, "schema")]
+    ("fault", "kind"),
+    [(ZeroDivisionError, "internal"), (MemoryError, "memory_bytes"), (None, "schema")],
 )
 def test_what_is_wrong_is_found(
     fault: type[Exception] | None, kind: str, monkeypatch: pytest.MonkeyPatch
