@@ -25,42 +25,54 @@ class Near(NamedTuple):
 
     Attributes
     ----------
-    numbers : list of numbers
-        All, and the sums of lists: what is just possible is near one of them.
+    numbers : dict of str to list of numbers
+        By the unit that a field's name ends with, all, and their sum: what is just possible is
+        between them.
     names : list of list of str
         What the objects of each list are called.
     counts : list of int
         How long lists are.
     """
 
-    numbers: list[Any]
+    numbers: dict[str, list[Any]]
     names: list[list[str]]
     counts: list[int]
 
 
-def near(request: Any, most: int = 300) -> Near:
+def near(request: Any, most: int = 2000) -> Near:
     """Return what a request holds."""
-    found = Near([], [], [])
-    left = [request]
-    while left and len(found.numbers) < most:
-        value = left.pop()
+    found = Near({}, [], [])
+    left: list[tuple[str, Any]] = [("", request)]
+    while left and most:
+        most -= 1
+        unit, value = left.pop()
         if isinstance(value, dict):
-            left += value.values()
+            left += [(_unit(key), item) for key, item in value.items()]
         elif isinstance(value, list) and value:
             if all(type(one) is int for one in value):
                 found.counts.append(len(value))
-                found.numbers.append(sum(value))
             names = [one.get("name") for one in value if isinstance(one, dict)]
             if any(isinstance(name, str) for name in names):
                 found.names.append([name for name in names if isinstance(name, str)])
-            left += value
+            left += [(unit, one) for one in value]
         elif type(value) in (int, float):
-            found.numbers.append(value)
+            found.numbers.setdefault(unit, []).append(value)
+    for numbers in found.numbers.values():
+        numbers += [sum(numbers)] * (len(numbers) // 2)
     return found
 
 
+def _unit(name: str) -> str:
+    return name.rpartition("_")[2]
+
+
 def by_schema(
-    problem: str, part: Mapping[str, Any], draw: Random, depth: int = 0, beside: Near | None = None
+    problem: str,
+    part: Mapping[str, Any],
+    draw: Random,
+    depth: int = 0,
+    beside: Near | None = None,
+    name: str = "",
 ) -> Any:
     """Return a value that a part of a request's schema allows, boundaries preferred.
 
@@ -76,24 +88,26 @@ def by_schema(
         How deep in the request: further down there are fewer options.
     beside : Near, optional
         What the request holds already.
+    name : str
+        Of the field.
     """
 
-    def made(inner: Mapping[str, Any]) -> Any:
-        return by_schema(problem, inner, draw, depth + 1, beside)
+    def made(inner: Mapping[str, Any], name: str = name) -> Any:
+        return by_schema(problem, inner, draw, depth + 1, beside, name)
 
     if "$ref" in part:
-        return by_schema(problem, _named(problem, part), draw, depth, beside)
+        return by_schema(problem, _named(problem, part), draw, depth, beside, name)
     if "anyOf" in part and "properties" not in part:
-        return by_schema(problem, draw.choice(part["anyOf"]), draw, depth, beside)
+        return by_schema(problem, draw.choice(part["anyOf"]), draw, depth, beside, name)
     if "const" in part:
         return part["const"]
     if "enum" in part:
         return draw.choice(part["enum"])
     kind = part.get("type")
     if kind in ("integer", "number"):
-        return _number(part, draw, beside)
+        return _number(part, draw, beside and beside.numbers.get(_unit(name)))
     if kind == "string":
-        names = [name for group in (beside.names if beside else ()) for name in group]
+        names = [one for group in (beside.names if beside else ()) for one in group]
         return draw.choice([*names, "a", "b", "f0", "b0", draw.choice(TEXTS)])
     if kind == "boolean":
         return draw.random() < 0.5
@@ -114,7 +128,7 @@ def by_schema(
         chosen = [
             name for name in properties if name in needed or draw.random() < 0.3 / (depth + 1)
         ]
-        found = {one: made(properties[one]) for one in chosen}
+        found = {one: made(properties[one], one) for one in chosen}
         extra = part.get("additionalProperties")
         if isinstance(extra, dict):
             for _ in range(draw.randrange(3)):
@@ -125,15 +139,15 @@ def by_schema(
     return draw.choice([*BOUNDARIES, *TEXTS, [], {}, None])
 
 
-def _number(part: Mapping[str, Any], draw: Random, beside: Near | None) -> Any:
+def _number(part: Mapping[str, Any], draw: Random, beside: list[Any] | None) -> Any:
     low = part.get("minimum", part.get("exclusiveMinimum", 0))
     high = part.get("maximum", part.get("exclusiveMaximum", 2**62))
     integer = part["type"] == "integer"
     choices = [*BOUNDARIES, low, high]
     if not integer and draw.random() < 0.6:
         choices = [0, 0.1, 0.5, 0.9, 1, 1.1, 2, 5, 50, 90]
-    elif beside and beside.numbers and draw.random() < 0.7:
-        one = draw.choice(beside.numbers)
+    elif beside and draw.random() < 0.7:
+        one = draw.choice(beside)
         choices = [one - 1, one, one + 1, one * 2, one // 2, int(one * 3 * draw.random())]
     fitting = [
         one for one in choices if low <= one <= high and (isinstance(one, int) or not integer)
@@ -145,7 +159,7 @@ def option(request: Any, problem: str, draw: Random) -> None:
     """Give a request any value in any field of its own."""
     fields = _named(problem, whole(problem))["properties"]
     name = draw.choice(["method", *(field for field in fields if field != "problem")])
-    request[name] = by_schema(problem, fields[name], draw, 1, near(request))
+    request[name] = by_schema(problem, fields[name], draw, 1, near(request), name)
 
 
 def enriched(request: dict[str, Any], problem: str, draw: Random) -> list[str]:
@@ -160,7 +174,7 @@ def enriched(request: dict[str, Any], problem: str, draw: Random) -> list[str]:
         often = [name for name in _SEARCHES if name in left]
         name = draw.choice([*left, *often, *often] or [""])
         if name:
-            value[name] = by_schema(problem, left[name], draw, 1, near(request))
+            value[name] = by_schema(problem, left[name], draw, 1, near(request), name)
             given.append(name)
     return given
 
