@@ -26,8 +26,8 @@ class Near(NamedTuple):
     Attributes
     ----------
     numbers : dict of str to list of numbers
-        By the unit that a field's name ends with, all, and their sum: what is just possible is
-        between them.
+        By the unit that a field's name ends with: limits that can just be met are often between
+        the largest and the sum.
     names : list of list of str
         What the objects of each list are called.
     counts : list of int
@@ -57,8 +57,6 @@ def near(request: Any, most: int = 2000) -> Near:
             left += [(unit, one) for one in value]
         elif type(value) in (int, float):
             found.numbers.setdefault(unit, []).append(value)
-    for numbers in found.numbers.values():
-        numbers += [sum(numbers)] * (len(numbers) // 2)
     return found
 
 
@@ -146,9 +144,11 @@ def _number(part: Mapping[str, Any], draw: Random, beside: list[Any] | None) -> 
     choices = [*BOUNDARIES, low, high]
     if not integer and draw.random() < 0.6:
         choices = [0, 0.1, 0.5, 0.9, 1, 1.1, 2, 5, 50, 90]
-    elif beside and draw.random() < 0.7:
-        one = draw.choice(beside)
-        choices = [one - 1, one, one + 1, one * 2, one // 2, int(one * 3 * draw.random())]
+    elif beside and draw.random() < 0.85:
+        one, most, least = draw.choice(beside), int(sum(beside)), int(max(beside))
+        between = [draw.randrange(least, most + 1)] * 3 if 0 <= least <= most else []
+        choices = [*between, one - 1, one, one + 1, one * 2, one // 2]
+        choices += [int(one * draw.uniform(*part)) for part in ((0, 1), (0.5, 1), (0.5, 1), (1, 3))]
     fitting = [
         one for one in choices if low <= one <= high and (isinstance(one, int) or not integer)
     ]
@@ -169,12 +169,19 @@ def enriched(request: dict[str, Any], problem: str, draw: Random) -> list[str]:
         top, *inner = _objects(request, problem)
         value, fields = draw.choice(inner) if inner and draw.random() < 0.25 else top
         again = {"method": fields["method"]} if "method" in fields else {}
-        left = again | {name: part for name, part in fields.items() if name not in value}
+        left = again | {
+            name: part
+            for name, part in fields.items()
+            if type(value.get(name)) in (type(None), int, float)
+        }
         # What is one of many fields of a family, and takes a search of its own, comes more often.
         often = [name for name in _SEARCHES if name in left]
         name = draw.choice([*left, *often, *often] or [""])
         if name:
-            value[name] = by_schema(problem, left[name], draw, 1, near(request), name)
+            beside = near(request)
+            if name in value and draw.random() < 0.7:
+                beside.numbers[_unit(name)] = [value[name]]
+            value[name] = by_schema(problem, left[name], draw, 1, beside, name)
             given.append(name)
     return given
 

@@ -57,7 +57,7 @@ def rate(draw: Random) -> float | int:
 
 def limit(draw: Random) -> float:
     """Return a time limit: mostly over before the search begins."""
-    return draw.choices([1e-9, 1e-3, 0.01, 0.05, 0.5], [36, 45, 15, 3.5, 0.5])[0]
+    return draw.choices([1e-9, 1e-3, 0.01, 0.05, 0.5], [32, 38, 15, 11, 4])[0]
 
 
 def graph(draw: Random) -> Request:

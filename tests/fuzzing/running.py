@@ -90,7 +90,7 @@ def requests(problem: str, count: int, seed: int, start: int = 0) -> Iterator[As
         kind = draw.random()
         if kind < 0.1 and shipped(problem):
             request = json.loads(draw.choice(shipped(problem)))
-            request.setdefault("time_limit_s", limit(draw))
+            request.setdefault("time_limit_s", draw.choice([limit(draw), 0.5]))
         elif kind < 0.13:
             request = by_schema(problem, whole(problem), draw)
             request.setdefault("time_limit_s", limit(draw))
