@@ -57,7 +57,7 @@ class Asked(NamedTuple):
         if self.cancel_s is not None:
             return self.cancel_s
         given = self.value.get("time_limit_s") if isinstance(self.value, dict) else None
-        return given if isinstance(given, int | float) and 0 < given < 10**9 else None
+        return given if isinstance(given, int | float) and 0 < given <= 1 else None
 
 
 class Finding(NamedTuple):
@@ -114,6 +114,9 @@ def requests(problem: str, count: int, seed: int, start: int = 0) -> Iterator[As
             request["time_limit_s"] = limit(draw)
         for _ in range(draw.choice([0] * 8 + [1, 1, 2, 3])):
             damaged(request, problem, draw)
+        given_s = request.get("time_limit_s")
+        if type(given_s) in (int, float) and 1 < given_s <= 10**9:  # nobody waits for it
+            request["time_limit_s"] = limit(draw)
         yield Asked(number, written(request, draw), request, draw.randrange(2**32), cancel_s)
 
 

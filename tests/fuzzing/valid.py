@@ -274,6 +274,7 @@ def overlap(draw: Random) -> Request:
     """Return layers that gather what they compute with, and sum up what they make."""
     nodes: list[dict[str, Any]] = []
     collectives: list[dict[str, Any]] = []
+    each: Callable[[], int] = draw.choice([lambda: amount(draw), lambda: draw.randrange(20)])
     for layer in range(draw.choice([1, 2, 3, 8, 60])):
         before = [len(nodes) - 1] if nodes else []
         begin = len(nodes)
@@ -283,18 +284,19 @@ def overlap(draw: Random) -> Request:
             {"name": f"use {layer}", "after": [begin + 1, *before], "duration_ns": amount(draw)},
         ]
         row = {"start": begin, "wait": begin + 1, "kind": draw.choice([0, 0, 1])}
-        collectives.append({**row, "size_bytes": amount(draw), "pack_ns": draw.choice([0, 5])})
-    tensors = [
-        {
-            "producer": producer,
-            "readers": sorted(
-                {draw.randrange(producer, len(nodes)) for _ in range(2)} - {producer}
-            ),
-            "size_bytes": amount(draw),
-        }
-        for producer in draw.sample(range(len(nodes)), draw.choice([0, 1, 3]))
-    ]
+        collectives.append({**row, "size_bytes": each(), "pack_ns": draw.choice([0, 5])})
+    tensors: list[dict[str, Any]] = []
+    for begin in range(0, len(nodes), 3):
+        if draw.random() < 0.5:  # what was gathered, and what is computed
+            tensors.append({"producer": begin + 1, "readers": [begin + 2], "size_bytes": each()})
+            tensors.append({"producer": begin + 2, "size_bytes": each()})
+            tensors[-1]["readers"] = [begin + 5] if begin + 5 < len(nodes) else []
+    if draw.random() < 0.3:
+        readers = sorted({draw.randrange(1, len(nodes)) for _ in range(2)})
+        tensors.append({"producer": 0, "readers": readers, "size_bytes": each()})
     times = [[[0, 10]], [[0, 10], [1000, 20]], [[0, amount(draw)]]]
+    sizes = [tensor["size_bytes"] for tensor in tensors]
+    most = draw.randrange(max(sizes), sum(sizes) + 1) if sizes else 0
     return {
         "problem": "overlap",
         "nodes": nodes,
@@ -304,6 +306,7 @@ def overlap(draw: Random) -> Request:
         ],
         "collectives": collectives,
         "tensors": tensors,
+        **({"memory_limit_bytes": most} if sizes and draw.random() < 0.5 else {}),
         **({"time_limit_s": limit(draw)} if len(nodes) > 9 or draw.random() < 0.5 else {}),
     }
 
