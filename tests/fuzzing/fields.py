@@ -55,7 +55,7 @@ def near(request: Any, most: int = 2000) -> Near:
             if any(isinstance(name, str) for name in names):
                 found.names.append([name for name in names if isinstance(name, str)])
             left += [(unit, one) for one in value]
-        elif type(value) in (int, float):
+        elif type(value) in (int, float) and 0 <= value < 2**63:
             found.numbers.setdefault(unit, []).append(value)
     return found
 

@@ -81,6 +81,31 @@ def test_the_parts_of_the_time_add_up() -> None:
     assert spent == answer["communication_ns"]
 
 
+def test_a_runner_up_that_takes_more_than_63_bits_is_none() -> None:
+    def table(slope: int) -> list[dict[str, Any]]:
+        return [{"ranks": 2, "table": [[1, 1], [2, 1 + slope]]}]
+
+    profile = {
+        "name": "one layer",
+        "provenance": {"kind": "synthetic", "source": "a test"},
+        "layers": [{"name": "l", "forward_ns": 0, "backward_ns": 0, "parameter_bytes": 2**40}],
+    }
+    tables = {"all_reduce": table(0), "all_gather": table(10**7), "reduce_scatter": table(10**7)}
+    cluster = {
+        "name": "two machines",
+        "source": "a test",
+        "machines": 2,
+        "topology": {"kind": "switch"},
+        "nic": {"bytes_per_s": 1e9, "startup_ns": 0},
+        "network": {"collectives": tables},
+        "interference": {"startup_ns": 1},
+    }
+    answer = planner.solve({"problem": "iteration", "profile": profile, "cluster": cluster})
+    schemas.validate(answer, "iteration", "answer")
+    assert [one["objective_ns"] for one in answer["alternatives"]] == [1, None]
+    assert answer["why"]["runner_up"] is None
+
+
 @pytest.mark.parametrize("mode", iteration.MODES)
 @pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "ps", "shuffle"])
 def test_algorithms_and_modes_can_be_chosen(algorithm: str, mode: str) -> None:
