@@ -337,3 +337,20 @@ def test_the_schema_lists_every_method() -> None:
 def test_shipped_requests_are_answered(path: Path) -> None:
     request = decode_request(path.read_bytes())
     assert Exchange(request.elements, request.nodes) == solve(request.to_problem()).plan
+
+
+def test_an_answer_whose_plan_is_the_start_plan_can_be_read_again() -> None:
+    request = {
+        "problem": "bigdl",
+        "elements": 10,
+        "element_bytes": 4,
+        "nodes": 5,
+        "partitions_per_node": 2,
+        "link_bytes_per_s": 3e6,
+    }
+    plan = ask({**request, "with_plan": True})["plan"]
+    answer = ask({**request, "method": "reduce", "start_plan": plan})
+    assert answer["method"] == "replan"
+    assert decode_answer(json.dumps(answer).encode())
+    with pytest.raises(InvalidInputError, match="comparison"):
+        decode_answer(json.dumps({**answer, "method": "reduce"}).encode())

@@ -12,6 +12,7 @@ import planner
 from planner import iteration
 from planner.draw import GANTT
 from planner.draw.plans import plan_chart
+from planner.iteration.explanation import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
 from planner.units import format_bytes
 from tests import schemas
@@ -83,10 +84,9 @@ def test_the_parts_of_the_time_add_up() -> None:
 
 
 def test_a_runner_up_that_takes_more_than_63_bits_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    explain = iteration_making.explain
-
     def slow(*given: Any) -> Any:
         explanation = explain(*given)
+        assert explanation.runner_up is not None
         second = replace(explanation.runner_up, objective_ns=2**63 - 1)
         return replace(explanation, runner_up=second)
 
