@@ -5,7 +5,9 @@
 They stand between `<!-- figures -->` and `<!-- end -->`. All else that is measured has a page of
 its own, made when the documentation is built (`docs/measured.py`).
 
-With `--check` nothing is written, and the run ends with an error if a page would change.
+With `--check` nothing is written, and the run ends with an error if a page would change. Then it
+lists the results whose benchmarks, or what they measure, have changed since: these numbers may be
+old, which is no error. `record.py` makes them anew.
 """
 
 import argparse
@@ -15,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import Results, load
+from results import Results, load, names
 from tables import as_text
+from versions import changed_since, sources
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 PLACE = re.compile(r"(<!-- figures -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -123,13 +126,27 @@ def figures() -> str:
     for figure in FIGURES:
         results = load(figure.name)
         script = results.command.split()[1]
-        rows.append((figure.says, figure.value(results), f"`python {script}`"))
-    return as_text(("figure", "value", "command"), rows)
+        rows.append((figure.says, figure.value(results), results.date, f"`python {script}`"))
+    return as_text(("figure", "value", "measured", "command"), rows)
 
 
 def filled(text: str) -> str:
     """Return the page with the figures at their place."""
     return PLACE.sub(lambda place: f"{place[1]}{figures()}\n{place[2]}", text)
+
+
+def outdated() -> list[str]:
+    """Return a line for each results file that may be older than the code that it measures."""
+    lines = []
+    for name in names():
+        results = load(name)
+        changed = changed_since(results.commit, name)
+        made = f"{name}: {results.date}, code {results.commit}"
+        if changed is None:
+            lines.append(f"{made}: git here does not have this commit")
+        elif changed:
+            lines.append(f"{made}: since then {len(changed)} of {len(sources(name))} files changed")
+    return lines
 
 
 def main() -> None:
@@ -140,6 +157,8 @@ def main() -> None:
     new = filled(text)
     if options.check and new != text:
         sys.exit(f"not as the results say: {PAGE}")
+    if options.check:
+        print("\n".join(("results that may be older than the code they measure:", *outdated())))
     if new != text:
         PAGE.write_text(new, encoding="utf-8")
 

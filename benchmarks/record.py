@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 
 from results import FOLDER, Results, dumps, load, sections, unknown
+from versions import commit
 
 HERE = Path(__file__).parent
 SKIPPED = "skipped: "
@@ -44,6 +45,7 @@ def main() -> None:
     script = HERE / f"{options.name}.py"
     if not script.is_file():
         parser.error(f"no benchmark of the name {options.name!r}")
+    code = commit()  # as it is when the run begins
     printed = []
     with subprocess.Popen(  # a script of ours
         [sys.executable, script, *arguments], stdout=subprocess.PIPE, text=True, encoding="utf-8"
@@ -73,6 +75,7 @@ def main() -> None:
         ),
         date=datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         machine=machine(),
+        commit=code,
         sections=sections(text),
     )
     output = options.output or FOLDER / f"{options.name}.json"

@@ -1,9 +1,9 @@
 """What benchmarks print, as data: the files of `benchmarks/results`, written and read here.
 
 A benchmark prints Markdown: headings, sentences, tables. Its results file holds the same as data,
-with the command, the date and the machine:
+with the command, the date, the machine and the commit of the code:
 
-    {"benchmark", "about", "command", "date", "machine",
+    {"benchmark", "about", "command", "date", "machine", "commit",
      "sections": [{"title", "notes": [...], "tables": [{"about", "columns", "units", "rows"}]}]}
 
 A column of numbers holds numbers and says their unit once. Times of different units become seconds.
@@ -26,6 +26,7 @@ __all__ = [
     "dumps",
     "load",
     "markdown",
+    "names",
     "sections",
     "unknown",
 ]
@@ -114,6 +115,8 @@ class Results:
         When they were printed, YYYY-MM-DD.
     machine : str
         Where, and how.
+    commit : str
+        Which code printed them: a commit; "at or before" one where nobody noted it at the time.
     sections : list of Section
         What was printed.
     """
@@ -123,6 +126,7 @@ class Results:
     command: str
     date: str
     machine: str
+    commit: str
     sections: list[Section]
 
     def section(self, title: str) -> Section:
@@ -141,6 +145,12 @@ class Results:
                 if found := re.search(pattern, note):
                     return float(found[1].replace(",", ""))
         raise LookupError(pattern)
+
+
+def names() -> list[str]:
+    """Return the names of all results files, such as "reproduction/bml"."""
+    found = (path.relative_to(FOLDER).with_suffix("") for path in FOLDER.rglob("*.json"))
+    return sorted(path.as_posix() for path in found)
 
 
 def load(name: str) -> Results:

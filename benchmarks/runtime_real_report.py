@@ -6,7 +6,7 @@ from statistics import fmean, median
 
 from runtime_real_gradients import BLIND, BY_LAYER, DDP, PLANNED, STATIC
 from runtime_real_kept import Setting, Task
-from runtime_real_shards import EXACT, FSDP2, KEPT, ONE
+from runtime_real_shards import AHEAD, EXACT, FSDP2, KEPT, ONE
 from runtime_report import Measured, against, ranking, ratio, summary, table
 
 from planner.advice import WORTH, Advice
@@ -89,15 +89,17 @@ def _gains(part: str, found: Found) -> str:
         for task, setting in found
     ]
     others = (
-        (name, FSDP2, KEPT, DDP, BY_LAYER, ONE)
+        (name, FSDP2, KEPT, AHEAD, DDP, BY_LAYER, ONE)
         if part == "shards"
         else (name, DDP, STATIC, BLIND, BY_LAYER)
     )
     rows = [(task.title, variants) for task, _, variants in settings]
     texts = [against(rows, own, others)]
-    compared = (name, rival) if part != "shards" else (name, BY_LAYER, ONE)
+    compared = (name, rival) if part != "shards" else (DDP, BY_LAYER, ONE, name)
     texts += [_mean(settings, own, other) for other in compared]
-    if part != "shards":
+    if part == "shards":
+        texts.append(_of_gloo(settings))
+    else:
         texts.append(_advised(settings))
     return "\n\n".join(texts)
 
@@ -122,6 +124,18 @@ def _mean(
             "half and twice the computation"
         )
     return f"{text}; slower in every round: {', '.join(slower) or 'nowhere'}."
+
+
+def _of_gloo(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> str:
+    """Return a sentence about what a ratio to FSDP2 is one of: gloo's reduce-scatter."""
+    longer = []
+    for _, _, variants in settings:
+        known = {variant.name: variant.median_ns for variant in variants}
+        longer.append(known[KEPT] / known[DDP])
+    return (
+        f"{KEPT}, sends as many bytes as {DDP} and takes {_geometric(longer)} times as long: a "
+        "ratio to FSDP2 is first one of gloo's reduce-scatter to its all-reduce, not one of plans."
+    )
 
 
 def _geometric(ratios: Sequence[float]) -> str:

@@ -31,9 +31,9 @@ from planner.runtime import World
 from planner.sweeps import Collective
 from planner.units import format_bytes
 
-__all__ = ["COLLECTIVES", "EXACT", "FSDP2", "KEPT", "ONE", "blocks_of", "shards"]
+__all__ = ["AHEAD", "COLLECTIVES", "EXACT", "FSDP2", "KEPT", "ONE", "blocks_of", "shards"]
 
-FSDP2, KEPT = "FSDP2", "FSDP2, gathered once"
+FSDP2, KEPT, AHEAD = "FSDP2", "FSDP2, gathered once", "FSDP2, two blocks ahead"
 EXACT, ONE = "`exact`", "`one_batch`"
 METHODS = {EXACT: "exact", BY_LAYER: "layer_by_layer", ONE: "one_batch"}
 COLLECTIVES: dict[str, Collective] = {"pull": "all_gather", "push": "reduce_scatter"}
@@ -47,12 +47,20 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     return [module for module in outermost.children() if any(True for _ in module.parameters())]
 
 
-def by_fsdp2(model: nn.Module, size: int, **options: Any) -> nn.Module:
-    """Shard each block, and the rest, as FSDP2's documentation does."""
+def by_fsdp2(model: nn.Module, size: int, ahead: int = 0, **options: Any) -> nn.Module:
+    """Shard each block, and the rest, as FSDP2's documentation does.
+
+    With `ahead` its prefetch lists name so many blocks in either pass, which are taken to compute
+    in the order in which the model lists them.
+    """
     mesh = init_device_mesh("cpu", (size,))
-    for block in blocks_of(model):
-        fully_shard(block, mesh=mesh, **options)
+    blocks = [fully_shard(block, mesh=mesh, **options) for block in blocks_of(model)]
     fully_shard(model, mesh=mesh, **options)
+    if ahead:
+        for place, block in enumerate(blocks):
+            block.set_modules_to_forward_prefetch(blocks[place + 1 : place + 1 + ahead])
+            before = blocks[max(place - ahead, 0) : place]
+            block.set_modules_to_backward_prefetch(before[::-1])
     return model
 
 
@@ -97,8 +105,8 @@ def shards(world: World, task: Task, rows: dict[str, Rows], options: argparse.Na
         Named(Variant(name, pair, sum(one["makespan_ns"] for one in pair)), repr(program_of(pair)))
         for name, pair in answers.items()
     ]
-    for name, again in ((FSDP2, True), (KEPT, False)):
-        wrap = partial(by_fsdp2, size=world.size, reshard_after_forward=again)
+    for name, again, ahead in ((FSDP2, True, 0), (KEPT, False, 0), (AHEAD, True, 2)):
+        wrap = partial(by_fsdp2, size=world.size, ahead=ahead, reshard_after_forward=again)
         variants.append(Named(Variant(name, None, None, wrap=wrap), name))
     variants.append(Named(Variant(DDP, None, None), DDP))
     found = measured_once(world, make, variants, options, task.title)

@@ -1,24 +1,20 @@
 """Builds the documentation: ``sphinx-build -W docs docs/_build``."""
 
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import generated
-import json_reference
 import mathml
-import measured
-import plan_table
-import shipped
-import target_rules
+
+import planner
 
 project = "planner"
 author = "The planner developers"
 copyright = "2026, The planner developers"
-release = metadata.version("planner")
+release = planner.__version__
 
 extensions = [
     "myst_parser",
@@ -48,8 +44,4 @@ def setup(app: Any) -> None:
 
 
 def _write_generated(app: Any) -> None:
-    pages = {"targets": target_rules.page(), "plan_fields": plan_table.page()}
-    pages |= {f"json/{name}": page for name, page in json_reference.pages().items()}
-    pages |= {f"results/{name}": page for name, page in measured.pages().items()}
-    pages |= {f"shipped/{name}": page for name, page in shipped.pages().items()}
-    generated.write(Path(app.srcdir) / "_generated", pages)
+    generated.write(Path(app.srcdir) / "_generated", generated.pages())

@@ -9,15 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
-from results import FOLDER, Results, load, markdown
+from results import Results, load, markdown, names
 
-__all__ = ["names", "page", "pages"]
-
-
-def names() -> list[str]:
-    """Return the names of all results files, such as "reproduction/bml"."""
-    found = (path.relative_to(FOLDER).with_suffix("") for path in FOLDER.rglob("*.json"))
-    return sorted(path.as_posix() for path in found)
+__all__ = ["page", "pages"]
 
 
 def pages() -> dict[str, str]:
@@ -35,7 +29,7 @@ def _blocks(name: str, results: Results) -> Iterator[str]:
     yield f"# Measured: {name}"
     yield _sentence(results.about)
     yield f"```sh\n{results.command}\n```"
-    yield f"{results.date}; {_sentence(results.machine)}"
+    yield f"{results.date}; {_sentence(results.machine)}; code {_sentence(results.commit)}"
     for section in results.sections:
         if section.title:
             yield f"## {_plain(section.title)}"

@@ -12,11 +12,15 @@ from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference, check_interference
 from planner.measured import MeasuredNetwork
 from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
+from planner.units import format_bytes
 from planner.validation import set_exact, set_integer, shown
 
 __all__ = ["Cluster", "Nic", "Scheduling"]
 
 MAX_MACHINES = 2**16
+
+ONE_ACCELERATOR_BYTES = 300 * 10**9
+"""No accelerator has more memory: a machine's that is no larger may be meant for one of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ class Cluster:
         Processor cores of a machine.
     memory_bytes : int, optional
         Memory of a machine, all its accelerators together; None if it does not bind.
+    accelerator_memory_bytes : int, optional
+        Instead, with `Rails`: memory of each accelerator.
     shared_bytes_per_s : Fraction, optional
         What all machines together can send in a second, on a switch or a Fat-Tree.
     scheduling : Scheduling, optional
@@ -125,6 +131,7 @@ class Cluster:
     failed: Failures = field(default_factory=Failures)
     interference: Interference = ALONE
     network: MeasuredNetwork | None = None
+    accelerator_memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("name", "source"):
@@ -136,6 +143,16 @@ class Cluster:
         set_integer(self, "cores", minimum=1, maximum=2**20)
         if self.memory_bytes is not None:
             set_integer(self, "memory_bytes", minimum=1)
+        if self.accelerator_memory_bytes is not None:
+            set_integer(self, "accelerator_memory_bytes", minimum=1)
+            if self.memory_bytes is not None:
+                raise InvalidInputError(
+                    "accelerator_memory_bytes", "not together with memory_bytes"
+                )
+            if not isinstance(self.topology, Rails):
+                raise InvalidInputError(
+                    "accelerator_memory_bytes", "only with topology rails; else memory_bytes"
+                )
         check_interference(self.interference)
         self._check_topology()
         self._check_failed()
@@ -214,5 +231,18 @@ class Cluster:
     def worker_memory_bytes(self) -> int | None:
         """Memory of one worker; None if it does not bind."""
         if self.memory_bytes is None or not isinstance(self.topology, Rails):
-            return self.memory_bytes
+            return self.accelerator_memory_bytes or self.memory_bytes
         return self.memory_bytes // self.topology.accelerators
+
+    @property
+    def memory_doubts(self) -> tuple[str, ...]:
+        """Whether `memory_bytes`, which is a machine's, is likely meant as an accelerator's."""
+        have, workers = self.memory_bytes, self.workers_per_host
+        if have is None or workers == 1 or have > ONE_ACCELERATOR_BYTES:
+            return ()
+        each = format_bytes(have // workers)
+        text = (
+            f"memory_bytes is that of a machine: {format_bytes(have)}, {each} for each of its "
+            f"{workers} accelerators; if it is that of one, give accelerator_memory_bytes instead"
+        )
+        return (text,)

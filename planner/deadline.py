@@ -65,8 +65,9 @@ class Control(TypedDict, Generic[PlanT], total=False):
     cancel : Cancel
         Ends the search as the time limit does once it is set, by the callback or another thread.
     start : Plan
-        An old plan: as far as it is one of this problem, the result is no worse. Method ``replan``
-        does nothing but improve it, in milliseconds.
+        An old plan: if it fits this problem, or fits it with other numbers, the result is no worse;
+        else it is ignored, and the result's `warnings` say why. Method ``replan`` does nothing but
+        improve it, in milliseconds; then one that does not fit makes the result infeasible.
     """
 
     on_progress: Callable[[Incumbent[PlanT]], None] | None
@@ -110,7 +111,7 @@ class Deadline:
         self,
         seconds: float | None,
         cancel: Cancel | None = None,
-        offered: Callable[[Any, int | Fraction | None], None] | None = None,
+        offered: Callable[[Any, int | Fraction | None], object] | None = None,
     ) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
         self._offered = offered

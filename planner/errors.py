@@ -71,7 +71,9 @@ class MissingExtraError(PlannerError, ImportError):
     """
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is needed here: pip install 'planner[{extra}]'")
+        super().__init__(
+            f"{package} is needed here: pip install '.[{extra}]' in a clone of planner's repository"
+        )
         self.extra = extra
 
 

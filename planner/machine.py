@@ -1,13 +1,16 @@
 """The machine and the software a measurement ran on, for its provenance."""
 
-import importlib.metadata
 import os
 import platform
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Load", "affinity", "own_version", "processor", "processors", "versions"]
+__all__ = ["VERSION", "Load", "affinity", "own_version", "processor", "processors", "versions"]
+
+VERSION = "0.1.0"
+"""Of this package. It stands here, so that a copy that is not installed has one, and no other
+distribution of the same name is asked."""
 
 _LEAST_S = 0.2
 """Over less, the system's clock ticks would look like load."""
@@ -33,15 +36,12 @@ def processor(described: Path = Path("/proc/cpuinfo")) -> str:
 
 def versions(**others: str) -> dict[str, str]:
     """Return the versions of Python, of `others`, and of this package."""
-    return {"python": platform.python_version(), **others, "planner": own_version("unknown")}
+    return {"python": platform.python_version(), **others, "planner": own_version()}
 
 
-def own_version(missing: str = "(not installed)") -> str:
-    """Return the version of this package; `missing` if it is not installed."""
-    try:
-        return importlib.metadata.version("planner")
-    except importlib.metadata.PackageNotFoundError:
-        return missing
+def own_version() -> str:
+    """Return the version of this package."""
+    return VERSION
 
 
 def affinity() -> frozenset[int]:

@@ -7,6 +7,7 @@ a plan, one prices it, one bounds what any plan costs. `solve_with` puts them to
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -14,7 +15,13 @@ from importlib import import_module
 from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
 from planner.deadline import Cancel, Control, Deadline, TimeUpError
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError, PluginError
+from planner.errors import (
+    BrokenConstraintError,
+    InvalidInputError,
+    InvalidPlanError,
+    NotApplicableError,
+    PluginError,
+)
 from planner.offers import Bound, Judge, Offers
 from planner.plugins import is_plugged, plugged
 from planner.results import Infeasibility, Result
@@ -23,9 +30,11 @@ from planner.validation import did_you_mean, shown
 __all__ = [
     "OUT_OF_TIME",
     "REPLAN",
+    "Adapt",
     "Method",
     "Outcome",
     "Refit",
+    "Resumed",
     "concrete",
     "deadline_in",
     "judged",
@@ -74,7 +83,11 @@ class Outcome(Generic[PlanT]):
 
 Method: TypeAlias = Callable[[ProblemT, Deadline], Outcome[PlanT]]
 
+Adapt: TypeAlias = Callable[[ProblemT, PlanT], PlanT]
+
 Refit: TypeAlias = Callable[[ProblemT, PlanT, Deadline], Outcome[PlanT]]
+
+Resumed: TypeAlias = Callable[[PlanT], Mapping[str, Method[ProblemT, PlanT]]]
 
 
 def solve_with(
@@ -85,7 +98,9 @@ def solve_with(
     *,
     judge: Judge[ProblemT, PlanT, EvaluationT],
     bound: Bound[ProblemT, PlanT],
+    adapt: Adapt[ProblemT, PlanT] | None = None,
     refit: Refit[ProblemT, PlanT] | None = None,
+    resumed: Resumed[PlanT, ProblemT] | None = None,
     form: Any = object,
     **control: Unpack[Control[PlanT]],
 ) -> Result[PlanT, EvaluationT]:
@@ -106,9 +121,14 @@ def solve_with(
     bound : callable
         Returns a bound (ns) on the cost of every plan, for methods that prove none (None if
         there is none to be had), and whether the deadline cut it short.
+    adapt : callable, optional
+        Returns a start plan with this problem's numbers, such as other sizes; it relies on nothing
+        but the plan's type, and may raise an `InvalidPlanError`. The result is checked.
     refit : callable, optional
-        Answers with a plan of this problem made of an old one, in milliseconds, and with what that
-        proves; raises an `InvalidPlanError` if it is none. By default the old one as it is.
+        Improves an adapted start plan in milliseconds, and returns what that proves. The plan has
+        been checked, but may break a constraint, such as a memory limit.
+    resumed : callable, optional
+        Returns the methods that go on from a start plan of the problem.
     form : type
         What plans are.
     **control
@@ -128,16 +148,26 @@ def solve_with(
     if method == REPLAN:
         if start is None:
             raise InvalidInputError("start", f"missing: method {REPLAN} begins with a plan")
-        methods = {REPLAN: partial(_refitted, start, refit)}
+        methods = {REPLAN: partial(_started, start, judge, adapt, refit)}
         bound = _nothing
     known_method(method, methods)
     offers = Offers(problem, judge, control.get("on_progress"))
     deadline = deadline_in(time_limit, cancel, offers.consider if offers.listening else None)
     begin = time.perf_counter()
+    warnings: tuple[str, ...] = ()
     if start is not None and method != REPLAN:
-        old = _refitted(start, refit, problem, deadline)
-        if old.plan is not None:
-            offers.consider(old.plan, old.lower_bound, REPLAN)
+        refused = "the time limit passed before it was checked"
+        with suppress(TimeUpError):
+            old = _started(start, judge, adapt, refit, problem, deadline)
+            if old.infeasibility is not None:
+                refused = old.infeasibility.reason
+            elif old.plan is not None:
+                error = offers.consider(old.plan, old.lower_bound, REPLAN, deadline)
+                refused = "" if error is None else _unfit(error).reason
+                if error is None and resumed is not None:
+                    methods = resumed(old.plan)
+        if refused:
+            warnings = (f"start_plan is ignored: {refused}",)
     try:
         outcome = methods[method](problem, deadline)
         runtime = time.perf_counter() - begin
@@ -145,28 +175,40 @@ def solve_with(
         result = judged(problem, outcome, runtime, deadline, judge=judge, bound=bound)
     except TimeUpError:  # also while the plan is checked: unchecked it is none
         result = Result(method, None, None, None, time.perf_counter() - begin, True, OUT_OF_TIME)
-    return offers.end(result, deadline, bound)
+    return replace(offers.end(result, deadline, bound), warnings=warnings)
 
 
 def _nothing(_: Any, __: Any, ___: Deadline) -> tuple[None, bool]:
     return None, False
 
 
-def _refitted(
+def _started(
     start: PlanT,
+    judge: Judge[ProblemT, PlanT, EvaluationT],
+    adapt: Adapt[ProblemT, PlanT] | None,
     refit: Refit[ProblemT, PlanT] | None,
     problem: ProblemT,
     deadline: Deadline,
 ) -> Outcome[PlanT]:
-    """Answer with a plan made of an old one, or with why that is none of this problem."""
+    """Return the plan made of a start plan, or why that does not fit the problem.
+
+    The one place that takes start plans, which may be of any other problem: nothing that relies on
+    a plan sees one before the family's checker has. Without `refit`, whoever takes the outcome
+    checks it.
+    """
     try:
-        return Outcome(start) if refit is None else refit(problem, start, deadline)
-    except InvalidPlanError as error:
+        plan = start if adapt is None else adapt(problem, start)
+        if refit is None:
+            return Outcome(plan)
+        with suppress(BrokenConstraintError):  # such as a memory limit: a smaller change may do
+            judge(problem, plan, deadline)
+        return refit(problem, plan, deadline)
+    except InvalidInputError as error:
         return Outcome(None, infeasibility=_unfit(error))
 
 
-def _unfit(error: InvalidPlanError) -> Infeasibility:
-    return Infeasibility(f"the old plan is none of this problem: {error}", ("start",))
+def _unfit(error: InvalidInputError) -> Infeasibility:
+    return Infeasibility(f"the start plan does not fit this problem ({error})", ("start_plan",))
 
 
 def judged(
@@ -191,9 +233,11 @@ def judged(
         return Result(method, None, None, None, runtime_s, timed_out, reason)
     try:
         evaluation, objective = judge(problem, plan, deadline)
-    except InvalidPlanError as error:
+    except InvalidInputError as error:
         if method == REPLAN:
             return Result(method, None, None, None, runtime_s, timed_out, _unfit(error))
+        if not isinstance(error, InvalidPlanError):
+            raise
         fault = PluginError if is_plugged(method) else RuntimeError
         raise fault(f"method {method} made no plan: {error}") from error
     lowest = outcome.lower_bound
@@ -292,7 +336,7 @@ def known_method(method: Any, known: Iterable[str], path: str = "method") -> str
 def deadline_in(
     time_limit: Any,
     cancel: Cancel | None = None,
-    offered: Callable[[Any, int | Fraction | None], None] | None = None,
+    offered: Callable[[Any, int | Fraction | None], object] | None = None,
 ) -> Deadline:
     """Return the deadline a time limit in seconds sets, and a cancel; None sets none.
 

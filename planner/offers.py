@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Generic, TypeAlias, TypeVar
 
-from planner.deadline import NEVER, Deadline, Incumbent
+from planner.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.errors import InvalidInputError
 from planner.results import Result
 
@@ -57,9 +57,13 @@ class Offers(Generic[ProblemT, PlanT, EvaluationT]):
         return self._tell is not None
 
     def consider(
-        self, plan: PlanT, lower_bound: int | Fraction | None = None, method: str = ""
-    ) -> None:
-        """Take a plan, unless it is none of the problem, with a bound on all plans.
+        self,
+        plan: PlanT,
+        lower_bound: int | Fraction | None = None,
+        method: str = "",
+        deadline: Deadline = NEVER,
+    ) -> InvalidInputError | None:
+        """Take a plan with a bound on all plans; return why not, if it is none of the problem.
 
         Parameters
         ----------
@@ -69,18 +73,21 @@ class Offers(Generic[ProblemT, PlanT, EvaluationT]):
             What no plan undercuts (ns).
         method : str
             Who made it, if not the method that is asked.
+        deadline : Deadline
+            When to give up checking it.
         """
         if self._best is not None and plan is self._best[0]:
             self._say(_whole(lower_bound), better=False)
-            return
+            return None
         try:
-            evaluation, objective = self._judge(self._problem, plan, NEVER)
-        except InvalidInputError:  # a search may begin with a simpler problem
-            return
+            evaluation, objective = self._judge(self._problem, plan, deadline)
+        except InvalidInputError as error:  # a search may begin with a simpler problem
+            return error
         better = self._best is None or objective < self._best[2]
         if better:
             self._best = plan, evaluation, objective, method
         self._say(_whole(lower_bound), better=better)
+        return None
 
     def end(
         self,
@@ -102,7 +109,10 @@ class Offers(Generic[ProblemT, PlanT, EvaluationT]):
         if self._best is not None:
             plan, evaluation, objective, method = self._best
             if result.objective_ns is None or objective < result.objective_ns:
-                least, cut = bound(self._problem, plan, deadline)
+                try:
+                    least, cut = bound(self._problem, plan, deadline)
+                except TimeUpError:
+                    least, cut = None, True
                 result = replace(
                     result,
                     method=method or result.method,

@@ -64,7 +64,7 @@ class Provenance:
     notes : tuple of str
         What a reader of the numbers should know.
     warnings : tuple of str
-        Why the numbers may be off (`planner.disturbances`); what is planned with them repeats it.
+        Why the numbers may be off (`planner.disturbances`); see `Profile.doubts`.
     """
 
     kind: Literal["measured", "imported", "synthetic"]
@@ -154,6 +154,20 @@ class Profile:
         if not self.layers and self.graph is not None:
             return sum(op.duration_ns for op in self.graph.ops if op.phase == "backward")
         return sum(layer.backward_ns for layer in self.layers)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the times may be off, in one sentence that says when and where they were measured.
+
+        Whatever is planned with the profile repeats it. Empty: nothing is known against them.
+        """
+        origin = self.provenance
+        if not origin.warnings:
+            return ()
+        when = f" on {origin.date}" if origin.date else ""
+        where = f" ({origin.processor})" if origin.processor else ""
+        about = f"profile {self.name}, {origin.kind}{when}{where}, may be off"
+        return (f"{about}: {'; '.join(origin.warnings)}",)
 
     def dataflow(self) -> Graph:
         """Return the dataflow graph, or that of the layers one after the other if there is none.

@@ -63,6 +63,8 @@ class Result(Generic[PlanT, EvaluationT]):
         Why there is no plan.
     evaluation : EvaluationT or None
         What the plan costs, in detail, as its family says it; None without a plan.
+    warnings : tuple of str
+        What was not done as asked, such as why a start plan was ignored.
     """
 
     method: str
@@ -73,6 +75,7 @@ class Result(Generic[PlanT, EvaluationT]):
     timed_out: bool = False
     infeasibility: Infeasibility | None = None
     evaluation: EvaluationT | None = None
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.plan is None) != (self.infeasibility is not None):

@@ -11,6 +11,7 @@ import pages
 import pictures
 import pytest
 import record
+import versions
 from results import FOLDER, Section, Table, dumps, load, markdown, sections, unknown
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +36,7 @@ def test_a_results_file_says_where_it_comes_from(name: str) -> None:
     assert results.command.split()[:2] == ["python", f"benchmarks/{name}.py"]
     assert datetime.date.fromisoformat(results.date) >= datetime.date(2026, 11, 1)
     assert results.machine
+    assert re.fullmatch(r"(at or before )?[0-9a-f]{7,40}( with changes)?", results.commit)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,6 +141,7 @@ def test_a_recorded_run_has_the_shape_of_the_file(
     assert made.sections == [kept.section("Fig. 3")]
     assert made.command == "python benchmarks/reproduction/bigdl.py 3"
     assert (made.benchmark, made.about) == (kept.benchmark, kept.about)
+    assert made.commit == versions.commit()
 
 
 @pytest.mark.slow
@@ -188,6 +191,57 @@ def test_the_page_of_benchmarks_shows_the_figures_of_the_results_and_types_no_ta
     assert pages.filled(text) != text
 
 
+def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
+    def of(name: str) -> set[str]:
+        return {path.relative_to(ROOT).as_posix() for path in versions.sources(name)}
+
+    speed = of("ibatch_speed")
+    assert {
+        "benchmarks/ibatch_speed.py",
+        "benchmarks/tables.py",
+        "benchmarks/ibatch_milp.py",
+    } < speed
+    assert {
+        "planner/ibatch/__init__.py",
+        "planner/ibatch/makespan.py",
+        "planner/methods.py",
+    } < speed
+    assert not [path for path in speed if path.startswith(("planner/bml", "planner/cli"))]
+    # A name that `planner` exports, in the file where it has its home; a script beside.
+    assert {"planner/costs.py", "benchmarks/reproduction/bml_jobs.py"} < of("reproduction/bml")
+
+
+def test_what_has_changed_since_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def git(*arguments: str) -> str | None:
+        asked.append(arguments)
+        changed = "benchmarks/tables.py\nplanner/bml/trees.py\nplanner/methods.py\n"
+        return {"diff": changed, "rev-parse": "abcdef0\n", "status": ""}[arguments[0]]
+
+    monkeypatch.setattr(versions, "_git", git)
+    changed = versions.changed_since("at or before 1234567", "ibatch_speed")
+    assert changed == ["benchmarks/tables.py", "planner/methods.py"]
+    assert asked[0][:3] == ("diff", "--name-only", "1234567")
+    assert versions.commit() == "abcdef0"
+    monkeypatch.setattr(versions, "_git", lambda *_: None)
+    assert versions.changed_since("at or before 1234567", "ibatch_speed") is None
+    assert versions.changed_since(versions.UNKNOWN, "ibatch_speed") is None
+    assert versions.commit() == versions.UNKNOWN
+
+
+def test_the_check_of_pages_lists_old_results_and_does_not_fail_for_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    since = {"ibatch_speed": ["planner/methods.py"], "yan_speed": None}
+    monkeypatch.setattr(pages, "changed_since", lambda _, name: since.get(name, []))
+    monkeypatch.setattr(sys, "argv", ["pages.py", "--check"])
+    pages.main()
+    _, speed, yan = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"ibatch_speed: .*, code .*: since then 1 of \d+ files changed", speed)
+    assert re.fullmatch(r"yan_speed: .*: git here does not have this commit", yan)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pictures.PICTURES)
 def test_pictures_are_drawn_and_shown(
@@ -199,3 +253,30 @@ def test_pictures_are_drawn_and_shown(
     assert (tmp_path / f"{name}.svg").stat().st_size > 10_000
     assert (pictures.IMAGES / f"{name}.svg").is_file()
     assert any(f"images/{name}.svg" in path.read_text(encoding="utf-8") for path in PAGES)
+
+
+def test_errors_of_predictions_have_one_sign_in_all_results() -> None:
+    """Predicted / measured - 1: above 0 the prediction was too long."""
+    wanted = "predicted( us)?", ".*measured( us)?", "off by|error"
+    checked = 0
+    for name in NAMES:
+        for table in (table for section in load(name).sections for table in section.tables):
+            places = [
+                next((at for at, one in enumerate(table.columns) if re.fullmatch(which, one)), -1)
+                for which in wanted
+            ]
+            for row in table.rows if min(places) >= 0 else ():
+                predicted, measured = (_ms(row[at], table.units[at]) for at in places[:2])
+                error = row[places[2]]
+                if predicted and measured and isinstance(error, int | float) and abs(error) > 0.5:
+                    checked += 1
+                    assert (predicted > measured) == (error > 0), (name, row)
+    assert checked > 500
+
+
+def _ms(time: object, unit: str) -> float | None:
+    factors = {"s": 1e3, "ms": 1, "µs": 1e-3, "": 1}
+    if isinstance(time, int | float):
+        return time * factors[unit]
+    words = str(time).split()
+    return float(words[0]) * factors[words[1]] if len(words) == 2 else None

@@ -10,10 +10,10 @@ from hypothesis import given
 
 import planner
 from planner import caramel, ibatch, iteration
-from planner.deadline import NEVER, Deadline, Incumbent
+from planner.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
-from planner.iteration.refit import refit as refit_iteration
+from planner.iteration.refit import adapt, refit
 from planner.methods import REPLAN, Outcome, solve_with
 from planner.results import Status
 from tests.jsonio.test_iteration import REQUEST as ITERATION
@@ -108,7 +108,7 @@ def test_an_old_plan_is_no_better_than_the_best_and_no_worse_than_it_was(
     again = ibatch.solve(problem, method=REPLAN, start=old.plan)
     if again.plan is None:
         assert again.infeasibility is not None
-        assert again.infeasibility.binding == ("start",)
+        assert again.infeasibility.binding == ("start_plan",)
         return
     best = ibatch.solve(problem)
     assert best.objective_ns is not None
@@ -157,7 +157,7 @@ def test_an_old_plan_keeps_its_shares_of_parameters() -> None:
     plan = iteration.solve(problem, method="ddp").plan
     assert plan is not None
     other = replace(problem, graph=changed(problem.graph, 1, 5), pull_bytes=None)
-    made = refit_iteration(other, plan, NEVER).plan
+    made = refit(other, adapt(other, plan), NEVER).plan
     assert made is not None
     carried = {part.parameter for transfer in made.transfers for part in transfer.parts}
     assert carried == set(range(len(problem.graph.parameters)))
@@ -181,7 +181,7 @@ def test_a_plan_of_another_problem_is_an_answer_not_an_error() -> None:
     again = ibatch.solve(small, method=REPLAN, start=old)
     assert again.plan is None
     assert again.infeasibility is not None
-    assert again.infeasibility.binding == ("start",)
+    assert again.infeasibility.binding == ("start_plan",)
     assert ibatch.solve(small, start=old).status is Status.OPTIMAL
 
 
@@ -232,6 +232,45 @@ def test_a_cost_is_believed_of_nobody() -> None:
     )
     assert told == [5, 4]
     assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("better", 4, 2)
+
+
+def test_a_plan_whose_bound_comes_too_late_is_kept_without_one() -> None:
+    def method(_: str, deadline: Deadline) -> Outcome[str]:
+        deadline.offer("good")
+        raise TimeUpError
+
+    def late(*_: object) -> tuple[None, bool]:
+        raise TimeUpError
+
+    result = solve_with(
+        {"m": method},
+        "a problem",
+        "m",
+        None,
+        judge=lambda *_: (None, 5),
+        bound=late,
+        on_progress=lambda _: None,
+    )
+    assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("good", 5, None)
+    assert result.timed_out
+
+
+def test_an_old_plan_that_there_is_no_time_to_refit_is_left() -> None:
+    def late(*_: object) -> Outcome[str]:
+        raise TimeUpError
+
+    result = solve_with(
+        {"m": lambda *_: Outcome("good", 5)},
+        "a problem",
+        "m",
+        None,
+        judge=lambda *_: (None, 5),
+        bound=lambda *_: (2, False),
+        refit=late,
+        form=str,
+        start="old",
+    )
+    assert result.plan == "good"
 
 
 @pytest.mark.parametrize("request_", [CARAMEL, IBATCH, ITERATION], ids=lambda it: it["problem"])

@@ -1,5 +1,6 @@
 """What may have put a measurement off: pure sentences, whatever this machine does now."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,30 @@ def test_a_quiet_machine_is_not_warned_about() -> None:
         ({"spread": Spread(0.5, 0.2)}, "whole iterations spreads over 50% of the median"),
         ({"spread": Spread(0.0, 1.05)}, "single layers spreads over 105% of the median"),
         ({"forward_hooked": 2.39}, "forward passes took 139% more time with the hooks"),
+        (
+            {"forward_layers": (1.9e6, 10.1e6)},
+            "of the forward pass sum to 1.9 ms, the whole pass took 10.1 ms: more than 20% apart",
+        ),
+        ({"backward_layers": (12.1e6, 10e6)}, "of the backward pass sum to 12.1 ms, the whole"),
         ({"backward_hooked": 0.5}, "backward passes took 50% less time with the hooks"),
     ],
 )
 def test_each_number_has_its_sentence(change: dict[str, Any], said: str) -> None:
     (sentence,) = disturbances(replace(QUIET, **change))
     assert said in sentence
+
+
+def test_layers_that_sum_to_the_pass_within_a_fifth_are_not_warned_about() -> None:
+    for share in (0.8, 1, 1.2):
+        sums = (share * 10e6, 10e6)
+        assert disturbances(replace(QUIET, forward_layers=sums, backward_layers=sums)) == ()
+
+
+def test_what_was_is_said_in_the_past() -> None:
+    found = disturbances(replace(QUIET, threads=3, others=1.4))
+    assert len(found) == 2
+    for text in found:
+        assert not re.search(r"\b(wait|end|is|are)\b", text), text
 
 
 def test_load_that_leaves_enough_processors_is_none() -> None:

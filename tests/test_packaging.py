@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import planner
+
 ROOT = Path(__file__).parents[1]
+FOLDERS = (".ci", "benchmarks", "data", "docs", "examples", "planner", "tests")
+SUFFIXES = {"", ".md", ".py", ".sh", ".toml", ".txt"}
 REQUEST = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1], "compute_ns": [2, 6]}
 BUILD = """
 import sys
@@ -80,6 +85,37 @@ def test_the_source_archive_makes_the_same_wheel(wheels: list[Path]) -> None:
     clusters = {path.name for path in (ROOT / "data" / "clusters").glob("*.json")}
     assert {f"planner/data/clusters/{name}" for name in clusters} <= first
     assert not {name for name in first if not name.startswith("planner/")}
+
+
+@pytest.mark.slow
+def test_the_distribution_has_a_name_of_its_own(wheels: list[Path]) -> None:
+    assert wheels[1].name.split("-")[:2] == ["dl_comm_planner", planner.__version__]
+    with zipfile.ZipFile(wheels[1]) as packed:
+        (named,) = (name for name in packed.namelist() if name.endswith("/entry_points.txt"))
+        assert "planner = planner.__main__:entry_point" in packed.read(named).decode()
+
+
+def test_no_command_installs_another_project_of_the_name() -> None:
+    texts = [path for path in ROOT.glob("*") if path.suffix in SUFFIXES]
+    for folder in FOLDERS:
+        texts += [path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
+    texts = [
+        path
+        for path in texts
+        if path.is_file() and path not in (ROOT / "CHANGELOG.md", Path(__file__))
+    ]
+    assert {ROOT / "README.md", ROOT / "planner/errors.py", ROOT / "docs/spark.md"} <= {*texts}
+    wrong = re.compile(
+        r"\b(?:pip|uv|pipx)\b[^\n`]*\binstall(?:\s+-\S+)*\s+['\"]?planner\b(?!/)"
+        r"|(?<![-\w])planner\[(?:torch|plot|spark|spark-events|sweep|dev|integrations)\b"
+        r"|dependencies\s*=\s*\[[^]]*['\"]planner\b"
+    )
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in texts
+        for match in wrong.finditer(path.read_text("utf-8", "replace"))
+    ]
+    assert found == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The README's examples run, and what it shows is what they print."""
+"""The README's examples run. What it shows as printed, `tests/docs/test_figures.py` compares."""
 
 import json
 import re
@@ -36,28 +36,6 @@ def test_the_json_example() -> None:
         check=True,
     )
     assert json.loads(done.stdout)["status"] == "optimal"
-
-
-@pytest.mark.slow
-def test_the_output_shown_is_the_commands() -> None:
-    """All but the run times and the width, which belong to the machine and the terminal."""
-    (shown,) = blocks("text")
-    command = next(block for block in blocks("sh") if "planner compare data" in block)
-    options = re.search(r"planner compare (.*?)--picture", command.replace("\\\n", " "))
-    assert options
-    done = subprocess.run(
-        [sys.executable, "-m", "planner", "compare", *options[1].split()],
-        capture_output=True,
-        check=True,
-        cwd=ROOT,
-        env={"COLUMNS": "100", "LC_ALL": "C.UTF-8", "PATH": ""},
-    )
-
-    def rows(text: str) -> list[list[str]]:
-        table = text.split("\n\n")[1].splitlines()[2:]
-        return sorted(re.split(r"\s{2,}", row)[:-1] for row in table if "left out" not in row)
-
-    assert rows(done.stdout.decode()) == rows(shown)
 
 
 def test_the_measured_sentence_is_that_of_the_results() -> None:

@@ -250,6 +250,7 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     ),
     "caramel, 65,536 workers": (lambda: caramel_request(15, workers=2**16), CARAMEL),
     "bml": (bml_request, ["bml", "detour", "trees"]),
+    "bml, 8,000 servers": (lambda: bml_request(n=20), ["trees"]),
     "bml, around failures": (
         lambda: bml_request(failed={"nics": [[[0, 1, 2], 0]]}),
         ["detour", "trees", "auto"],
@@ -369,6 +370,8 @@ STEPPED: dict[str, Callable[[], Request]] = {
     "ibatch, sums": lambda: ibatch_sums(6),
     "ibatch, a table": lambda: ibatch_table(6),
     "ibatch, regret": lambda: ibatch_sums(6, regret=True),
+    "ibatch, scenarios": lambda: ibatch_sums(6, scenarios=[{"startup": 2}, {"late": 1}]),
+    "ibatch, spreads": lambda: {**ibatch_table(6), "spread_ns": list(range(6))},
     "yan": lambda: yan_request(3),
 }
 """Instances so small that the clock is looked at seldom."""

@@ -1,8 +1,9 @@
 """What ``import planner`` offers."""
 
+import os
 import subprocess
 import sys
-from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -28,8 +29,24 @@ def test_only_public_names_are_listed() -> None:
             assert name == "tune"  # which trains
 
 
-def test_the_version_is_the_package_s() -> None:
-    assert planner.__version__ == version("planner")
+def test_the_version_is_not_that_of_another_distribution_of_the_name(tmp_path: Path) -> None:
+    stranger = tmp_path / "planner-99.dist-info"
+    stranger.mkdir()
+    (stranger / "METADATA").write_text("Metadata-Version: 2.1\nName: planner\nVersion: 99\n")
+    code = (
+        "import planner; from importlib.metadata import version; "
+        "from planner.machine import versions; "
+        "print(version('planner'), planner.__version__, versions()['planner'])"
+    )
+    path = os.pathsep.join((str(tmp_path), str(Path(planner.__file__).parents[1])))
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert run.stdout.split() == ["99", planner.__version__, planner.__version__]
 
 
 def test_solve_or_raise_answers_as_solve_does() -> None:

@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from planner.bigdl.plan import Exchange, Plan
 from planner.bigdl.problem import Problem
-from planner.deadline import Deadline
-from planner.methods import Outcome
 
-__all__ = ["refit"]
+__all__ = ["adapt"]
 
 
-def refit(problem: Problem, plan: Plan, _: Deadline) -> Outcome[Plan]:
-    """Return an old plan, made one of the problem."""
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Return an old plan with the problem's elements and nodes."""
     if isinstance(plan, Exchange):
-        return Outcome(replace(plan, elements=problem.elements, nodes=problem.nodes))
-    return Outcome(plan)
+        return replace(plan, elements=problem.elements, nodes=problem.nodes)
+    return plan

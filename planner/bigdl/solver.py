@@ -18,7 +18,7 @@ from planner.bigdl.methods import (
 )
 from planner.bigdl.plan import Plan
 from planner.bigdl.problem import Problem
-from planner.bigdl.refit import refit
+from planner.bigdl.refit import adapt
 from planner.deadline import Control, Deadline
 from planner.methods import Method as AnyMethod
 from planner.methods import named, solve_with, with_plugins
@@ -79,7 +79,7 @@ def solve(
         time_limit,
         judge=_judge,
         bound=_bound,
-        refit=refit,
+        adapt=adapt,
         form=Plan,
         **control,
     )

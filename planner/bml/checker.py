@@ -13,7 +13,8 @@ server arrives at the owner, once. The broadcast is the reverse, so every server
 
 Guarantee. `check_complete`: exact. `check_piece`: exact for that piece; some servers are asked for
 all their transfers, and those must say the same. Above 2^16 servers, and nothing failed, only
-transfers of some servers are looked at, one by one.
+transfers of some servers are looked at, one by one, where the plan is Algorithm 1: each must bring
+its pieces one digit closer to their owner. Hops of trees need not: their pieces are followed.
 
 Complexity. `check_complete`: O(transfers·length·N), memory N²·pieces. `check_piece`: O(steps·N)
 array operations a piece. Source. Own.
@@ -26,7 +27,9 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING
 
+from planner.bml.form import check_form
 from planner.bml.plan import Plan, Transfer
+from planner.bml.trees import TreePlan
 from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidPlanError
 from planner.topologies import BCube
@@ -111,13 +114,16 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
         At the deadline.
     """
     bcube = ground.bcube
+    check_form(bcube, plan)
     most = HASTY_CELLS if hasty else COMPLETE_CELLS
     if bcube.servers**2 * plan.threads * plan.pieces <= most:
         check_complete(ground, plan, _all_transfers(plan, deadline), deadline)
         return "complete"
     draw = Random(0)
     whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
-    if bcube.servers > whole and not (ground.dead or ground.down):
+    intact = not (ground.dead or ground.down)
+    # A tree may lead away from its root's digits and back: only Algorithm 1 always comes closer.
+    if bcube.servers > whole and intact and not isinstance(plan, TreePlan):
         single = HASTY_TRANSFERS if hasty else SINGLE_TRANSFERS
         for _ in range(RANDOM_SERVERS):
             transfers = plan.transfers(draw.randrange(bcube.servers))

@@ -61,8 +61,7 @@ def _of_trees(plan: TreePlan, layout: Layout, deadline: Deadline) -> Iterator[Lo
     for step in range(plan.steps):
         deadline.check()
         carried = _nothing(plan)
-        rows = plan.branch_rows
-        _, sender, receiver, level, piece = rows[rows[:, 0] == step].T
+        _, sender, receiver, level, piece = plan.rows_of_step(step).T
         np.add.at(carried.sent, (level, sender), sizes[piece])
         np.add.at(carried.received, (level, receiver), sizes[piece])
         yield carried

@@ -43,6 +43,7 @@ International Transactions in Operational Research 4(2), 1997; BML's trees are t
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from math import inf, lcm
 from typing import TYPE_CHECKING
@@ -141,12 +142,17 @@ def few_trees(
     search.begin((), deadline)  # the simple bounds
     used = [0] * len(search.network.nics)
     taken: Counter[Tree] = Counter()
-    while taken.total() < count and not (taken and deadline.passed):
-        tree, _ = search.network.tree(used, search.next_root())
-        taken[tree] += 1
-        used = [a + b for a, b in zip(used, search.network.degrees(tree), strict=True)]
+    with suppress(TimeUpError):
+        while taken.total() < count and not (taken and deadline.passed):
+            tree, _ = search.network.tree(used, search.next_root())
+            degrees = search.network.degrees(tree)
+            taken[tree] += 1
+            used = [a + b for a, b in zip(used, degrees, strict=True)]
+            search.network.deadline = deadline  # one must be made, further ones need not
+    if not taken:
+        raise TimeUpError
     shares = tuple(Fraction(times, taken.total()) for times in taken.values())
-    load = load_of(tuple(taken), shares)
+    load = Fraction(max(used), taken.total())
     stopped = taken.total() < count and load > search.bound
     return Packing(tuple(taken), shares, load, search.bound, stopped, search.prices())
 

@@ -54,7 +54,7 @@ PACKED_MAX_NICS = 1024
 """Up to so many NICs trees are packed by a linear program, in some ten seconds at worst."""
 
 FINISHING_S = 0.5
-"""So much before the time limit, or half of it, trees are taken as they are, cut and compared."""
+"""So much before the time limit, or half of it, packed trees are taken as they are and compared."""
 
 FEW_TREES = 128
 """In larger networks so many have equal shares, each made where there is least load before it."""
@@ -105,9 +105,12 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
         (alone,) = set(range(damage.bcube.servers)) - damage.dead
         return Outcome(TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
     left = deadline.remaining_s
-    searched = deadline if left is None else deadline.later(-min(FINISHING_S, left / 2))
+    large = damage.bcube.nics > PACKED_MAX_NICS
+    # To root, cut, check and price a large tree takes more than half as long as to find it.
+    finishing = 0 if left is None else left / 2 if large else min(FINISHING_S, left / 2)
+    searched = deadline.later(-finishing)
     network = damage.bcube, damage.dead, damage.down
-    if damage.bcube.nics > PACKED_MAX_NICS:
+    if large:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
         packing = few_trees(*network, count, searched, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
@@ -134,8 +137,7 @@ def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]
     from planner.bml.trees import root_at_centre
 
     for tree in trees:
-        deadline.check()
-        yield root_at_centre(tree)
+        yield root_at_centre(tree, deadline)
 
 
 def _first_trees(damage: Damage) -> list[Tree]:

@@ -18,7 +18,7 @@ Proceedings of the AMS 7(1), 1956.
 
 from collections.abc import Iterable, Sequence
 
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Deadline, watched
 from planner.topologies import BCube
 
 __all__ = ["Edge", "Port", "SurvivingNetwork", "Tree"]
@@ -53,6 +53,8 @@ class SurvivingNetwork:
         The living servers, ascending.
     nics : list of Port
         The usable NICs, by switch. Where a price or a load is given a NIC, it is in this order.
+    deadline : Deadline
+        When to give up; may be changed.
 
     Raises
     ------
@@ -61,12 +63,12 @@ class SurvivingNetwork:
     """
 
     __slots__ = (
-        "_deadline",
         "_distances",
         "_hanging",
         "_index",
         "_owner",
         "_switches",
+        "deadline",
         "nics",
         "servers",
     )
@@ -78,7 +80,7 @@ class SurvivingNetwork:
         down: frozenset[Port],
         deadline: Deadline = NEVER,
     ) -> None:
-        self._deadline = deadline
+        self.deadline = deadline
         self.servers = [server for server in range(bcube.servers) if server not in dead]
         if not self.servers:
             raise ValueError("no server is alive")
@@ -97,9 +99,9 @@ class SurvivingNetwork:
                     first = len(self.nics)
                     self.nics += plugged
                     self._switches.append(range(first, len(self.nics)))
-        self._index = {nic: number for number, nic in enumerate(self.nics)}
-        self._owner = [place[server] for server, _ in self.nics]
-        self._hanging: list[list[int]] = [[] for _ in self.servers]
+        self._index = {nic: number for number, nic in enumerate(watched(self.nics, deadline))}
+        self._owner = [place[server] for server, _ in watched(self.nics, deadline)]
+        self._hanging: list[list[int]] = [[] for _ in watched(self.servers, deadline)]
         for number, switch_nics in enumerate(self._switches):
             deadline.check()
             for nic in switch_nics:
@@ -131,22 +133,22 @@ class SurvivingNetwork:
                 taken += _joined(leader, owner, hop[0], hop[1])
         candidates = []
         for switch in self._switches:
-            self._deadline.check()
+            self.deadline.check()
             hub = min(switch, key=lambda nic: (prices[nic], distance[owner[nic]]))
             near = distance[owner[hub]]
             candidates += [(prices[hub] + prices[nic], near, hub, nic) for nic in switch]
         candidates.sort()
-        self._deadline.check()
-        for _, _, hub, nic in candidates:
+        self.deadline.check()
+        for _, _, hub, nic in watched(candidates, self.deadline):
             taken += _joined(leader, owner, hub, nic)
-        hops = (sorted((self.nics[a], self.nics[b])) for a, b in taken)
+        hops = (sorted((self.nics[a], self.nics[b])) for a, b in watched(taken, self.deadline))
         tree = tuple(sorted((first, second, level) for (first, level), (second, _) in hops))
         return tree, sum(prices[a] + prices[b] for a, b in taken)
 
     def degrees(self, tree: Tree) -> list[int]:
         """Return how many hops of a tree use each NIC."""
         result = [0] * len(self.nics)
-        for first, second, level in tree:
+        for first, second, level in watched(tree, self.deadline):
             result[self._index[first, level]] += 1
             result[self._index[second, level]] += 1
         return result
@@ -161,13 +163,15 @@ class SurvivingNetwork:
         distance[root] = 0
         queue = [root]
         seen = [False] * len(self._switches)
-        for server in queue:
+        for server in watched(queue, self.deadline):  # grows
+            if len(queue) == len(distance):
+                break
             further = distance[server] + 1
             for switch in self._hanging[server]:
                 if seen[switch]:
                     continue  # all on it are as near already
                 seen[switch] = True
-                self._deadline.check()
+                self.deadline.check()
                 for nic in self._switches[switch]:
                     if distance[owner[nic]] < 0:
                         distance[owner[nic]] = further

@@ -11,16 +11,16 @@ order. Source. Own; that taking leaves away ends at the centre is Jordan's, 1869
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner.bml.plan import Hops, Plan, Stage, Transfer
+from planner.bml.plan import Hops, Plan, Transfer
 from planner.collectives.layout import WeightedLayout
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Deadline, watched
 from planner.topologies import BCube
 
 if TYPE_CHECKING:
@@ -82,24 +82,30 @@ def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, in
     return trees
 
 
-def root_at_centre(hops: Sequence[tuple[int, int, int]]) -> RootedTree:
+def root_at_centre(hops: Sequence[tuple[int, int, int]], deadline: Deadline = NEVER) -> RootedTree:
     """Return a tree of undirected hops (server, server, level) rooted where it is least high.
 
     Leaves are taken away, all at once in each step, until one server is left: the centre; of two,
     the smaller one stays.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
     """
     around: dict[int, dict[int, int]] = defaultdict(dict)
-    for first, second, level in hops:
+    for first, second, level in watched(hops, deadline):
         around[first][second] = level
         around[second][first] = level
-    leaves = sorted(server for server, others in around.items() if len(others) == 1)
+    ends = watched(around.items(), deadline)
+    leaves = sorted(server for server, others in ends if len(others) == 1)
     branches = []
     step, left = 0, len(around)
     while left > 1:
         if left == 2:
             leaves = leaves[-1:]
         after = []
-        for server in leaves:
+        for server in watched(leaves, deadline):
             (above, level) = next(iter(around.pop(server).items()))
             branches.append(Branch(step, server, above, level))
             del around[above][server]
@@ -151,30 +157,34 @@ class TreePlan:
 
     @cached_property
     def branch_rows(self) -> "NDArray[np.int64]":
-        """Step, sender, receiver, level and piece of every hop, shape (hops, 5)."""
+        """Step, sender, receiver, level and piece of every hop, shape (hops, 5), by step."""
         import numpy as np
 
-        rows = [
-            (*branch, piece) for piece, tree in enumerate(self.trees) for branch in tree.branches
-        ]
-        return np.array(rows, dtype=np.int64).reshape(-1, 5)
+        counts = [len(tree.branches) for tree in self.trees]
+        values = chain.from_iterable(chain.from_iterable(tree.branches for tree in self.trees))
+        hops = np.fromiter(values, np.int64, 4 * sum(counts)).reshape(-1, 4)
+        rows = np.column_stack([hops, np.repeat(np.arange(len(counts)), counts)])
+        ordered: NDArray[np.int64] = rows[np.argsort(rows[:, 0], kind="stable")]
+        return ordered
+
+    def rows_of_step(self, step: int) -> "NDArray[np.int64]":
+        """Return the rows of `branch_rows` of one step."""
+        first, end = self.branch_rows[:, 0].searchsorted([step, step + 1])
+        return self.branch_rows[first:end]
 
     @cached_property
     def _ends(self) -> tuple[Fraction, ...]:
         return tuple(accumulate(self.shares))
 
     @cached_property
-    def _sent(self) -> Mapping[int, list[tuple[int, int, Stage, int, int]]]:
-        """Return for each server what it sends: order, step, stage, level, peer, piece."""
-        sent: dict[int, list[tuple[int, int, Stage, int, int]]] = defaultdict(list)
-        for piece, tree in enumerate(self.trees):
-            for step, sender, receiver, level in tree.branches:
-                back = self.steps - 1 - step
-                sent[sender].append((step, piece, "aggregate", level, receiver))
-                sent[receiver].append((self.steps + back, piece, "broadcast", level, sender))
-        for transfers in sent.values():
-            transfers.sort()
-        return sent
+    def _by_end(self) -> "tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]":
+        """The order of `branch_rows` by sender, and by receiver, and where each server begins."""
+        servers = range(self.bcube.servers + 1)
+        orders = [self.branch_rows[:, end].argsort(kind="stable") for end in (1, 2)]
+        return tuple(
+            (order, self.branch_rows[order, end].searchsorted(servers))
+            for end, order in enumerate(orders, start=1)
+        )
 
     def owner(self, thread: int, piece: int) -> int:  # there is one thread
         """Return the root of a piece's tree."""
@@ -186,17 +196,21 @@ class TreePlan:
 
     def transfers(self, server: int) -> Iterator[Transfer]:
         """Yield what a server sends, in the order of stages and steps."""
-        for order, piece, stage, level, peer in self._sent.get(server, ()):
-            step = order if stage == "aggregate" else order - self.steps
-            yield Transfer(server, 0, stage, step, level, peer, piece, 1)
+        up, down = (
+            self.branch_rows[order[firsts[server] : firsts[server + 1]]].tolist()
+            for order, firsts in self._by_end
+        )
+        for step, _, peer, level, piece in sorted(up, key=lambda row: (row[0], row[4])):
+            yield Transfer(server, 0, "aggregate", step, level, peer, piece, 1)
+        backward = ((self.steps - 1 - row[0], row[4], row[3], row[1]) for row in down)
+        for step, piece, level, peer in sorted(backward):
+            yield Transfer(server, 0, "broadcast", step, level, peer, piece, 1)
 
     def hops(self, thread: int, piece: int) -> Iterator[Hops]:
         """Yield how one piece travels in the aggregation, step by step."""
         import numpy as np
 
-        by_step: dict[int, list[Branch]] = defaultdict(list)
-        for branch in self.trees[piece].branches:
-            by_step[branch.step].append(branch)
-        for step in sorted(by_step):
-            rows = np.array(by_step[step], dtype=np.int64)
-            yield Hops(step, rows[:, 1], rows[:, 2], rows[:, 3])
+        rows = self.branch_rows[self.branch_rows[:, 4] == piece]
+        if len(rows):
+            for same in np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1):
+                yield Hops(int(same[0, 0]), same[:, 1], same[:, 2], same[:, 3])

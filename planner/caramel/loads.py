@@ -21,7 +21,11 @@ Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
 
 MANY, MANY_EACH = 1000, 4
-"""Transfers every plan may have, or so many a parameter, at the full price of searches."""
+"""Transfers that every plan may have, or so many a parameter, before searches look at fewer."""
+
+FEW_EACH = 32
+"""Transfers of each parameter beyond which searches look at fewer plans, even below `MANY`: a huge
+parameter can be cut into a thousand pieces, each as good as the next."""
 
 
 class LoadPricer:
@@ -42,8 +46,9 @@ class LoadPricer:
 
         Each takes longer the more transfers there are, and there are more of them: fewer by both.
         """
-        most = max(self.many, len(loads))
-        return budget * self.many**2 // most**2
+        full = min(self.many, FEW_EACH * len(self.windows.sizes))
+        most = max(full, len(loads))
+        return budget * full**2 // most**2
 
     def cost_ns(self, size: int) -> int:
         """Return the time of one transfer of `size` bytes."""

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
 
 from planner.bucketing import BUCKET_COUNTS
@@ -99,19 +100,23 @@ def solve_for(
     for place, (scenario, _) in enumerate(outlook.scenarios):
         with inside(f"scenarios[{place}]"):
             scenarios.append(under(fixed, scenario))
-    own = [
-        solve(scenario, time_limit=_share(deadline, count - i), cancel=deadline.cancel)
-        for i, scenario in enumerate(scenarios, 1)
-    ]
-    search = _Search(fixed, scenarios, outlook, MOST * usual.objective_ns)
-    plans = [result.plan for result in own if result.plan is not None]
-    bound = outlook.of([result.lower_bound_ns or 0 for result in own])
+    plans: list[Plan] = []
+    bounds = [0] * len(scenarios)
+    for place, variant in enumerate(scenarios):
+        if deadline.passed:
+            break
+        own = solve(variant, time_limit=_share(deadline, count - place - 1), cancel=deadline.cancel)
+        bounds[place] = own.lower_bound_ns or 0
+        if own.plan is not None:
+            plans.append(own.plan)
+    bound = outlook.of(bounds)
+    search = _Search(fixed, scenarios, outlook, MOST * usual.objective_ns, deadline)
     best = search.better(start, plans)
-    for loads in _others(fixed, [start, *plans, *_bearing(fixed, deadline)], deadline):
+    for loads in _others(fixed, start, plans, deadline):
         if deadline.passed or search.value(best) == bound:
             break
         best = search.better(best, [plan_of(fixed, fixed.order, loads)])
-    best = search.improved(best, bound + bound / NEAR, deadline)
+    best = search.improved(best, bound + bound / NEAR)
     value = search.value(best)
     outcome = Outcome(best, usual.lower_bound_ns, deadline.passed, method=usual.method)
     result = result_of(problem, outcome, time.perf_counter() - begin)
@@ -127,32 +132,46 @@ class _Search:
     """Prices plans in all scenarios, and improves them."""
 
     def __init__(
-        self, problem: Problem, scenarios: Sequence[Problem], outlook: Outlook, most_ns: Fraction
+        self,
+        problem: Problem,
+        scenarios: Sequence[Problem],
+        outlook: Outlook,
+        most_ns: Fraction,
+        deadline: Deadline,
     ) -> None:
         self._problem, self._scenarios, self._outlook = problem, scenarios, outlook
-        self._most_ns = most_ns
-        self._pricers = [LoadPricer(scenario.windows, scenario.cost) for scenario in scenarios]
+        self._most_ns, self._deadline = most_ns, deadline
+        self._values: dict[Plan, Fraction] = {}
 
     def value(self, plan: Plan) -> Fraction:
         """Return what counts of a plan's times."""
-        return self._outlook.of(
-            [evaluate(scenario, plan).iteration_ns for scenario in self._scenarios]
-        )
+        if plan not in self._values:
+            self._values[plan] = self._outlook.of(
+                [evaluate(scenario, plan).iteration_ns for scenario in self._scenarios]
+            )
+        return self._values[plan]
 
     def better(self, plan: Plan, others: Iterable[Plan]) -> Plan:
         """Return a plan, or one of the others that is better and does not last too long."""
-        return min([plan, *filter(self._may_be, others)], key=self.value)
+        for other in others:
+            if self._deadline.passed:
+                break
+            if self._may_be(other) and self.value(other) < self.value(plan):
+                plan = other
+        return plan
 
-    def improved(self, plan: Plan, target: Fraction, deadline: Deadline) -> Plan:
+    def improved(self, plan: Plan, target: Fraction) -> Plan:
         """Return a plan at least as good; every change counts as the family prices it."""
         value, loads = self.value(plan), loads_of(plan)
-        left = PRICES // (len(self._pricers) * max(len(loads), len(self._problem.windows.sizes)))
+        left = PRICES // (len(self._scenarios) * max(len(loads), len(self._problem.windows.sizes)))
         improving = True
         while improving and value > target:
             improving = False
+            if self._deadline.passed:
+                break
             for changed in (new for pricer in self._pricers for new in neighbours(pricer, loads)):
                 left -= 1
-                if left < 0 or deadline.passed:
+                if left < 0 or self._deadline.passed:
                     return plan
                 if self._estimate(changed) >= value:
                     continue
@@ -161,6 +180,10 @@ class _Search:
                     plan, loads, value, improving = tried, changed, self.value(tried), True
                     break
         return plan
+
+    @cached_property
+    def _pricers(self) -> list[LoadPricer]:
+        return [LoadPricer(scenario.windows, scenario.cost) for scenario in self._scenarios]
 
     def _may_be(self, plan: Plan) -> bool:
         return evaluate(self._problem, plan).iteration_ns <= self._most_ns
@@ -173,6 +196,8 @@ class _Search:
 def _bearing(problem: Problem, deadline: Deadline) -> Iterator[Plan]:
     """Yield plans that may bear more: made for what takes longer, and with more transfers."""
     for left, scenario in enumerate(reversed(LONGER), 1):
+        if deadline.passed:
+            return
         with suppress(InvalidInputError):  # whose numbers are too large
             plan = solve(
                 under(problem, scenario), time_limit=_share(deadline, left), cancel=deadline.cancel
@@ -188,9 +213,12 @@ def _bearing(problem: Problem, deadline: Deadline) -> Iterator[Plan]:
             yield plan
 
 
-def _others(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> Iterator[list[Load]]:
+def _others(
+    problem: Problem, start: Plan, plans: Sequence[Plan], deadline: Deadline
+) -> Iterator[list[Load]]:
     """Yield what plans send without their barriers, and rules, and every way of few parameters."""
-    yield from map(loads_of, plans)
+    yield from map(loads_of, (start, *plans))
+    yield from map(loads_of, _bearing(problem, deadline))
     for rule in RULES.values():
         with suppress(NotApplicableError, TimeUpError):
             plan = rule(problem, deadline).plan

@@ -25,55 +25,44 @@ from planner.caramel.windows import windows
 from planner.costs import TransferCost
 from planner.deadline import Deadline
 from planner.errors import InvalidPlanError
-from planner.graphs import Graph
 from planner.methods import Outcome
 
-__all__ = ["check_order", "improved", "refit", "resized"]
+__all__ = ["adapt", "improved", "refit", "resized"]
 
 WORK = 20_000
 """Transfers and parts looked at by the local search, about."""
 
 
-def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan, made one of the problem and improved.
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Return an old plan with the sizes of the problem's parameters.
 
     Raises
     ------
     InvalidPlanError
-        If it sends a parameter that the problem does not have, or runs ops that it does not have.
+        If it sends what no parameter can have.
     """
     sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
     parts = resized([group.parts for group in plan.groups], sizes, problem.element_bytes)
     groups = tuple(
         replace(group, parts=left) for group, left in zip(plan.groups, parts, strict=True) if left
     )
-    plan = replace(plan, groups=groups)
+    return replace(plan, groups=groups)
+
+
+def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return an adapted plan, improved."""
     order = OpOrder(plan.backward_orders[0], plan.forward_order)
     free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
     if not free or plan.traffic != 1 or problem.target is not None:
         return Outcome(plan)
-    if not problem.interference.is_none or any(group.not_before_ns for group in groups):
+    if not problem.interference.is_none or any(group.not_before_ns for group in plan.groups):
         return Outcome(plan)
-    check_order(problem.graph, order)
     pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
     old = loads_of(plan)
     loads, bound = improved(pricer, old, problem.cost, problem.element_bytes, deadline)
     if pricer.iteration_ns(loads) < pricer.iteration_ns(old):
         plan = plan_of(problem, order, loads)
     return Outcome(plan, bound)
-
-
-def check_order(graph: Graph, order: OpOrder) -> None:
-    """Check that an order has the ops of a graph's passes, each once.
-
-    Raises
-    ------
-    InvalidPlanError
-        If it has not.
-    """
-    for phase, ops in (("backward", order.backward), ("forward", order.forward)):
-        if sorted(ops) != [index for index, op in enumerate(graph.ops) if op.phase == phase]:
-            raise InvalidPlanError(f"{phase}_order", "runs other ops than the model has")
 
 
 def improved(
@@ -133,13 +122,15 @@ def resized(
     Raises
     ------
     InvalidPlanError
-        If there is no such parameter.
+        If there is no such parameter, or a part is empty.
     """
     before: dict[int, int] = {}
     for place, parts in enumerate(transfers):
-        for index, _, stop in parts:
+        for index, start, stop in parts:
             if not 0 <= index < len(sizes):
                 raise InvalidPlanError(f"groups[{place}]", f"there is no parameter {index}")
+            if not 0 <= start < stop:
+                raise InvalidPlanError(f"groups[{place}]", f"[{start}, {stop}) are no bytes")
             before[index] = max(stop, before.get(index, 0))
     if all(sizes[index] == size for index, size in before.items()):
         return list(transfers)

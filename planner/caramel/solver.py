@@ -27,7 +27,7 @@ from planner.caramel.for_target import least_ns, within
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
 from planner.caramel.problem import OpOrder, Plan, Problem
-from planner.caramel.refit import refit
+from planner.caramel.refit import adapt, refit
 from planner.caramel.robust import steadied
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.targeted import broken_rule
@@ -244,6 +244,7 @@ def solve(
         time_limit,
         judge=_judge,
         bound=_bound,
+        adapt=adapt,
         refit=refit,
         form=Plan,
         **control,

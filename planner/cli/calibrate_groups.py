@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import (
+    ERROR_SIGN,
     add_fit_options,
     add_fit_outputs,
     check_outputs,
@@ -127,7 +128,7 @@ def _report(measurements: "Sequence[Measurement]", calibration: "Calibration") -
         (str(measurement.tasks), str(measurement.group_size), str(measurement.overhead_ns), *errors)
         for measurement, *errors in zip(measurements, *columns, strict=True)
     ]
-    lines += ["", format_table(header, rows), ""]
+    lines += ["", format_table(header, rows), f"errors: {ERROR_SIGN}", ""]
     mean, largest = mean_and_largest(calibration.errors)
     lines.append(f"fitted: mean error {mean:.3%}, largest {largest:.3%}")
     if calibration.held_out is None:

@@ -11,9 +11,11 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 from planner.cli.telling import tell
 from planner.cli.writing import write_file, writing
 from planner.errors import InvalidInputError, PlannerError
+from planner.formats.foreign import SEARCHED, foreign
 from planner.printing import escaped, escaped_json, printable
 
 __all__ = [
+    "ERROR_SIGN",
     "REGRET_HELP",
     "add_fit_options",
     "add_fit_outputs",
@@ -36,6 +38,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"
+"""What errors of predictions mean, wherever they are printed."""
 
 REGRET_HELP = (
     "also say how far the plan is from the best one if computation, start-ups or bandwidth are "
@@ -95,19 +100,32 @@ def standard_output() -> BinaryIO:
 
 def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
     """Return what a file, or standard input, holds."""
-    with in_file(path):
-        return decoded(read(path))
+    data = read(path)
+    with in_file(path, data=data):
+        return decoded(data)
 
 
 @contextmanager
-def in_file(path: str, *, but: str | None = None) -> Iterator[None]:
-    """Say of invalid input in the block that it is in a file.
+def in_file(
+    path: str, *, but: str | None = None, data: bytes | None = None, reader: str = ""
+) -> Iterator[None]:
+    """Say of invalid input in the block that it is in a file, or what else that file is.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    but : str, optional
+        Errors whose path begins with it, such as that of an option, stay what they are.
+    data : bytes, optional
+        What it holds; by default it is read again.
+    reader : str
+        The format as which ``planner import`` reads it.
 
     Raises
     ------
     PlannerError
-        In place of the error, with the file's name; errors whose path begins with `but`, such as
-        that of an option, stay what they are.
+        In place of the error, with the file's name.
     """
     try:
         yield
@@ -115,7 +133,19 @@ def in_file(path: str, *, but: str | None = None) -> Iterator[None]:
         if but is not None and error.path.startswith(but):
             raise
         name = "standard input" if path == "-" else path
-        raise PlannerError(escaped(f"{name}: {error}")) from None
+        other = foreign(_start_of(path) if data is None else data, reader)
+        raise PlannerError(escaped(f"{name}: {other or error}")) from None
+
+
+def _start_of(path: str) -> bytes:
+    """Return what a file begins with; nothing if it cannot be read twice."""
+    try:
+        if not Path(path).is_file():
+            return b""
+        with Path(path).open("rb") as file:
+            return file.read(SEARCHED)
+    except OSError:
+        return b""
 
 
 @contextmanager

@@ -229,7 +229,7 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedPr
     typed = on_network(part, family, network, options)
     compared = family.compared(profile, part, typed, options)
     notes = () if options.network is None else options.network.notes
-    return problem, replace(compared, warnings=(*profile.provenance.warnings, *notes))
+    return problem, replace(compared, warnings=(*compared.warnings, *notes), profile=profile)
 
 
 def _settle(options: argparse.Namespace, problem: str) -> None:
@@ -249,7 +249,9 @@ def _settle(options: argparse.Namespace, problem: str) -> None:
 def _print_table(
     family: Family, compared: ComparedProblem, comparison: Comparison[Any, Any], best: Head | None
 ) -> None:
-    doubts = compared.warnings if best is None or best.warnings is UNSET else best.warnings
+    known = () if compared.profile is None else compared.profile.doubts
+    doubts = (*known, *compared.warnings)
+    doubts = doubts if best is None or best.warnings is UNSET else best.warnings
     about = list(map(printable, compared.about))
     first = [text for text in doubts if text == ASSUMED]
     rest = [text for text in doubts if text != ASSUMED]

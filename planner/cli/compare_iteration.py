@@ -13,6 +13,7 @@ from planner.iteration.measured import notes_of
 from planner.iteration.peers import JOINT
 from planner.jsonio import iteration as iteration_json
 from planner.jsonio.iteration_making import answer
+from planner.jsonio.profiles import profile_of
 from planner.methods import concrete
 from planner.network import AnyNetwork
 from planner.profiles import Profile
@@ -33,7 +34,8 @@ def _requested(request: iteration_json.IterationRequest) -> ComparedProblem:
         lambda result: answer(problem, result, model=name),
         (summary,),
         name,
-        warnings=request.profile.provenance.warnings,
+        warnings=problem.cluster.memory_doubts,
+        profile=profile_of(request.profile),
         doubts=lambda result: () if result.plan is None else notes_of(problem.cluster, result.plan),
     )
 
@@ -63,6 +65,7 @@ def _compared(
         lambda result: answer(problem, result, model=profile.name),
         about(profile, _summary(profile.name, problem), "", options),
         profile.name,
+        warnings=problem.cluster.memory_doubts,
         doubts=lambda result: () if result.plan is None else notes_of(problem.cluster, result.plan),
     )
 

@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     check_outputs(outputs, (*options.file, *options.cluster))
     profiles = [(path, read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
     for path, profile in profiles:
-        for line in warning_lines(profile.provenance.warnings):
+        for line in warning_lines(profile.doubts):
             print(f"planner: {printable(path)}: {line}", file=sys.stderr)
     clusters = [
         (path, damaged(asked_cluster(path), options.failed))

@@ -92,6 +92,7 @@ def _requested(request: yan_json.YanRequest) -> ComparedProblem:
         tuple(lines),
         best=best,
         methods=["auto"] if fixed else None,
+        warnings=yan_json.memory_doubts(request),
         notes=lambda _: _assumed(made),
     )
 
@@ -166,6 +167,7 @@ def _compared(
         lambda result: yan_json.told(answer(made.problem, result), made),
         (*about(profile, summary, network, options), _space(made.problem, made.batch_size)),
         profile.name,
+        warnings=() if options.at is None else options.at.memory_doubts,
         notes=lambda _: _assumed(made),
     )
 

@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
         integer(options.ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
     profile = _profile(options.profile) if options.profile else None
     graph = None if profile is None else profile.graph
-    warnings = [] if profile is None else list(profile.provenance.warnings)
+    warnings = [] if profile is None else list(profile.doubts)
     notes: list[str] = []
     if options.tool == "chakra":
         warnings += write_traces(options, graph)

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cli.common import REGRET_HELP
 from planner.comparison import Comparison
-from planner.jsonio.heads import Head, warned
+from planner.jsonio.heads import Head, of_profile, warned
 from planner.printing import printable
 from planner.profiles import Profile
 from planner.results import Result
@@ -100,6 +100,8 @@ class ComparedProblem:
         Returns lines to print below the table of a comparison.
     warnings : tuple of str
         Why the numbers it is made of may be off.
+    profile : Profile, optional
+        The profile among these numbers; answers say how it was measured.
     doubts : callable, optional
         Returns what of a result's own costs was not measured.
     """
@@ -115,12 +117,16 @@ class ComparedProblem:
     solve: Callable[..., Result[Any, Any]] | None = None
     notes: Callable[[Comparison[Any, Any]], Sequence[str]] | None = None
     warnings: tuple[str, ...] = ()
+    profile: Profile | None = None
     doubts: Callable[[Result[Any, Any]], Sequence[str]] | None = None
 
     def told(self, answer: Head, result: Result[Any, Any]) -> Head:
         """Return an answer that says why its numbers may be off."""
         own = () if self.doubts is None or result.plan is None else self.doubts(result)
-        return warned(answer, tuple(dict.fromkeys((*self.warnings, *own))))
+        known = tuple(dict.fromkeys((*self.warnings, *own)))
+        if self.profile is not None:
+            return of_profile(answer, self.profile, known)
+        return warned(answer, known)
 
 
 @dataclass(frozen=True, slots=True)

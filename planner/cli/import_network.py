@@ -1,4 +1,4 @@
-"""``planner import nccl-tests``, ``vidur`` and ``network``: timed collectives as one document."""
+"""``planner import`` of timed collectives (``nccl-tests``, ``network``, …) as one document."""
 
 import argparse
 import sys
@@ -16,6 +16,7 @@ from planner.collectives.held_out import (
 )
 from planner.draw.table import format_table
 from planner.errors import InvalidInputError
+from planner.formats.deepspeed_comms import read_deepspeed_comms
 from planner.formats.nccl_tests import read_nccl_tests
 from planner.formats.timed_rows import TimedRow, network_of
 from planner.formats.vidur import read_vidur
@@ -60,6 +61,9 @@ NETWORKS: Mapping[str, NetworkReader] = {
         read_nccl_tests,
         "what all_reduce_perf, all_gather_perf and reduce_scatter_perf print, or write as JSON",
     ),
+    "deepspeed-comms": NetworkReader(
+        read_deepspeed_comms, "the summary of DeepSpeed's communication logger"
+    ),
     "vidur": NetworkReader(read_vidur, "Vidur's tables of collectives (.csv)"),
     "network": NetworkReader(
         _document, "what planner calibrate network or planner import wrote, several as one"
@@ -77,7 +81,7 @@ def import_network(options: argparse.Namespace) -> int:
     reader, rows, warned = NETWORKS[options.format], [], []
     for path in options.file:
         data, name = read(path), readable(Path(path).name)
-        with in_file(path):
+        with in_file(path, but="--", data=data, reader=options.format):
             more, warnings = reader.read(
                 data,
                 name=name,

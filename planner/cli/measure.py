@@ -1,6 +1,7 @@
 """``planner profile``: measures a torch model."""
 
 import argparse
+import os
 import shlex
 import sys
 from contextlib import redirect_stdout
@@ -48,7 +49,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one iteration")
     parser.add_argument("--warmup", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--repetitions", type=int, default=10, metavar="N", help="default: 10")
-    parser.add_argument("--threads", type=int, metavar="N", help="default: torch's choice")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="of torch; default: OMP_NUM_THREADS, else 1, as torchrun gives each rank",
+    )
     parser.add_argument(
         "--statistic",
         choices=list(STATISTICS),
@@ -86,18 +92,28 @@ def run(options: argparse.Namespace) -> int:
     if options.compiled and options.optimizer:
         raise InvalidInputError("--optimizer", "not with --compiled, which has no updates in it")
     check_outputs({"--output": options.output})
+    threads, why = _threads(options)
     with redirect_stdout(sys.stderr):  # what the model prints is not the profile
-        profile = _measured(options)
+        profile = _measured(options, threads)
     write_json(encode_profile(profile), options.output)
     if options.output in (None, "-"):
         if sys.stderr is not None:
-            sys.stderr.write(summary(profile, "standard output"))
+            sys.stderr.write(summary(profile, "standard output", why))
     else:
-        write_text(summary(profile, options.output))
+        write_text(summary(profile, options.output, why))
     return 0
 
 
-def _measured(options: argparse.Namespace) -> Profile:
+def _threads(options: argparse.Namespace) -> tuple[int | None, str]:
+    """Return how many threads to compute with, None being torch's choice; and why so many."""
+    if options.threads is not None:
+        return options.threads, "--threads"
+    if os.environ.get("OMP_NUM_THREADS"):
+        return None, "OMP_NUM_THREADS"
+    return 1, "as torchrun gives each rank; --threads N for others"
+
+
+def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
     from planner.profiling import measure, measure_compiled
 
     model, inputs = load_model(options.factory, options.input, options.batch_size)
@@ -107,6 +123,8 @@ def _measured(options: argparse.Namespace) -> Profile:
         source += ["--input", options.input]
     if options.batch_size:
         source += ["--batch-size", str(options.batch_size)]
+    if options.threads is not None:
+        source += ["--threads", str(options.threads)]
     if options.statistic != "median":
         source += ["--statistic", options.statistic]
     if options.compiled:
@@ -126,7 +144,7 @@ def _measured(options: argparse.Namespace) -> Profile:
         warmup=options.warmup,
         repetitions=options.repetitions,
         batch_size=options.batch_size,
-        threads=options.threads,
+        threads=threads,
         repeat_s=options.time_limit,
         statistic=options.statistic,
         progress=lambda done, of: progress(f"{name}: run", done, of),

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from planner.cli.common import ERROR_SIGN
 from planner.costs import AffineCost, TableCost
 from planner.draw.network import Curve
 from planner.draw.table import format_table
@@ -34,7 +35,7 @@ def _headline(sweep: "Sweep") -> str:
 
 
 def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE) -> str:
-    """Return a table of the times, one of the models, and by how much these exceed the times."""
+    """Return a table of the times, one of the models, and their errors."""
     several = len(fit.by_depth) > 1
     rows: list[tuple[str, ...]] = []
     models: list[tuple[str, ...]] = []
@@ -55,8 +56,8 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
     summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at")
     rounds = f"{sweep.repetitions} round{'' if sweep.repetitions == 1 else 's'}"
     about = (
-        f"{_headline(sweep)}: medians of {rounds}, the slowest rank's time; by how much each model "
-        "exceeds them, as a share of them"
+        f"{_headline(sweep)}: medians of {rounds}, the slowest rank's time; errors of the models: "
+        f"{ERROR_SIGN}"
     )
     lines = [about, "", format_table(header, rows), "", format_table(summary, models)]
     noisy = sum(

@@ -27,8 +27,8 @@ from planner.fsdp.problem import CHANNELS
 from planner.fsdp.rules import RULES
 from planner.iteration.fully_sharded import sharded_problem
 from planner.jsonio import PROBLEMS
-from planner.jsonio.fsdp import answer
-from planner.jsonio.heads import warned
+from planner.jsonio.fsdp import FsdpAnswer, answer
+from planner.jsonio.heads import of_profile
 from planner.methods import known_method
 from planner.printing import printable
 from planner.results import Result
@@ -116,12 +116,14 @@ def run(options: argparse.Namespace) -> int:
         )
     progress.done()
     chosen = _chosen(comparison, options.method)
-    made = warned(answer(problem, chosen), job.profile.provenance.warnings)
+    made = of_profile(answer(problem, chosen), job.profile, job.cluster.memory_doubts)
     encoded = msgspec.json.encode(made).decode() + "\n"
     chart = None
     if chosen.plan is not None:
         chart = plan_chart(made, PROBLEMS[FSDP].view(made), job.profile.name)
-    write_plan(options, encoded, chart, lambda: _lines(job, problem, chosen, comparison), draw)
+    write_plan(
+        options, encoded, chart, lambda: _lines(job, problem, made, chosen, comparison), draw
+    )
     return ended(cancel)
 
 
@@ -164,12 +166,13 @@ def _chosen(comparison: Comparison[Any, Any], method: str) -> Result[Any, Any]:
 def _lines(
     job: Job,
     problem: fsdp.Problem,
+    made: FsdpAnswer,
     result: Result[fsdp.Plan, fsdp.Evaluation],
     comparison: Comparison[Any, Any],
 ) -> Iterator[str]:
     yield f"{printable(job.profile.name)}: {summary(problem)}"
     yield provenance(job.profile)
-    yield from warning_lines(job.profile.provenance.warnings)
+    yield from warning_lines(made.warnings or ())
     yield f"cluster: {about_cluster(job.cluster)}"
     yield ""
     if result.plan is None:

@@ -32,7 +32,7 @@ __all__ = ["about_cluster", "lines", "sentence"]
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
     """Yield the lines, from what was planned for to what was left out."""
-    known = job.profile.provenance.warnings
+    known = job.profile.doubts
     yield from warning_lines([text for text in answer.warnings or () if text not in known])
     graph, scale = problem.graph, job.options["computation"]
     computes = problem.base.windows.compute_ns
@@ -42,7 +42,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         + ("" if scale == 1 else f" (× {scale} of the profile)")
     )
     yield provenance(job.profile)
-    yield from warning_lines(job.profile.provenance.warnings)
+    yield from warning_lines(known)
     yield f"cluster: {about_cluster(job.cluster)}"
     if job.cluster.failed.servers:
         yield (
@@ -84,7 +84,17 @@ def about_cluster(cluster: Cluster) -> str:
         f"{printable(cluster.name)}: {counted(cluster.workers, 'worker')}, {kind}, "
         f"{nic.per_machine} × {format_rate(nic.bytes_per_s)} a machine, {start}"
         + (f", {format_rate(shared)} shared" if shared else "")
+        + _memory(cluster)
     )
+
+
+def _memory(cluster: Cluster) -> str:
+    """Return what is understood of the memory of machines that have several workers."""
+    each, workers = cluster.worker_memory_bytes, cluster.workers_per_host
+    if each is None or workers == 1:
+        return ""
+    whole = each * workers if cluster.memory_bytes is None else cluster.memory_bytes
+    return f", memory {format_bytes(whole)} a machine, {format_bytes(each)} a worker of {workers}"
 
 
 def sentence(answer: IterationAnswer) -> str:

@@ -8,7 +8,7 @@ from planner.units import counted, format_bytes, format_ns
 __all__ = ["summary"]
 
 
-def summary(profile: Profile, place: str) -> str:
+def summary(profile: Profile, place: str, why: str) -> str:
     """Return what a person reads of a new profile: size, times, how far they can be believed.
 
     Parameters
@@ -17,6 +17,8 @@ def summary(profile: Profile, place: str) -> str:
         What was measured.
     place : str
         Where it was written.
+    why : str
+        Why it was measured with these threads.
     """
     graph, origin = profile.graph, profile.provenance
     parameters = 0 if graph is None else len(graph.parameters)
@@ -26,11 +28,13 @@ def summary(profile: Profile, place: str) -> str:
         "{}: {}, {} with gradients, {}".format(
             printable(profile.name), *sizes, format_bytes(profile.parameter_bytes)
         ),
-        "forward {}, backward {}, by {}".format(*times, counted(origin.threads or 1, "thread")),
+        "forward {}, backward {}, by {} ({})".format(
+            *times, counted(origin.threads or 1, "thread"), why
+        ),
         provenance(profile),
         *(printable(note) for note in origin.notes),
         *warning_lines(origin.warnings),
     ]
     if origin.warnings:
-        lines.append("plans made of this profile repeat the warnings")
+        lines.append("plans made of this profile repeat the warnings, with its date and processor")
     return "\n".join([*lines, f"written to {printable(place)}", ""])

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from planner.bml.replan import made
+from planner.cli.common import ERROR_SIGN
 from planner.cli.family import warning_lines
 from planner.disturbances import Circumstances
 from planner.draw.table import format_table
@@ -19,8 +20,8 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
 from planner.programs.answers import recipes_of
-from planner.runtime.measuring.explained import RatioInterval, against, explained
-from planner.runtime.measuring.measured import batch_times, compared, slowest
+from planner.runtime.measuring.explained import RatioInterval, against, explained, other_threads
+from planner.runtime.measuring.measured import batches_of, compared, slowest
 from planner.runtime.measuring.predictions import predicted_transfers
 from planner.units import counted, format_bytes, format_ns
 
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json", "report"]
 
-_OFF_BY = "off by: (measured - predicted) / measured"
 _TURNS = (
     "a batch is a turn of the plan, in which each rank pulls a slice from one other: with push "
     "that of a gradient, with pull updated weights; T_F: the time to send the whole gradient"
+)
+_WAITED = (
+    "measured: on the rank that a transfer kept least; waited: how much longer it kept another, "
+    "which came earlier and waited for the slower rank, not for the network"
 )
 
 
@@ -66,10 +70,16 @@ def report(
     number, length = counted(ranks, "rank"), counted(len(steps), "step")
     lines.append(f"run: {options.model}, {number}, {length}, {options.optimizer}")
     lines.append(f"summed up by: {_collective(options, answers, ranks)}")
-    lines += _warnings(options, answers, ranks)
+    lines += _warnings(options, answers, ranks, machine)
     rows = [_row(measured) for measured in compared(answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
-    lines += ["", format_table(header, rows), _OFF_BY, "", *_batches(answers, planned)]
+    lines += [
+        "",
+        format_table(header, rows),
+        f"off by: {ERROR_SIGN}",
+        "",
+        *_batches(answers, planned),
+    ]
     lines += ["", *_explained(answers, planned, machine)]
     if plain:
         lines += ["", _standing(_against(planned, plain), plain)]
@@ -87,7 +97,7 @@ def as_json(
     """Return the same as JSON; see `report`."""
     predictions = predicted_transfers(answers)
     transfers = []
-    for batch in batch_times(planned[-1].events, planned[-1].warmup):
+    for batch in batches_of((trial.events, trial.warmup) for trial in planned):
         predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
         transfers.append(
             TransferReport(
@@ -96,6 +106,7 @@ def as_json(
                 bytes=size,
                 predicted_ns=predicted,
                 measured_ns=batch.measured_ns,
+                waited_ns=batch.waited_ns,
                 overtook=batch.overtook,
             )
         )
@@ -107,7 +118,7 @@ def as_json(
         optimizer=options.optimizer,
         ranks=ranks,
         collective=_collective(options, answers, ranks),
-        warnings=tuple(_warnings(options, answers, ranks)) or UNSET,
+        warnings=tuple(_warnings(options, answers, ranks, machine)) or UNSET,
         warmup=planned[-1].warmup,
         comparisons=tuple(
             ComparisonReport(
@@ -167,7 +178,9 @@ def _ranks(answer: "Answer") -> int | None:
     return None
 
 
-def _warnings(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int) -> "list[str]":
+def _warnings(
+    options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int, machine: Circumstances
+) -> "list[str]":
     """Return why predictions may be off, or about something else than what was measured."""
     known = sorted({count for count in map(_ranks, answers) if count is not None} - {ranks})
     warnings = [
@@ -178,6 +191,7 @@ def _warnings(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: i
             f"summed up by BML on BCube({options.bcube}): predictions are for that only if the "
             "plan's network was measured with calibrate network --bcube"
         )
+    warnings += other_threads(answers, machine.each)
     known_before = [text for answer in answers for text in answer.warnings or ()]
     return [*warnings, *warning_lines(list(dict.fromkeys(known_before)))]
 
@@ -214,7 +228,7 @@ def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[st
     directions = {answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
-    for batch in batch_times(planned[-1].events, planned[-1].warmup):
+    for batch in batches_of((trial.events, trial.warmup) for trial in planned):
         predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
         name = f"{batch.direction} batch {batch.batch + 1}".strip()
         if isinstance(first, BigdlAnswer) and _own(first, batch.batch):
@@ -226,7 +240,8 @@ def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[st
                 name,
                 "–" if size is None else format_bytes(size),
                 "–" if predicted is None else format_ns(predicted),
-                format_ns(round(median(batch.measured_ns))),
+                format_ns(round(median(batch.sending_ns))),
+                format_ns(round(median(batch.waited_ns))),
             )
         )
         if batch.overtook:
@@ -238,7 +253,8 @@ def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[st
         notes.append("no plan to push: all gradients leave in one batch")
     elif directions == {"push"}:
         notes.append("no plan to pull: all parameters arrive in one batch")
-    return [format_table(("transfer", "size", "predicted", "measured"), rows), *notes]
+    header = ("transfer", "size", "predicted", "measured", "waited")
+    return [format_table(header, rows), _WAITED, *notes]
 
 
 def _own(answer: BigdlAnswer, turn: int) -> bool:

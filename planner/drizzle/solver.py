@@ -8,7 +8,7 @@ from planner.deadline import Control, Deadline
 from planner.drizzle.closed_form import solve_exact
 from planner.drizzle.evaluation import Evaluation, check, evaluate
 from planner.drizzle.problem import Plan, Problem
-from planner.drizzle.refit import refit
+from planner.drizzle.refit import adapt, refit
 from planner.methods import Method as AnyMethod
 from planner.methods import named, solve_with, with_plugins
 from planner.results import Result
@@ -62,6 +62,7 @@ def solve(
         time_limit,
         judge=_judge,
         bound=_bound,
+        adapt=adapt,
         refit=refit,
         form=Plan,
         **control,

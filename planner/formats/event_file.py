@@ -9,7 +9,8 @@ and ends at the cut is an array, the cut is between two events. If it is none (t
 an event, or the array ends before it), brackets and strings are followed one by one.
 
 Guarantee. The same events as of the whole document, or the same error, its place counted from the
-start. Memory is that of two pieces and the longest event.
+start. Memory is that of two pieces and the longest event. Profilers write names as they find them:
+control characters in strings are read, and bytes that are no UTF-8 are replaced by U+FFFD.
 
 Complexity: O(length). Source: own; Google's description of the Trace Event Format for the forms.
 """
@@ -25,7 +26,7 @@ import msgspec
 
 from planner.errors import InvalidInputError
 
-__all__ = ["EventFile"]
+__all__ = ["EventFile", "decoded"]
 
 T = TypeVar("T")
 
@@ -43,6 +44,40 @@ _BETWEEN = re.compile(rb"\}(\s*),(?=\s*\{)")
 _NEAR = 1 << 16
 """Bytes at the end of a piece in which a cut is looked for."""
 _TRIES = 3
+_HEAD = 1 << 16
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_PLACE = re.compile(r"\(byte (\d+)\)")
+
+
+def decoded(decoder: "msgspec.json.Decoder[T]", text: bytes) -> T:
+    """Decode JSON whose strings may hold control characters and bytes that are no UTF-8.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        If the text is no JSON apart from that; with the place in `text`.
+    """
+    try:
+        return decoder.decode(text)
+    except UnicodeDecodeError:
+        return decoder.decode(_STRING.sub(_mended, text))
+    except msgspec.DecodeError as error:
+        place = _PLACE.search(str(error))
+        if place is None or not _CONTROL.match(text, int(place[1])):
+            raise
+        try:
+            return decoder.decode(_STRING.sub(_mended, text))
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            raise error from None  # its place is that in the text
+
+
+def _mended(string: re.Match[bytes]) -> bytes:
+    """Return a string with control characters escaped and what is no UTF-8 replaced."""
+    plain = string[0].decode(errors="replace").encode()
+    return _CONTROL.sub(lambda found: b"\\u%04x" % found[0][0], plain)
 
 
 class EventFile(Generic[T]):
@@ -61,6 +96,8 @@ class EventFile(Generic[T]):
 
     Attributes
     ----------
+    head : bytes
+        How the text begins, as far as it has been read.
     outside : bytes
         Once all events are read: the document without them.
     """
@@ -80,6 +117,7 @@ class EventFile(Generic[T]):
         self._hash = sha256()
         self._start = 0  # of what is in hand, in the text
         self._count = 0
+        self.head = b""
         self.outside = b'{"traceEvents":[]}'
 
     @property
@@ -143,6 +181,8 @@ class EventFile(Generic[T]):
                     continue
                 text = piece if length else piece.removeprefix(b"\xef\xbb\xbf")
                 length += len(piece)
+                if len(self.head) < _HEAD:
+                    self.head += text[: _HEAD - len(self.head)]
                 if length > self._limit:
                     raise InvalidInputError(
                         "",
@@ -236,10 +276,10 @@ class EventFile(Generic[T]):
         if not text.strip():
             return []
         try:
-            return self._decoder.decode(b"[" + text + b"]")
+            return decoded(self._decoder, b"[" + text + b"]")
         except msgspec.ValidationError as error:
             raise _typed(error, self._count) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except msgspec.DecodeError as error:
             place = re.sub(
                 r"\(byte (\d+)\)",
                 lambda match: f"(byte {self._start + int(match[1]) - 1})",

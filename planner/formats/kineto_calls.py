@@ -3,6 +3,9 @@
 On one thread, what starts before another event has ended belongs to it. A kernel belongs to the
 operator during which the runtime's call that started it was made; the two have one number.
 
+Before torch 1.10 nothing stood around an autograd node. Such nodes are wrapped here, so that every
+reader finds them as ``autograd::engine::evaluate_function: NODE``.
+
 Complexity: O(events · log events). Source: own.
 """
 
@@ -14,9 +17,11 @@ from typing import Any
 
 from planner.formats.kineto_shapes import Inputs
 
-__all__ = ["Call", "CollectiveRecord", "Event", "calls_of"]
+__all__ = ["Call", "CollectiveRecord", "Event", "calls_of", "named_as_today"]
 
 _MODULE = "nn.Module: "
+_RUN = "autograd::engine::evaluate_function: "
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +191,17 @@ def _with_kernels(
     return tuple(
         replace(call, kernels=tuple(kernels[place])) if place in kernels else call
         for place, call in enumerate(calls)
+    )
+
+
+def named_as_today(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """Return calls whose autograd nodes stand in ``evaluate_function``, as since torch 1.10."""
+    if any(event.name.startswith(_RUN) for call in calls for event in call.inside):
+        return calls
+    return tuple(
+        replace(call, event=replace(call.event, name=_RUN + call.event.name))
+        if call.event.name == _ACCUMULATE
+        or (call.event.forward_thread and call.event.sequence is not None)
+        else call
+        for call in calls
     )

@@ -6,9 +6,12 @@ call of the runtime started a kernel (``correlation``), what a collective moved,
 (``Input Dims``, ``Input type``) where that is a gradient, a message or a layer's. The profiler
 numbers what the host did (``Ev Idx``): numbers that are missing were taken out, or never written.
 
-Complexity: O(events). Source: Kineto and torch/csrc/profiler as of PyTorch 2.13.
+Before torch 1.12 categories had other names, and ranges were operators: these are read as today's.
+
+Complexity: O(events). Source: Kineto and torch/csrc/profiler as of PyTorch 2.13 and 1.9.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
@@ -48,6 +51,18 @@ _OTHERS = (
     "external_correlation",
 )
 """Categories that say nothing of what was computed, and when."""
+_OLDER = {
+    "Operator": "cpu_op",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Runtime": "cuda_runtime",
+}
+"""Categories before torch 1.12, and what they are called since."""
+_RANGE = re.compile(
+    r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|DistributedDataParallel\.|(nccl|gloo|mpi|ucc):(?!:)"
+)
+"""How names of ranges begin that were recorded as operators."""
 
 
 class _Arguments(msgspec.Struct, frozen=True, gc=False):
@@ -101,7 +116,7 @@ class Kept:
         """Keep what counts of some more events."""
         for raw in events:
             if raw.ph == "X" and raw.cat and raw.cat not in _OTHERS:
-                self._keep(raw, raw.cat)
+                self._keep(raw, _category(raw))
             if raw.args is not None:
                 number = raw.args.older_number
                 number = raw.args.number if number is None else number
@@ -147,6 +162,18 @@ class Kept:
 
 
 _NOTHING = _Arguments()
+
+
+def _category(raw: RawEvent) -> str:
+    """Return the category of an event by today's names."""
+    category = _OLDER.get(raw.cat or "", raw.cat or "")
+    if category != "cpu_op":
+        return category
+    # A range that somebody named has no namespace, no inputs and no number of autograd's.
+    unnamed = raw.cat == "Operator" and "::" not in raw.name and "Backward" not in raw.name
+    args = raw.args or _NOTHING
+    named = unnamed and not args.dims and args.sequence is None
+    return "user_annotation" if named or _RANGE.match(raw.name) else category
 
 
 def _message(args: _Arguments) -> CollectiveRecord:

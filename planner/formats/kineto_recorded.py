@@ -1,13 +1,16 @@
 """A profiler's trace as what was computed and what was sent, by step.
 
-On a device kernels are told apart by their names: collectives (NCCL and its kin), copies, and all
-others, which compute. A collective's size is in its kernel's arguments, or else those of the range
-it was launched in (``nccl:all_reduce``, recorded with shapes). Without a device operators compute,
-and ranges of gloo or MPI are the transfers.
+On a device kernels are told apart by their names: transfers
+(`planner.formats.communication_kernels`, or what the trace calls a collective), copies, and all
+others, which compute. Where the job has several ranks, those that may be transfers are named. A
+collective's size is in its kernel's arguments, or else those of the range it was launched in
+(``nccl:all_reduce``, recorded with shapes). Without a device operators compute, and ranges of gloo
+or MPI are the transfers.
 
-A step's transfers are those that it launched. What a transfer carries was there when the kernels
-launched before it had ended; of an all-reduce the first gradient, if the gradients in the order in
-which they were complete fill the transfers exactly.
+A step's transfers are those that it launched. A step ends when the last of what it launched has
+run; the next one begins there, the first one behind what was launched before. What a transfer
+carries was there when the kernels launched before it had ended; of an all-reduce the first
+gradient, if the gradients in the order in which they were complete fill the transfers exactly.
 
 Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorch 2.13.
 """
@@ -20,17 +23,25 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
+from planner.formats.communication_kernels import called
 from planner.formats.kineto_calls import CollectiveRecord, Event
+from planner.formats.kineto_kernels import (
+    by_name,
+    has_several,
+    in_doubt,
+    launched_by_sending,
+    told_apart,
+)
 from planner.formats.kineto_trace import Trace
 from planner.traces.recorded import Recorded, Step, Transfer
 from planner.traces.spans import merged
 
 __all__ = ["recorded_in"]
 
-_SENDS = re.compile(r"nccl|rccl|msccl|oneccl|hccl", re.IGNORECASE)
-_COPIES = re.compile(r"(hip)?mem(cpy|set)|copy(host|device|buffer)|fillbuffer", re.IGNORECASE)
 _RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
 _COLLECTIVES = {
+    "crossdevicereduce": "all_reduce",
+    "quickreduce": "all_reduce",
     "allreduce": "all_reduce",
     "allgather": "all_gather",
     "reducescatter": "reduce_scatter",
@@ -48,7 +59,13 @@ _INPUT = "enumerate(DataLoader)"
 _WAITS = re.compile(r"Synchronize")
 
 
-def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
+def recorded_in(
+    trace: Trace,
+    rank: int,
+    *,
+    but_last: bool = False,
+    transfers: re.Pattern[str] | None = None,
+) -> Recorded:
     """Return what was computed and sent.
 
     Parameters
@@ -60,6 +77,9 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
     but_last : bool
         Whether to leave out, of several steps, what none launched or the last, which may lack
         its end: other tools count so.
+    transfers : pattern, optional
+        What names of further transfers contain: of kernels, or of operators without a device.
+        Then all others compute, and none is in doubt.
     """
     own = trace.distributed.rank
     ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
@@ -72,14 +92,12 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
         call.correlation: call for call in trace.runtime_calls if call.correlation is not None
     }
     ran = _in_steps(trace.kernels, calls, steps) if but_last and len(steps) > 1 else trace.kernels
-    sends = [kernel for kernel in ran if _SENDS.search(kernel.name)]
-    copies = [kernel for kernel in ran if _COPIES.match(kernel.name)]
-    apart = {kernel.index for kernel in (*sends, *copies)}
-    kernels = [kernel for kernel in ran if kernel.index not in apart]
+    inside = launched_by_sending(trace, calls)
+    sends, copies, kernels = told_apart(ran, inside, transfers)
     if trace.kernels:
         around = _Around(ranges)
         launches = [calls.get(send.correlation) for send in sends]
-        transfers = [
+        sent = [
             _transfer(send, None if call is None else around.range_of(call))
             for send, call in zip(sends, launches, strict=True)
         ]
@@ -87,23 +105,28 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
             send.start_ns if call is None else call.start_ns
             for send, call in zip(sends, launches, strict=True)
         ]
-        busy: Iterable[Event] = kernels
+        busy = kernels
     else:
-        transfers = [_transfer(mark, mark) for mark in ranges]
-        asked = [mark.start_ns for mark in ranges]
-        busy = (
+        own_calls = [
             call.event
             for call in trace.calls
             if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
-        )
+        ]
+        more = [event for event in own_calls if transfers and transfers.search(event.name)]
+        sent = [_transfer(mark, mark) for mark in [*ranges, *more]]
+        asked = [mark.start_ns for mark in [*ranges, *more]]
+        apart = {event.index for event in more}
+        busy = [event for event in own_calls if event.index not in apart]
+    several = has_several(trace, sent=bool(sent))
+    doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
+    doubts = {kernel.index for kernel in doubtful}
     launched = sorted(
         (kernel.start_ns, call.start_ns)
         for kernel in kernels
         if (call := calls.get(kernel.correlation)) is not None
     )
     placed = [
-        replace(transfer, step=_step(steps, at))
-        for transfer, at in zip(transfers, asked, strict=True)
+        replace(transfer, step=_step(steps, at)) for transfer, at in zip(sent, asked, strict=True)
     ]
     ready = _Ready(kernels, calls) if trace.kernels else None
     return Recorded(
@@ -122,7 +145,62 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
         launched=tuple(launched),
         input=_spans(mark for mark in trace.ranges if mark.name.startswith(_INPUT)),
         synchronised=_spans(call for call in trace.runtime_calls if _WAITS.search(call.name)),
+        periods=_periods(ran, calls, steps) if trace.kernels else _on_the_host(steps, placed),
+        counted=by_name(sends),
+        doubtful=by_name(doubtful),
+        certain=_spans(event for event in busy if event.index not in doubts),
+        several=several,
     )
+
+
+def _periods(
+    ran: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
+) -> tuple[tuple[int, int], ...]:
+    """Return from when to when each step ran on the device; nothing, if launches are unknown."""
+    starts = [step.start_ns for step in steps]
+    last = max((step.end_ns for step in steps), default=0)
+    ends: list[int | None] = [None] * len(steps)
+    own: list[Event] = []
+    others: list[Event] = []
+    for kernel in ran:
+        call = calls.get(kernel.correlation)
+        place = -1 if call is None else bisect_right(starts, call.start_ns) - 1
+        if call is None or place < 0 or call.start_ns >= last:
+            others.append(kernel)
+            continue
+        own.append(kernel)
+        ends[place] = max(ends[place] or kernel.end_ns, kernel.end_ns)
+    if not own:
+        return ()
+    first = min(kernel.start_ns for kernel in own)
+    known = [end for end in ends if end is not None]
+    before = max((k.end_ns for k in others if k.start_ns < first), default=None)
+    begin = min(steps[0].start_ns, first)  # nothing ran yet: the host's time is the step's
+    if before is not None and begin < before:
+        begin = before if before < known[0] else first
+    periods = []
+    for end in ends:
+        until = begin if end is None else max(begin, end)
+        periods.append((begin, until))
+        begin = until
+    return tuple(periods)
+
+
+def _on_the_host(
+    steps: Sequence[Step], transfers: Sequence[Transfer]
+) -> tuple[tuple[int, int], ...]:
+    """Return from when to when each step ran where the host computes."""
+    ends = [step.end_ns for step in steps]
+    for transfer in transfers:
+        if transfer.step >= 0:
+            ends[transfer.step] = max(ends[transfer.step], transfer.end_ns)
+    periods = []
+    begin = min((step.start_ns for step in steps), default=0)
+    for end in ends:
+        until = max(begin, end)
+        periods.append((begin, until))
+        begin = until
+    return tuple(periods)
 
 
 def _in_steps(
@@ -174,8 +252,10 @@ def _transfer(event: Event, around: Event | None) -> Transfer:
     named = message.collective if message is not None else ""
     if not named and around is not None and (found := _RANGE.match(around.name)):
         named = found[2]
+    function = called(event.name)
+    plain = "unknown" if "ccl" in function.lower() else re.split(r"::?", function)[-1]
     return Transfer(
-        collective=_collective(named) or _collective(event.name) or "unknown",
+        collective=_collective(named) or _collective(function) or plain,
         start_ns=event.start_ns,
         end_ns=event.end_ns,
         size_bytes=_size(message, around),

@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from planner.errors import InvalidInputError
+from planner.formats.communication_kernels import library_of
 from planner.formats.kineto_calls import Call, Event
 
 __all__ = ["Times", "busy_ns", "step_ns", "times_of"]
-
-_COLLECTIVES = ("nccl", "rccl", "msccl", "oneccl")
-"""What names of kernels that move gradients contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,5 +141,4 @@ def _until_the_next(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
 
 def _moves(kernel: Event) -> bool:
     """Whether a kernel moves gradients between workers, and computes nothing."""
-    name = kernel.name.lower()
-    return any(collective in name for collective in _COLLECTIVES)
+    return kernel.message is not None or bool(library_of(kernel.name))

@@ -15,9 +15,11 @@ from typing import Any, BinaryIO
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.formats.event_file import EventFile
-from planner.formats.kineto_calls import Call, Event, calls_of
+from planner.formats.event_file import EventFile, decoded
+from planner.formats.kineto_calls import Call, Event, calls_of, named_as_today
 from planner.formats.kineto_events import DEVICE, READ, RUNTIMES, Kept, RawEvent
+from planner.formats.other_traces import other_trace
+from planner.validation import shown
 
 __all__ = ["Distributed", "Trace", "read_trace"]
 
@@ -108,20 +110,24 @@ def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | No
     """
     file = EventFile(source, RawEvent, limit=MAX_TEXT, progress=progress)
     kept = Kept()
-    for batch in file.batches():
-        kept.add(batch)
-    outside = _outside(file.outside)
+    try:
+        for batch in file.batches():
+            kept.add(batch)
+        outside = _outside(file.outside)
+    except InvalidInputError:
+        if not kept.by_category["cpu_op"] and (other := other_trace(file.head)):
+            raise InvalidInputError("", other) from None
+        raise
+    if not kept.by_category["cpu_op"]:
+        other = other_trace(file.head)
+        raise InvalidInputError("" if other else "traceEvents", other or _no_operators(kept))
     by_category = kept.by_category
-    if not by_category["cpu_op"]:
-        raise InvalidInputError(
-            "traceEvents", "expected events of category cpu_op: record with ProfilerActivity.CPU"
-        )
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}
     operators, ranges, functions = (by_category.pop(name, []) for name in READ[:3])
     started = tuple(chain.from_iterable(runtime.values()))
     return Trace(
-        calls=calls_of(operators, functions, started, kernels),
+        calls=named_as_today(calls_of(operators, functions, started, kernels)),
         ranges=tuple(sorted(ranges, key=lambda event: event.start_ns)),
         kernels=tuple(kernels),
         runtime_calls=started,
@@ -137,17 +143,27 @@ def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | No
     )
 
 
+def _no_operators(kept: Kept) -> str:
+    """Say why there is nothing to read: the CPU was not recorded, or the file is another tool's."""
+    what = "expected events of category cpu_op (before torch 1.12: Operator)"
+    others = sorted(category for category, events in kept.by_category.items() if events)
+    if any(name in DEVICE or name.endswith(RUNTIMES) for name in others):
+        return f"{what}: record with ProfilerActivity.CPU"
+    has = f"it has {', '.join(map(shown, others[:5]))}" if others else "no event has a category"
+    return f"{what}: {has}; give a trace of torch.profiler, recorded with ProfilerActivity.CPU"
+
+
 def _outside(text: bytes) -> _Outside:
     """Return what stands beside the events; an error, if there is no array of events."""
     try:
-        return msgspec.json.decode(text, type=_Outside)
+        return decoded(msgspec.json.Decoder(_Outside), text)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         if "missing required field" in message:
             raise InvalidInputError("traceEvents", "missing: not a profiler's trace") from None
         message = re.sub(r"`([^`]*)`", r"\1", message[:1].lower() + message[1:])
         raise InvalidInputError(place.rstrip("`").lstrip("."), message) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise InvalidInputError("", f"not JSON: {error}") from None
     except RecursionError:
         raise InvalidInputError("", "not acceptable JSON: nested too deeply") from None

@@ -2,52 +2,50 @@
 
 Text: comment lines that name the test and each rank with its host, a header of columns, and a row a
 size, out of place and in place: time in µs, bandwidth of the algorithm and of the bus in GB/s,
-wrong elements. Launchers put a prefix before each line; other programs print lines between.
-Several runs may follow each other. JSON, as ``-J`` writes it: the same in objects.
+wrong elements (`planner.formats.nccl_tables`). Launchers put a prefix before each line
+(`planner.formats.launchers`); other programs print lines between. Several runs may follow each
+other. JSON, as ``-J`` writes it: the same in objects.
 
-A row is left out, and said to be, if its time is 0, elements came out wrong, or its bandwidths are
-not what its size, its time and the number of ranks say. Sizes of all three are those of the whole
-message, as planner's are.
+A row is left out, and said to be, if its size or its time is 0, elements came out wrong, it has no
+times of the kind that is asked for, or its bandwidths are not what its size, its time and the
+number of ranks say. A cell that cannot be read is an error: no other cell stands for it. Sizes of
+all three tests are those of the whole message, as planner's are.
 
-Complexity: O(lines). Source: src/common.cu and src/util.cu of NVIDIA/nccl-tests; the definition of
-bus bandwidth in its doc/PERFORMANCE.md.
+Complexity: O(characters). Source: src/common.cu and src/util.cu of NVIDIA/nccl-tests; the
+definition of bus bandwidth in its doc/PERFORMANCE.md.
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from math import isnan
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import isfinite, nan
 from typing import Any
 
 from planner.errors import InvalidInputError
+from planner.formats.nccl_tables import (
+    CPU_TIMES,
+    HEADER,
+    Rank,
+    Row,
+    Run,
+    Side,
+    Sides,
+    rows_of,
+    test_of,
+)
 from planner.formats.timed_rows import TimedRow, bus_factor, listed
 from planner.measured import COLLECTIVES, Collective
+from planner.units import counted
 from planner.validation import MAX_VALUE, shown
 
 __all__ = ["read_nccl_tests"]
 
-_PREFIX = re.compile(r"^\s*(\[[\d,]+\](<std(out|err)>)?:?\s?|\d+:\s)+")
-_TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|\w+)_perf")
-_RANK = re.compile(r"^#?\s*Rank\s+(\d+)\s.*?\bPid\s+\d+\s+on\s+(\S+)\s+device")
-_RUN = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)\s")
-_NUMBER = re.compile(r"^\d+$")
-_TIMES = {"time", "cputime"}
-_UNITS = ("(us)", "(GB/s)", "(GB/s)")
-
 SLACK = 0.02
 """By how much printed bandwidths may be off what size and time say, beside their last digit."""
 
-
-@dataclass
-class _Run:
-    """What is known of the run whose rows come next."""
-
-    collective: str = ""
-    hosts: dict[int, str] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
-    gpus: int = 0
+ONE_HOST = (
+    "no hosts are listed: all ranks are taken to share one; --ranks-per-host says how many do"
+)
 
 
 def read_nccl_tests(
@@ -70,41 +68,46 @@ def read_nccl_tests(
     ranks, per_host : int, optional
         Where the file does not list its devices: among how many ranks, and how many share a host.
     in_place : bool
-        Whether to take the times in place; a row that has no such times gives the others.
+        Whether to take the times in place; the others are never taken for them, nor they for the
+        others.
     collective : str, optional
         What was timed, where neither the file nor its name says it.
 
     Raises
     ------
     InvalidInputError
-        If there are no rows, or it is not said among how many ranks; the path is the line.
+        If there are no rows, a cell cannot be read, or the ranks are not said or cannot be those of
+        one run; the path is the line, and the column.
     """
     text = data.decode("utf-8", errors="replace")
-    lines = _of_json(text) if text.lstrip().startswith("{") else _of_text(text, name)
+    printed = not text.lstrip().startswith("{") or HEADER.search(text)  # a prefix may be a brace
+    found = rows_of(text, name) if printed else _of_json(text)
     rows: list[TimedRow] = []
     left_out: dict[str, list[str]] = {}
-    for run, where, size, sides in lines:
+    known: tuple[Run, int, int] | None = None
+    runs: list[Run] = []
+    for run, where, read in found:
         test = run.collective or collective
         if test not in COLLECTIVES:
             other = test or "an unknown test (--collective says which)"
             left_out.setdefault(f"of {other}", []).append(where)
             continue
         kind: Collective = test
-        count, each = _ranks(run, ranks, per_host, where)
-        side = sides[1] if in_place and sides[1] is not None else sides[0] or sides[1]
-        if side is None:
-            left_out.setdefault("without a time", []).append(where)
-            continue
-        reason = _doubt(side, size, float(bus_factor(kind, count)))
+        if known is None or known[0] is not run:
+            known = run, *_ranks(run, ranks, per_host, where)
+            runs.append(run)
+        _, count, each = known
+        size, side, reason = _chosen(read(), in_place=in_place)
+        reason = reason or _doubt(side, size, float(bus_factor(kind, count)))
+        time = min(round(side.time * 1000), MAX_VALUE)
+        if not reason and not time:
+            reason = "with a time of 0"
         if reason:
             left_out.setdefault(reason, []).append(where)
             continue
-        time = min(round(side[0] * 1000), MAX_VALUE)
-        if not time:
-            left_out.setdefault("with a time of 0", []).append(where)
-            continue
         rows.append(TimedRow(kind, count, each, size, time, where))
-    warnings = tuple(
+    assumed = () if per_host or not rows or all(run.ranks for run in runs) else (ONE_HOST,)
+    warnings = assumed + tuple(
         f"left out, {len(places)} row{'' if len(places) == 1 else 's'} {reason}: {listed(places)}"
         for reason, places in left_out.items()
     )
@@ -114,77 +117,41 @@ def read_nccl_tests(
     return rows, warnings
 
 
-_Side = tuple[float, float, float, float]
-"""Time in µs, bandwidth of the algorithm and of the bus in GB/s, wrong elements."""
-
-_Line = tuple[_Run, str, int, tuple[_Side | None, _Side | None]]
+_NONE = Side(0, 0, 0, 0)
 
 
-def _of_text(text: str, name: str) -> Iterator[_Line]:
-    run = _Run(_collective(name))
-    fresh = False  # whether something of the next run is known already
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = _PREFIX.sub("", raw).strip()
-        if "_perf" in line and (match := _TEST.search(line)):
-            if run.columns:
-                run, fresh = _Run(), True
-            run.collective = match[1]
-        if match := _RUN.match(line):
-            if run.columns and not fresh:
-                run = _Run(run.collective)
-            fresh = False
-            run.gpus = int(match[1]) * int(match[2])
-        elif match := _RANK.match(line):
-            run.hosts[int(match[1])] = match[2]
-        elif "size" in line and "count" in line and _TIMES & set(line.split()):
-            run.columns, fresh = tuple(line.lstrip("# ").split()), False
-        elif run.columns and "(B)" in line:
-            units = [unit for unit in line.split() if unit.startswith("(")]
-            if any(tuple(units[at : at + 3]) != _UNITS for at in range(2, len(units) - 2, 3)):
-                raise InvalidInputError(
-                    f"line {number}", f"expected times in (us) and (GB/s), got {shown(line)}"
-                )
-        elif run.columns and line[:1].isdigit():
-            cells = line.split()
-            if _NUMBER.match(cells[0]) and len(cells) >= 8:
-                yield run, f"line {number}", int(cells[0]), _sides(run.columns, cells)
+def _chosen(row: tuple[int, Sides] | None, *, in_place: bool) -> tuple[int, Side, str]:
+    """Return a row's size and the measurement that is asked for, or why it has none."""
+    if row is None:
+        return 0, _NONE, "without its last columns"
+    size, sides = row
+    if not size:
+        return 0, _NONE, "of 0 bytes"
+    side, other = sides[::-1] if in_place else sides
+    if side is not None:
+        return size, side, ""
+    if other is None:
+        return size, _NONE, "without a time"
+    if in_place:
+        return size, _NONE, "without a time in place (without --in-place: the others)"
+    return size, _NONE, "without a time out of place (--in-place takes the others)"
 
 
-def _sides(columns: Sequence[str], cells: Sequence[str]) -> tuple[_Side | None, _Side | None]:
-    """Return the times out of place and in place of one row."""
-    starts = [place for place, column in enumerate(columns) if column in _TIMES]
-    # Some tests print no operation or root: what is missing is missing before the times.
-    behind = max(len(columns) - len(cells), 0)
-    times = [
-        _side(cells[place - behind :], counted="#wrong" in columns)
-        for place in starts
-        if 0 < place - behind < len(cells)
-    ]
-    return (*times, None, None)[0], (*times, None, None)[1]
-
-
-def _side(cells: Sequence[str], *, counted: bool) -> _Side | None:
-    try:
-        time, algorithm, bus = (float(Decimal(cell)) for cell in cells[:3])
-        wrong = cells[3] if counted and len(cells) > 3 else "N/A"  # elder ones print an error
-        return time, algorithm, bus, 0.0 if wrong == "N/A" else float(Decimal(wrong))
-    except (InvalidOperation, ValueError):
-        return None
-
-
-def _of_json(text: str) -> Iterator[_Line]:
+def _of_json(text: str) -> Iterator[Row]:
     try:
         document = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise InvalidInputError("", f"no JSON: {error}") from None
     config = _mapping(document.get("config"))
+    key = "devices" if document.get("devices") else "config.devices"
     devices = document.get("devices") or config.get("devices") or []
     arguments = document.get("args") or []
-    run = _Run(_collective(str(arguments[0]) if isinstance(arguments, list) and arguments else ""))
-    for device in devices if isinstance(devices, list) else []:
+    run = Run(test_of(str(arguments[0]) if isinstance(arguments, list) and arguments else ""))
+    for place, device in enumerate(devices if isinstance(devices, list) else []):
         known = _mapping(device)
         if isinstance(known.get("rank"), int):
-            run.hosts[known["rank"]] = str(known.get("hostname"))
+            host, group = str(known.get("hostname")), str(known.get("group", ""))
+            run.ranks.append(Rank(known["rank"], host, group, f"{key}[{place}]"))
     counts = [config.get(key) for key in ("nthreads", "ngpus")]
     if all(isinstance(count, int) for count in counts):
         run.gpus = counts[0] * counts[1]  # type: ignore[operator]
@@ -192,59 +159,120 @@ def _of_json(text: str) -> Iterator[_Line]:
     if not isinstance(results, list):
         raise InvalidInputError("results", "missing: expected a list, as nccl-tests -J writes it")
     for place, result in enumerate(results):
-        row = _mapping(result)
+        row, where = _mapping(result), f"results[{place}]"
         size = row.get("size")
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise InvalidInputError(f"results[{place}].size", f"expected bytes, got {shown(size)}")
-        sides = [_json_side(row.get(key)) for key in ("out_of_place", "in_place")]
-        yield run, f"results[{place}]", size, (sides[0], sides[1])
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_VALUE:
+            raise InvalidInputError(f"{where}.size", f"expected bytes, got {shown(size)}")
+
+        def read(
+            row: Mapping[str, Any] = row, size: int = size, where: str = where
+        ) -> tuple[int, Sides]:
+            if not size:
+                return size, (None, None)
+            out_of_place, in_place = (
+                _json_side(row.get(key), f"{where}.{key}") for key in ("out_of_place", "in_place")
+            )
+            return size, (out_of_place, in_place)
+
+        yield Row(run, where, read)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _json_side(value: Any) -> _Side | None:
-    side = _mapping(value)
-    numbers = [side.get("time", side.get("cpu_time")), side.get("alg_bw"), side.get("bus_bw")]
-    wrong = side.get("nwrong")
-    numbers.append(0 if wrong is None else wrong)
-    if any(not isinstance(number, int | float) or isnan(number) for number in numbers):
+def _json_side(value: Any, where: str) -> Side | None:
+    """Return the measurement of one kind; None if a row has none."""
+    if value is None:
         return None
-    time, algorithm, bus, bad = (float(number) for number in numbers)
-    return time, algorithm, bus, bad
+    side = _mapping(value)
+    if "cpu_time" in side:
+        raise InvalidInputError(f"{where}.cpu_time", CPU_TIMES)
+    time, *others = (
+        _json_number(side.get(key), f"{where}.{key}") for key in ("time", "alg_bw", "bus_bw")
+    )
+    if not isfinite(time):
+        raise InvalidInputError(f"{where}.time", f"expected a number, got {time}")
+    wrong = side.get("nwrong")
+    counted_wrong = 0.0 if wrong is None else _json_number(wrong, f"{where}.nwrong")
+    return Side(time, others[0], others[1], counted_wrong)
 
 
-def _collective(name: str) -> str:
-    match = _TEST.search(name)
-    if match:
-        return match[1]
-    return next((known for known in COLLECTIVES if known in name), "")
+def _json_number(value: Any, where: str) -> float:
+    if value == "nan":  # as nccl-tests write what is none
+        return nan
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidInputError(where, f"expected a number, got {shown(value)}")
+    return float(value)
 
 
-def _ranks(run: _Run, ranks: int | None, per_host: int | None, where: str) -> tuple[int, int]:
+def _ranks(run: Run, ranks: int | None, per_host: int | None, where: str) -> tuple[int, int]:
     """Return among how many ranks a run was, and how many of them share a host."""
-    listed_ranks = len(run.hosts)
+    _check_listed(run.ranks)
+    hosts = Counter(rank.host for rank in run.ranks)
+    listed_ranks = len(run.ranks)
     if listed_ranks == 1 and run.gpus > 1:  # without MPI JSON lists the first device only
         listed_ranks = run.gpus
+        hosts = Counter({run.ranks[0].host: listed_ranks})
+    if listed_ranks == 1:
+        raise InvalidInputError(
+            run.ranks[0].where,
+            "one rank is listed, and a collective is among two or more: nccl-tests that are built "
+            "without MPI=1 run each process on its own",
+        )
     count = listed_ranks or ranks or 0
     if ranks is not None and listed_ranks and ranks != listed_ranks:
         raise InvalidInputError(where, f"{listed_ranks} ranks are listed, and --ranks says {ranks}")
     if count < 2:
-        listed = "one rank is listed" if count else "no ranks are listed"
-        raise InvalidInputError(where, f"among how many ranks? {listed}: give --ranks")
-    hosts = len(set(run.hosts.values()))
-    each = per_host or (count // hosts if hosts and not count % hosts else None)
-    if each is None:
-        if hosts:
-            raise InvalidInputError(where, f"{count} ranks on {hosts} hosts: expected as many each")
-        each = count
+        raise InvalidInputError(where, "among how many ranks? no ranks are listed: give --ranks")
+    shared = set(hosts.values())
+    if per_host is None and len(shared) > 1:
+        names = listed([f"{host}: {number}" for host, number in hosts.items()])
+        raise InvalidInputError(
+            where,
+            f"hosts have different numbers of ranks ({names}): expected as many each; where the "
+            "names are those of containers, --ranks-per-host says how many ranks share a machine",
+        )
+    if per_host is not None and max(shared, default=0) > per_host:
+        host, most = hosts.most_common(1)[0]
+        raise InvalidInputError(
+            where, f"{most} ranks are listed on {host}, and --ranks-per-host says {per_host}"
+        )
+    each = per_host or max(shared, default=count)
     if count % each:
         raise InvalidInputError(where, f"{count} ranks are not {each} a host")
     return count, each
 
 
-def _doubt(side: _Side, size: int, factor: float) -> str:
+def _check_listed(ranks: list[Rank]) -> None:
+    """Refuse ranks that are not those of one run."""
+    seen: dict[int, Rank] = {}
+    for rank in ranks:
+        before = seen.setdefault(rank.number, rank)
+        if before is not rank:
+            raise InvalidInputError(
+                rank.where,
+                f"rank {rank.number} is listed twice, on {rank.host} and, at {before.where}, on "
+                f"{before.host}: these are processes that ran on their own (nccl-tests are built "
+                "without MPI=1), or outputs that are mixed: give the lines of one run",
+            )
+    missing = [str(number) for number in range(len(ranks)) if number not in seen]
+    if missing:
+        raise InvalidInputError(
+            ranks[-1].where,
+            f"{counted(len(ranks), 'rank')} listed up to {max(seen)}, and not rank "
+            f"{listed(missing)}: expected a line for each",
+        )
+    groups = sorted({rank.group for rank in ranks})
+    if len(groups) > 1:
+        raise InvalidInputError(
+            ranks[-1].where,
+            f"ranks are split into {len(groups)} groups that communicate at the same time "
+            "(NCCL_TESTS_SPLIT): their times are not those of one collective; run without it",
+        )
+
+
+def _doubt(side: Side, size: int, factor: float) -> str:
     """Return why a row cannot be true, or nothing."""
     time, algorithm, bus, wrong = side
     if wrong > 0:
@@ -252,8 +280,8 @@ def _doubt(side: _Side, size: int, factor: float) -> str:
     if not time > 0:
         return "with a time of 0"
     right = size / time / 1000
-    if abs(algorithm - right) > SLACK * right + 0.0051:
+    if not abs(algorithm - right) <= SLACK * right + 0.0051:
         return "whose bandwidth is not what size and time say"
-    if abs(bus - algorithm * factor) > SLACK * bus + 0.02:
+    if not abs(bus - algorithm * factor) <= SLACK * bus + 0.02:
         return "whose bus bandwidth is not what its bandwidth and ranks say"
     return ""

@@ -66,6 +66,15 @@ class _Stage:
     busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
     sums: list[int] = field(default_factory=lambda: [0] * _SUMS)  # as of `Spent`
     disturbed: int = 0
+    start: int | None = None
+    end: int | None = None
+
+    def lasted(self, start: int | None, end: int | None) -> None:
+        """Let it last from a time to another at least."""
+        if start is not None and start >= 0:
+            self.start = start if self.start is None else min(start, self.start)
+        if end is not None and end >= 0:
+            self.end = end if self.end is None else max(end, self.end)
 
 
 @dataclass(slots=True)
@@ -92,6 +101,8 @@ class _Reader:
         self.used: set[str] = set()
         self.ended = False
         self.unreadable: list[str] = []
+        self.why: dict[str, list[str]] = {}  # by event: why lines of it could not be read
+        self.untimed = 0
         self.events = self.tasks = self.started = 0
         self.cut = ""
 
@@ -115,7 +126,9 @@ class _Reader:
             return
         try:
             event = decoder.decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            kind = name.rpartition(b".")[2].decode()
+            self.why.setdefault(kind, []).append(f"{line.where}: {_in_words(error)}")
             self._not_read(line)
             return
         self._follow(name, event)
@@ -137,6 +150,8 @@ class _Reader:
         elif isinstance(event, StageEvent):
             if name.endswith(b"Submitted"):
                 self._submitted(event.info)
+            elif event.info.number in self.stages:
+                self.stages[event.info.number].lasted(event.info.submitted, event.info.completed)
         elif isinstance(event, JobStart):
             self.started += 1
             self.running[event.number] = _Running(event, _group(event.properties))
@@ -170,6 +185,7 @@ class _Reader:
         ):
             # Only tasks whose output was lost run again; those before count.
             stage = owner.attempts[info.number]
+        stage.lasted(info.submitted, None)
         owner.attempts[info.number] = self.stages[info.number] = stage
 
     def _task(self, event: TaskEnd) -> None:
@@ -178,6 +194,7 @@ class _Reader:
         if stage is None:
             return
         info, metrics = event.info, event.metrics
+        stage.lasted(info.launched, info.finished)
         if event.reason.get("Reason") != "Success" or info.speculative:
             stage.disturbed += 1
         if event.reason.get("Reason") != "Success" or metrics is None:
@@ -216,7 +233,7 @@ class _Reader:
             len(stage.done) >= stage.info.tasks for stage in stages
         )
         sums = [sum(column) for column in zip(*(stage.sums for stage in stages), strict=True)]
-        start, end = job.start.time * _MS, event.time * _MS
+        start, end = self._lasted(job.start.time, event.time, stages)
         if not 0 <= start <= end <= _MAX_NS:
             start, end, complete = 0, 0, False
         self.jobs.append(
@@ -237,6 +254,21 @@ class _Reader:
                 ),
             )
         )
+
+    def _lasted(
+        self, start: int | None, end: int | None, stages: tuple[_Stage, ...]
+    ) -> tuple[int, int]:
+        """Return when a job began and ended, in nanoseconds; -1 where nothing says it.
+
+        Where it does not say itself, it lasted as long as its stages.
+        """
+        if start is None or start < 0 or end is None or end < 0:
+            self.untimed += 1
+        if start is None or start < 0:
+            start = min((stage.start for stage in stages if stage.start is not None), default=-1)
+        if end is None or end < 0:
+            end = max((stage.end for stage in stages if stage.end is not None), default=-1)
+        return start * _MS, end * _MS
 
     def _shape(self, stages: tuple[_Stage, ...]) -> tuple[StageShape, ...]:
         """Return the shape of a job: the same object for all jobs alike."""
@@ -335,12 +367,18 @@ def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Applicat
         raise InvalidInputError("", "expected events of Spark's, got an empty file")
     for what, count in (("JobStart", reader.started), ("TaskEnd", reader.tasks)):
         if not count:
+            why = reader.why.get(f"SparkListener{what}", [])
             raise InvalidInputError(
                 "",
-                f"no SparkListener{what} in {counted(reader.events, 'event')}: nothing to measure",
+                f"none of {len(why):,} SparkListener{what} can be read ({why[0]}): nothing to "
+                "measure"
+                if why
+                else f"no SparkListener{what} in {counted(reader.events, 'event')}: nothing to "
+                "measure",
             )
     if not reader.jobs:
-        raise InvalidInputError("", "no job ended (no SparkListenerJobEnd): nothing to measure")
+        why = reader.why.get("SparkListenerJobEnd", ["no SparkListenerJobEnd"])
+        raise InvalidInputError("", f"no job ended ({why[0]}): nothing to measure")
     doubts = list(warnings)
     if reader.cut:
         doubts.append(f"{reader.cut} is cut: read up to there")
@@ -351,6 +389,12 @@ def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Applicat
         doubts.append(
             f"{counted(len(reader.unreadable), 'line')} that cannot be read ({first}"
             f"{', …' if len(reader.unreadable) > 3 else ''}): what needs them is left out"
+        )
+    if reader.untimed:
+        doubts.append(
+            f"{counted(reader.untimed, 'job')} without a time of submission or completion, as "
+            "Spark before 1.3 writes them: taken to last from the first submission of a stage, or "
+            "launch of a task, to the last completion"
         )
     unknown = reader.used - set(reader.cores)
     if unknown:
@@ -376,6 +420,15 @@ def _event_of(text: bytes) -> bytes:
         return bytes(value["Event"]).strip(b'"') if "Event" in value else b""
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return b""
+
+
+def _in_words(error: Exception) -> str:
+    """Return what is wrong with an event, and where in it."""
+    message, _, place = str(error).partition(" - at `$")
+    where = place.strip(".`")
+    return f"{message[:1].lower()}{message[1:]}".replace("`", "") + (
+        f" in {where}" if where else ""
+    )
 
 
 def _group(properties: dict[str, Any] | None) -> int:

@@ -31,6 +31,8 @@ MAX_LINE = 1 << 28
 """Bytes of the longest line: plans of SQL may have some megabytes."""
 
 _ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
+_OLD = re.compile(r"EVENT_LOG_\d+")
+"""The log in the directory that Spark before 1.3 writes, beside files that name its version."""
 _LZ4 = b"LZ4Block"
 _LZ4_HEADER = 21
 _RAW, _PACKED = 0x10, 0x20
@@ -64,6 +66,9 @@ def parts_of(path: Path) -> tuple[list[Path], list[str]]:
     """
     if not path.is_dir():
         return [path], []
+    old = sorted(file for file in path.iterdir() if _OLD.fullmatch(file.name))
+    if old:
+        return old, []
     rolled = {}
     first = 0
     for file in path.iterdir():

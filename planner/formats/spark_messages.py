@@ -39,13 +39,15 @@ class StageInfo(msgspec.Struct, frozen=True, gc=False):
     name: str = _named("Stage Name", "")
     tasks: int = _named("Number of Tasks", 0)
     parents: tuple[int, ...] | None = _named("Parent IDs", None)  # not before Spark 1.5
+    submitted: int | None = _named("Submission Time", None)
+    completed: int | None = _named("Completion Time", None)
 
 
 class JobStart(msgspec.Struct, frozen=True, gc=False):
     """A job was taken up."""
 
     number: int = msgspec.field(name="Job ID")
-    time: int = msgspec.field(name="Submission Time")
+    time: int | None = _named("Submission Time", None)  # not before Spark 1.3
     stages: tuple[int, ...] = _named("Stage IDs", ())
     properties: dict[str, Any] | None = _named("Properties", None)
 
@@ -54,7 +56,7 @@ class JobEnd(msgspec.Struct, frozen=True, gc=False):
     """A job has ended."""
 
     number: int = msgspec.field(name="Job ID")
-    time: int = msgspec.field(name="Completion Time")
+    time: int | None = _named("Completion Time", None)  # not before Spark 1.3
     result: dict[str, Any] = _named("Job Result", {})
 
 

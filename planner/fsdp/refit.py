@@ -24,15 +24,13 @@ EFFORT = 400
 
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan, made one of the problem and improved.
+    """Return an old plan of the problem, whatever memory it needs, improved.
 
     Raises
     ------
     InvalidPlanError
-        If it is none of the problem.
+        If its units do not fit into memory.
     """
-    if not 0 <= plan.mesh < len(problem.meshes):
-        raise InvalidPlanError("mesh", f"there are {len(problem.meshes)} meshes")
     units, count = plan.units, len(plan.units)
     ranges = tuple((unit.start, unit.stop) for unit in units)
     keep, recompute = (

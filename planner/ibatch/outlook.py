@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 
 from planner.bucketing import BUCKET_COUNTS
 from planner.deadline import Cancel, Deadline
@@ -88,10 +88,15 @@ def solve_for(
     for place, (scenario, _) in enumerate(outlook.scenarios):
         with inside(f"scenarios[{place}]"):
             variants.append(under(problem, scenario))
-    own = [
-        solve(variant, time_limit=_share(deadline, count - place), cancel=deadline.cancel)
-        for place, variant in enumerate(variants, 1)
-    ]
+    made: list[Plan] = []
+    bounds = [0] * len(variants)
+    for place, variant in enumerate(variants):
+        if deadline.passed:
+            break
+        own = solve(variant, time_limit=_share(deadline, count - place - 1), cancel=deadline.cancel)
+        bounds[place] = own.lower_bound_ns or 0
+        if own.plan is not None:
+            made.append(own.plan)
     most_ns = MOST * usual.objective_ns
 
     def value(plan: Plan) -> Fraction | None:
@@ -106,13 +111,14 @@ def solve_for(
 
     start = value(usual.plan)
     assert start is not None
-    bound = outlook.of([result.lower_bound_ns or 0 for result in own])
+    bound = outlook.of(bounds)
     best, least, seen = usual.plan, start, {usual.plan}
-    made = [result.plan for result in own if result.plan is not None]
-    others: Iterable[Plan] = (*made, *_candidates(problem, deadline))
-    left, improving = PRICES // (len(variants) * problem.layers), True
-    while improving and least > bound:
-        before = best if len(seen) > 1 else None
+    left = PRICES // (len(variants) * problem.layers)
+
+    def better(others: Iterable[Plan]) -> bool:
+        """Take the best of other plans if it is better, and return whether it is."""
+        nonlocal best, least, left
+        before = best
         for plan in others:
             if deadline.passed or left <= 0:
                 break
@@ -123,7 +129,12 @@ def solve_for(
             counts = value(plan)
             if counts is not None and counts < least:
                 best, least = plan, counts
-        others, improving = _neighbours(problem, best), best is not before
+        return best is not before
+
+    if least > bound:
+        better(chain(made, _candidates(problem, deadline)))
+        while least > bound and better(_neighbours(problem, best)):
+            pass
     outcome = Outcome(best, usual.lower_bound_ns, deadline.passed, method=usual.method)
     result = priced(problem, outcome, time.perf_counter() - begin)
     return result, Prospect(least, bound, usual.objective_ns, start)
@@ -141,6 +152,8 @@ def _share(deadline: Deadline, count: int) -> float | None:
 def _candidates(problem: Problem, deadline: Deadline) -> Iterator[Plan]:
     """Yield plans that may bear more, and every plan of few layers."""
     for scenario in LONGER:
+        if deadline.passed:
+            return
         with suppress(InvalidInputError):  # whose numbers are too large
             plan = solve(
                 under(problem, scenario), time_limit=_share(deadline, 1), cancel=deadline.cancel

@@ -33,7 +33,7 @@ from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.iteration.beside import planned_beside
 from planner.iteration.bounds import bound, raised
-from planner.iteration.evaluation import heads_of, lasting, most_robust
+from planner.iteration.evaluation import heads_of, lasting, simplest, simplicity
 from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.interleaved import interleaved
@@ -361,7 +361,8 @@ def _best(
         priced = [entry for entry in near if not _is_cut(problem, entry[1])] or near
         objective = min(price for price, _ in priced)
     shortest = [plan for price, plan in priced if price == objective]
-    best = shortest[0] if deadline.passed else most_robust(problem, shortest)
+    late = deadline.passed
+    best = min(shortest, key=simplicity) if late else simplest(problem, shortest)
     return Alternative(synchronisation, mode, best, objective, least, timed_out=timed_out)
 
 

@@ -29,7 +29,8 @@ __all__ = [
     "evaluate",
     "heads_of",
     "lasting",
-    "most_robust",
+    "simplest",
+    "simplicity",
     "strained_of",
 ]
 
@@ -159,11 +160,20 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
     return lasts
 
 
-def most_robust(problem: Problem, plans: Sequence[Plan]) -> Plan:
-    """Return of plans that last equally long the one that bears most, with fewest transfers."""
+def simplicity(plan: Plan) -> tuple[int, bool, int]:
+    """Return the tie-breaking key of plans of equal makespan; the least is preferred.
+
+    The fewest transfers come first, then one algorithm before several, then the fewest bytes.
+    """
+    several = len({plan.how(transfer)[0] for transfer in plan.transfers}) > 1
+    return len(plan.transfers), several, sum(transfer.size_bytes for transfer in plan.transfers)
+
+
+def simplest(problem: Problem, plans: Sequence[Plan]) -> Plan:
+    """Return the simplest of plans of equal makespan; of equally simple plans the most robust."""
     if len(plans) == 1:
         return plans[0]
-    return min(plans, key=lambda plan: (strained_of(problem, plan), len(plan.transfers)))
+    return min(plans, key=lambda plan: (simplicity(plan), strained_of(problem, plan)))
 
 
 def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:

@@ -6,8 +6,8 @@ their collectives cost?
 Method: the layers are those of `Profile.chain`. A mesh is sharded over all workers; or, on hosts
 with several accelerators, over those of one host, of two, of four …, with copies between them.
 Where the network was measured, collectives cost what the tables say for so many ranks; elsewhere
-they are rings, as libraries have them. The all-reduce among copies goes over each accelerator's own
-NIC: links of its own only where shards are those of one host. What is gathered has the profile's
+they are rings, as libraries have them. All copies gather at once, and share what all machines share
+(`planner.iteration.parts`). What is gathered has the profile's
 precision; a rank's memory is that of a worker. What people wrap is what has a number in a module's
 name, such as ``blocks.3``, and what comes between.
 
@@ -15,19 +15,15 @@ Complexity: O(layers + meshes). Source: own.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from planner import fsdp
 from planner.clusters import Cluster
-from planner.costs import AffineCost
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.fsdp.problem import Channels, Cost
-from planner.iteration.measured import measured_on
-from planner.iteration.synchronisation import synchronisations
-from planner.iteration.ways import MEASURED
+from planner.fsdp.problem import Channels
+from planner.iteration.parts import costs_between_copies, costs_within_copies, use_other_links
 from planner.profiles import Profile
-from planner.topologies import Rails, Switch
+from planner.topologies import Rails
 from planner.validation import shown
 
 __all__ = ["meshes_of", "sharded_problem"]
@@ -145,64 +141,13 @@ def _groups(cluster: Cluster) -> Iterator[int]:
 
 def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
     replicas = cluster.workers // shards
-    gather, scatter, _ = _costs(_part(cluster, shards))
-    between = None
-    if replicas > 1:
-        between = _costs(_across(cluster, replicas))[2]
+    gather, scatter, _ = costs_within_copies(cluster, shards)
+    between = costs_between_copies(cluster, shards)[2] if replicas > 1 else None
     return fsdp.Mesh(
         shards=shards,
         replicas=replicas,
         all_gather=gather,
         reduce_scatter=scatter,
         all_reduce=between,
-        own_links=_within_hosts(cluster, shards),
+        own_links=use_other_links(cluster, shards),
     )
-
-
-def _within_hosts(cluster: Cluster, shards: int) -> bool:
-    """Return whether shards are those of a host, so that no gather takes the NICs."""
-    topology = cluster.topology
-    return isinstance(topology, Rails) and shards <= topology.accelerators
-
-
-def _part(cluster: Cluster, shards: int) -> Cluster:
-    """Return the part of a cluster that holds one copy."""
-    topology = cluster.topology
-    if shards == cluster.workers:
-        return cluster
-    if isinstance(topology, Rails) and not shards % topology.accelerators:
-        hosts = shards // topology.accelerators
-        return replace(cluster, machines=hosts, topology=replace(topology, hosts=hosts))
-    if isinstance(topology, Rails) and shards <= topology.accelerators:
-        inside = Rails(1, shards, topology.link_bytes_per_s, topology.link_startup_ns)
-        nic = replace(cluster.nic, per_machine=shards)
-        return replace(cluster, machines=1, topology=inside, nic=nic)
-    if isinstance(topology, Switch):
-        return replace(cluster, machines=shards, topology=Switch(shards))
-    raise NotApplicableError("shards", f"{shards} ranks are no part of this topology")
-
-
-def _across(cluster: Cluster, replicas: int) -> Cluster:
-    """Return one worker of each copy, with a NIC of its own."""
-    nic = cluster.nic
-    if isinstance(cluster.topology, Rails):
-        nic = replace(nic, per_machine=1)
-    return replace(
-        cluster, machines=replicas, topology=Switch(replicas), nic=nic, memory_bytes=None
-    )
-
-
-def _costs(cluster: Cluster) -> tuple[Cost, Cost, Cost]:
-    """Return what an all-gather, a reduce-scatter and an all-reduce cost among all workers."""
-    if cluster.workers == 1:
-        nothing = AffineCost(0, Fraction(0))
-        return nothing, nothing, nothing
-    if cluster.network is not None:
-        way = measured_on(cluster)
-    else:
-        usable, left_out = synchronisations(cluster, ("ring",))
-        if not usable:
-            raise NotApplicableError("cluster", left_out[0][1])
-        way = usable[0]
-        assert way.algorithm != MEASURED
-    return way.pull, way.half, way.all_reduce

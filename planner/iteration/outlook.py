@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 
 from planner.bucketing import BUCKET_COUNTS
 from planner.caramel.baselines import ddp
@@ -106,8 +107,9 @@ def solve_for(
         return outlook.of([evaluate(variant, plan).iteration_ns for variant in variants])
 
     best, least = start, value(start)
+    usual_value = least
     seen: set[Plan] = {start}
-    for plan in (*others, *_candidates(fixed, variants, start, deadline)):
+    for plan in chain(others, _candidates(fixed, variants, start, deadline)):
         if deadline.passed:
             break
         if plan in seen or not _may_be(problem, plan, MOST * usual_ns):
@@ -116,8 +118,8 @@ def solve_for(
         counts = value(plan)
         if counts < least:
             best, least = plan, counts
-    bound = outlook.of([bound_under(variant, best) for variant in variants])
-    prospect = Prospect(least, min(bound, least), usual_ns, value(start))
+    bound = outlook.of([bound_under(variant, best, brief=deadline.passed) for variant in variants])
+    prospect = Prospect(least, min(bound, least), usual_ns, usual_value)
     if best is start:
         return replace(usual, runtime_s=time.perf_counter() - begin + usual.runtime_s), prospect
     outcome = Outcome(best, None, usual.timed_out or deadline.passed, method=usual.method)
@@ -145,6 +147,8 @@ def _candidates(
             limit = max(-(-size // count), 1)
             rules[f"{count} buckets"] = by_gradients(partial(ddp, limits=(limit, limit)))
     for rule in rules.values():
+        if deadline.passed:
+            return
         with suppress(NotApplicableError, TimeUpError):
             transfers = rule(fixed, way, deadline).transfers
             plan = enforced(fixed, way.algorithm, (replace(t, not_before_ns=0) for t in transfers))

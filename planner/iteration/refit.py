@@ -3,7 +3,8 @@
 Method: parameters that have another size are cut at the same shares of it. All-reduces are then
 improved as in `planner.caramel.refit`; pushes and pulls compete with iBatch's exact batches both
 ways (`planner.iteration.sharded`). Each transfer takes the algorithm that suits its size now, of
-those that the old plan chose from; transfers for which there is no room are cut.
+those that the old plan chose from; transfers for which there is no room are cut, unless there is
+room for none or for so little that they would be too many (`planner.iteration.room`).
 
 Guarantee: never worse than the old transfers in the old order; the mode and the way of
 synchronising stay. Complexity: that of `planner.caramel.refit`. Source: own.
@@ -14,36 +15,46 @@ from dataclasses import replace
 from planner.caramel.loads import LoadPricer, groups_of, loads_of
 from planner.caramel.problem import Group, OpOrder
 from planner.caramel.problem import Plan as GradientPlan
-from planner.caramel.refit import check_order, improved, resized
+from planner.caramel.refit import improved, resized
 from planner.caramel.windows import windows
 from planner.deadline import Deadline
 from planner.iteration.evaluation import lasting
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
-from planner.iteration.room import capped
+from planner.iteration.room import capped, too_many, too_small
 from planner.iteration.rules import enforced, from_gradients
 from planner.iteration.sharded import both_ways
 from planner.iteration.ways import Way
 from planner.methods import Outcome
 
-__all__ = ["refit"]
+__all__ = ["adapt", "refit"]
 
 
-def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan, made one of the problem and improved.
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Return an old plan with the sizes of the problem's parameters.
+
+    If an algorithm is not available any more, transfers take those that suit their sizes, of what
+    the plan chose from.
 
     Raises
     ------
     InvalidPlanError
-        If it sends a parameter that the problem does not have, or runs ops that it does not have.
+        If it sends what no parameter can have.
     """
-    plan = _resized(problem, plan)
-    way = next((way for way in problem.options if way.algorithm == plan.way), None)
-    free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
-    fixed = problem.target is not None or not problem.interference.is_none
-    if way is None or not free or fixed:
+    plan, way = _resized(problem, plan), _way_of(problem, plan)
+    known = all(plan.how(transfer) in problem.costs for transfer in plan.transfers)
+    return plan if known or way is None else settled(plan, way)
+
+
+def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return an adapted plan, cut to the room there is and improved."""
+    way = _way_of(problem, plan)
+    if way is None:
         return Outcome(plan)
+    small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
+    if small is not None:  # a transfer for each piece that fits would be cut without end
+        return Outcome(None, infeasibility=small)
     if plan.mode == "replicated":
         better = _gradients(problem, plan, way, deadline)
         return Outcome(settled(capped(problem, better or plan), way))
@@ -51,6 +62,15 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     plans = plan, enforced(problem, way.algorithm, batches)
     fitting = [settled(capped(problem, made), way) for made in plans]
     return Outcome(min(fitting, key=lambda made: lasting(problem, made)(problem.costs)))
+
+
+def _way_of(problem: Problem, plan: Plan) -> Way | None:
+    """Return the algorithms that an old plan chose from; None if it stays as it is."""
+    free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
+    fixed = problem.target is not None or not problem.interference.is_none
+    if fixed or not free:
+        return None
+    return next((way for way in problem.options if way.algorithm == plan.way), None)
 
 
 def _resized(problem: Problem, plan: Plan) -> Plan:
@@ -74,7 +94,6 @@ def _resized(problem: Problem, plan: Plan) -> Plan:
 def _gradients(problem: Problem, plan: Plan, way: Way, deadline: Deadline) -> Plan | None:
     """Return better all-reduces in the same op order, if there are any."""
     order = OpOrder(plan.backward_orders[0], plan.forward_order)
-    check_order(problem.graph, order)
     groups = tuple(Group(transfer.parts) for transfer in plan.transfers)
     old = loads_of(GradientPlan(groups, plan.backward_orders, plan.forward_order))
     pricer = LoadPricer(windows(problem.graph, *order), way.all_reduce)

@@ -21,12 +21,12 @@ from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound, raised
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
-from planner.iteration.evaluation import Evaluation, evaluate, most_robust
+from planner.iteration.evaluation import Evaluation, evaluate, simplest, simplicity
 from planner.iteration.for_target import within
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
-from planner.iteration.refit import refit
+from planner.iteration.refit import adapt, refit
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import RULES, Rule
 from planner.methods import Method as AnyMethod
@@ -118,6 +118,7 @@ def solve(
         time_limit,
         judge=_judge,
         bound=_bound,
+        adapt=adapt,
         refit=refit,
         form=Plan,
         **control,
@@ -156,6 +157,7 @@ def solve_all(
         time_limit,
         judge=_judge,
         bound=_bound,
+        adapt=adapt,
         refit=refit,
         form=Plan,
         **control,
@@ -166,7 +168,7 @@ def solve_all(
 def best_of(
     problem: Problem, candidates: Iterable[Alternative], runtime_s: float
 ) -> Result[Plan, Evaluation]:
-    """Return the best of all alternatives as a result; of equally long ones the most robust.
+    """Return the best of all alternatives as a result; of equally long ones the simplest.
 
     Parameters
     ----------
@@ -215,7 +217,7 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
         return Outcome(None, infeasibility=reason)
     least = min(candidate.objective_ns or 0 for candidate in priced)
     shortest = [option.plan for option in priced if option.plan and option.objective_ns == least]
-    plan = shortest[0] if timed_out else most_robust(problem, shortest)
+    plan = min(shortest, key=simplicity) if timed_out else simplest(problem, shortest)
     lowest = min(
         _bound_for(problem, candidate, plan, least)
         for candidate in listed
@@ -265,7 +267,7 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
         raise refused or NotApplicableError(
             "algorithms", "no algorithm that today's libraries have can be used"
         )
-    return sorted(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
+    return sorted(plans, key=lambda plan: (evaluate(problem, plan).iteration_ns, simplicity(plan)))
 
 
 def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outcome[Plan]:
@@ -296,7 +298,7 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
     return evaluation, total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
 
 
-def bound_under(problem: Problem, plan: Plan) -> int:
+def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
     """Return what no plan asked for undercuts: by any algorithm there is, in any mode.
 
     Parameters
@@ -305,9 +307,11 @@ def bound_under(problem: Problem, plan: Plan) -> int:
         The problem.
     plan : Plan
         Whose op orders are meant.
+    brief : bool
+        Whether there is no time for what takes a search.
     """
     return min(
-        bound(problem, option, mode, plan)
+        bound(problem, option, mode, plan, brief=brief)
         for mode in problem.modes
         if too_small(problem, mode) is None
         for option in problem.cheapest

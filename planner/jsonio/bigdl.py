@@ -14,7 +14,7 @@ from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER, Control
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import Head, check_head, head, made_by, warned
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
 from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
@@ -117,21 +117,21 @@ class MethodCost(Struct, frozen=True, kw_only=True):
     driver_added_bytes: Total
 
 
-class BigdlAnswer(Head, frozen=True, kw_only=True):
-    """The slices and who pulls from whom in which order, or the levels of a tree; the costs."""
+class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
+    """The slices and who pulls from whom in which order, or the levels of a tree; the costs.
+
+    There is no plan where `replan` was given one that does not fit.
+    """
 
     problem: Literal["bigdl"] = "bigdl"
-    status: Literal["optimal", "feasible"]
-    objective_ns: Moment
-    lower_bound_ns: Moment
     elements: Elements
     element_bytes: PositiveSize
     nodes: Nodes
     partitions_per_node: Partitions
     gradient_bytes: Total
     full_transfer_ns: Moment
-    times_full_transfer: Ratio
-    phases: Annotated[tuple[PhaseAnswer, ...], Meta(min_length=1)]
+    times_full_transfer: Ratio = WITH_PLAN
+    phases: Annotated[tuple[PhaseAnswer, ...], Meta(min_length=1)] = WITH_PLAN
     comparison: Annotated[dict[str, MethodCost], Meta(min_length=1)]
     slices: tuple[tuple[Element, Element], ...] | UnsetType = UNSET
     pull_order: tuple[tuple[Node, ...], ...] | UnsetType = UNSET
@@ -197,14 +197,19 @@ def answer(
     if isinstance(result.plan, bigdl.Exchange):
         _check_listed(problem.nodes, pull_order)
     plan, cost = result.plan, result.evaluation
-    assert plan is not None
-    assert cost is not None
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     base = filled(
         BigdlAnswer,
         problem,
         **head(BigdlAnswer, result),
         full_transfer_ns=total(full_transfer, "elements", "the time of a full transfer"),
+        comparison=_comparison(problem),
+    )
+    if plan is None:
+        return base
+    assert cost is not None
+    base = msgspec.structs.replace(
+        base,
         times_full_transfer=float(cost.times_full_transfer),
         phases=tuple(
             filled(PhaseAnswer, phase, start_ns=start, end_ns=end)
@@ -212,7 +217,6 @@ def answer(
                 cost.phases, (0, *cost.ends_ns), cost.ends_ns, strict=False
             )
         ),
-        comparison=_comparison(problem),
     )
     if isinstance(plan, bigdl.Driver):
         return msgspec.structs.replace(base, levels=plan.levels)
@@ -249,6 +253,8 @@ def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
 
 def headline(answer: BigdlAnswer) -> str:
     """Return one line that says what an answer's plan is and what it costs."""
+    if answer.objective_ns is None:
+        return f"There is no plan ({made_by(answer)})"
     return (
         f"A synchronisation of {counted(answer.nodes, 'node')} takes "
         f"{format_ns(answer.objective_ns)}, "
@@ -268,7 +274,8 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         only held against the bound: it cannot be computed from an answer.
     """
     bound, objective = answer.lower_bound_ns, answer.objective_ns
-    check_head(answer, "phases")
+    check_head(answer, "phases", "times_full_transfer")
+    assert objective is not None
     _check_phases(answer.phases, objective)
     _check_times_full_transfer(answer)
     times = {name: row.time_ns for name, row in answer.comparison.items()}
@@ -279,7 +286,7 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
             f"got {shown(times.get(answer.method))}",
         )
     for name, time in times.items():
-        if time < bound:
+        if bound is not None and time < bound:
             raise InvalidInputError(f"comparison.{name}.time_ns", "less than lower_bound_ns")
     maps: tuple[tuple[str, Pulls], ...] = ()
     if answer.pull_order is not UNSET and answer.pull_start is not UNSET:
@@ -343,6 +350,7 @@ def _check_phases(phases: tuple[PhaseAnswer, ...], end: int) -> None:
 def _check_times_full_transfer(answer: BigdlAnswer) -> None:
     """Check the time in T_F; both times of the answer were rounded up, and the ratio to a float."""
     size = answer.elements * answer.element_bytes
+    assert answer.objective_ns is not None
     if answer.gradient_bytes != size:
         raise InvalidInputError("gradient_bytes", f"expected elements times element_bytes ({size})")
     ratio, time, full = answer.times_full_transfer, answer.objective_ns, answer.full_transfer_ns

@@ -20,9 +20,9 @@ from planner.caramel.solver import RULES
 from planner.costs import DepthCost
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled, method_names, tell
+from planner.jsonio.control import Controlled, method_names, tell, without_start
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import Head, head, warned
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.outlook import (
     OutlookField,
@@ -161,26 +161,27 @@ class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
     depth: Annotated[int, Meta(ge=1)]
 
 
-class CaramelAnswer(Head, frozen=True, kw_only=True):
-    """The transfers, the op order, what an iteration lasts and the proof."""
+class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
+    """The transfers, the op order, what an iteration lasts and the proof.
+
+    There is no plan where `replan` was given one that does not fit.
+    """
 
     problem: Literal["caramel"] = "caramel"
-    status: Literal["optimal", "feasible", "time_limit"]
-    objective_ns: Moment
-    op_order: Names
-    order: Names
-    control_edges: tuple[tuple[str, str], ...]
-    threshold_bytes: Size | None
-    groups: Annotated[tuple[GroupAnswer, ...], Meta(min_length=1)]
-    iteration_ns: Moment
-    backward_ns: Moment
-    computation_ns: Moment
-    communication_ns: Moment
-    stall_ns: Moment
-    rho: float | None
-    overlap: float
-    utilisation: float
-    schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)]
+    op_order: Names = WITH_PLAN
+    order: Names = WITH_PLAN
+    control_edges: tuple[tuple[str, str], ...] = WITH_PLAN
+    threshold_bytes: Size | None = WITH_PLAN
+    groups: Annotated[tuple[GroupAnswer, ...], Meta(min_length=1)] = WITH_PLAN
+    iteration_ns: Moment = WITH_PLAN
+    backward_ns: Moment = WITH_PLAN
+    computation_ns: Moment = WITH_PLAN
+    communication_ns: Moment = WITH_PLAN
+    stall_ns: Moment = WITH_PLAN
+    rho: float | None = WITH_PLAN
+    overlap: float = WITH_PLAN
+    utilisation: float = WITH_PLAN
+    schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] = WITH_PLAN
     barrier: bool = False
     traffic: Annotated[float, Meta(ge=1)] = 1.0
     workers: Machines | UnsetType = UNSET
@@ -209,7 +210,10 @@ def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnsw
         result, prospect = solve_for(
             problem, outlook, time_limit=limit, cancel=control.get("cancel")
         )
+        result = without_start(result, control)
         tell(result, control)
+    if result.plan is None:  # what replan was given does not fit
+        return CaramelAnswer(**head(CaramelAnswer, result))
     made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
     sizes = [group.bytes for group in made.groups]
     return warned(made, warnings_of(request.settled(), sizes))

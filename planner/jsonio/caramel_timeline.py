@@ -17,8 +17,26 @@ from planner.validation import check_same, shown
 __all__ = ["headline", "timeline"]
 
 
+_NUMBERS = (
+    "op_order",
+    "order",
+    "control_edges",
+    "iteration_ns",
+    "backward_ns",
+    "computation_ns",
+    "communication_ns",
+    "stall_ns",
+    "overlap",
+    "utilisation",
+    "schedule",
+)
+"""What comes with every plan, and is never null."""
+
+
 def headline(answer: CaramelAnswer) -> str:
     """Return one line that says what a plan is and what it costs."""
+    if answer.objective_ns is None:
+        return f"There is no plan ({made_by(answer)})"
     return (
         f"An iteration takes {format_ns(answer.iteration_ns)} with "
         f"{counted(len(answer.groups), 'all-reduce')}; computation waits "
@@ -34,7 +52,10 @@ def timeline(answer: CaramelAnswer) -> Timeline:
     InvalidInputError
         If its times or parts contradict each other, with the path of the first that does.
     """
-    check_head(answer, "groups", costs="iteration_ns")
+    check_head(answer, "groups", *_NUMBERS, costs="iteration_ns")
+    for name in ("threshold_bytes", "rho"):  # which may be null
+        if getattr(answer, name) is UNSET:
+            raise InvalidInputError(name, "missing: it comes with a plan")
     _check_numbers(answer)
     _check_groups(answer)
     kinds: list[Kind] = ["all_reduce"] * len(answer.groups)

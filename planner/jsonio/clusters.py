@@ -96,6 +96,7 @@ class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     nic: NicDocument
     cores: Annotated[int, Meta(ge=1, le=2**20)] = 1
     memory_bytes: PositiveSize | None = None
+    accelerator_memory_bytes: PositiveSize | UnsetType = UNSET
     shared_bytes_per_s: PositiveRate | UnsetType = UNSET
     scheduling: SchedulingDocument | UnsetType = UNSET
     notes: tuple[str, ...] = ()
@@ -161,6 +162,7 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             nic=nic,
             cores=document.cores,
             memory_bytes=document.memory_bytes,
+            accelerator_memory_bytes=or_none(document.accelerator_memory_bytes),
             shared_bytes_per_s=or_none(document.shared_bytes_per_s),
             scheduling=None if scheduling is None else Scheduling(**fields_of(scheduling)),
             notes=document.notes,

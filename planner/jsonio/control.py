@@ -1,7 +1,8 @@
 """What every request may say of how it is answered, beside what is asked."""
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -13,7 +14,17 @@ from planner.methods import REPLAN
 from planner.results import Result
 from planner.validation import inside, shown
 
-__all__ = ["Controlled", "ProgressLine", "Standing", "control_of", "method_names", "tell"]
+__all__ = [
+    "Controlled",
+    "ProgressLine",
+    "Standing",
+    "control_of",
+    "method_names",
+    "tell",
+    "without_start",
+]
+
+R = TypeVar("R", bound=Result[Any, Any])
 
 
 def method_names(methods: Iterable[str]) -> list[str]:
@@ -60,6 +71,14 @@ def tell(result: Result[Any, Any], control: Control[Any]) -> None:
         on_progress(
             Incumbent(result.plan, result.objective_ns, result.lower_bound_ns, result.runtime_s)
         )
+
+
+def without_start(result: R, control: Control[Any]) -> R:
+    """Return a result of a search for scenarios, which takes no start plan, and says so."""
+    if control.get("start") is None:
+        return result
+    ignored = "start_plan is ignored: the search for scenarios begins without one"
+    return replace(result, warnings=(*result.warnings, ignored))
 
 
 def control_of(

@@ -5,21 +5,34 @@ proves.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.errors import InvalidInputError
 from planner.jsonio.types import Moment
+from planner.profiles import Profile
 from planner.results import Result
 from planner.validation import shown
 
-__all__ = ["Head", "KeptPlan", "PlanOrReason", "check_head", "head", "made_by", "warned"]
+__all__ = [
+    "WITH_PLAN",
+    "Head",
+    "KeptPlan",
+    "PlanOrReason",
+    "check_head",
+    "head",
+    "made_by",
+    "of_profile",
+    "warned",
+]
 
 _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.results.Infeasibility`."""
 
+
+_HOUR_NS = 3600 * 10**9
 
 H = TypeVar("H", bound="Head")
 
@@ -31,8 +44,15 @@ class KeptPlan(Struct, frozen=True, kw_only=True):
     plan: dict[str, Any]
 
 
+WITH_PLAN: Any = UNSET
+"""The default of a field that every answer with a plan has."""
+
+
 class Head(Struct, frozen=True, kw_only=True):
     """What every answer has: which problem, who made the plan, what it costs, and the proof."""
+
+    longest_ns: ClassVar[int] = _HOUR_NS
+    """What takes longer than this makes a slip of units likely: iterations take seconds."""
 
     problem: str
     method: str
@@ -42,7 +62,17 @@ class Head(Struct, frozen=True, kw_only=True):
     runtime_s: float
     plan: KeptPlan | UnsetType = UNSET
     warnings: (
-        Annotated[tuple[str, ...], Meta(description="why the profile's times may be off")]
+        Annotated[
+            tuple[str, ...],
+            Meta(
+                description="why times may be off, which numbers are likely in other units, and "
+                "why a start plan was ignored"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    profile_threads: (
+        Annotated[int, Meta(ge=0, le=2**31, description="with which the profile was measured")]
         | UnsetType
     ) = UNSET
 
@@ -70,12 +100,26 @@ def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
         "objective_ns": result.objective_ns,
         "lower_bound_ns": result.lower_bound_ns,
         "runtime_s": result.runtime_s,
+        "warnings": (*result.warnings, *_too_long(result.objective_ns, kind.longest_ns)) or UNSET,
     }
     if result.infeasibility is not None:
         for name in _REASONS:
             if name in kind.__struct_fields__:
                 fields[name] = getattr(result.infeasibility, name)
     return fields
+
+
+def _too_long(objective_ns: int | None, longest_ns: int) -> tuple[str, ...]:
+    """Return that a number is likely in another unit, if a plan takes that long."""
+    if objective_ns is None or objective_ns <= longest_ns:
+        return ()
+    hours = objective_ns / _HOUR_NS
+    lasts = f"{hours / 24:,.1f} days" if hours >= 24 else f"{hours:.1f} hours"
+    text = (
+        f"the plan takes {lasts}, so a number is likely in another unit: times are in nanoseconds, "
+        "sizes in bytes, and rates in bytes per second (10 Gb/s is 1.25e9)"
+    )
+    return (text,)
 
 
 def made_by(answer: Head) -> str:
@@ -93,8 +137,27 @@ def made_by(answer: Head) -> str:
 
 
 def warned(answer: H, warnings: Sequence[str]) -> H:
-    """Return an answer that repeats why the numbers it was made of may be off, if they may."""
-    return replace(answer, warnings=tuple(warnings)) if warnings else answer
+    """Return an answer that also says why the numbers it was made of may be off, if they may."""
+    before = () if answer.warnings is UNSET else answer.warnings
+    return replace(answer, warnings=(*before, *warnings)) if warnings else answer
+
+
+def of_profile(answer: H, profile: Profile, doubts: Sequence[str] = ()) -> H:
+    """Return an answer that says how the profile it was made of was measured.
+
+    Parameters
+    ----------
+    answer : Head
+        The answer.
+    profile : Profile
+        What was planned with: its threads are said, and why its times may be off.
+    doubts : sequence of str
+        Why other numbers may be off.
+    """
+    threads = profile.provenance.threads
+    if threads is not None:
+        answer = replace(answer, profile_threads=threads)
+    return warned(answer, (*profile.doubts, *doubts))
 
 
 def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:

@@ -21,7 +21,7 @@ from planner.ibatch.for_target import exported
 from planner.ibatch.outlook import solve_for
 from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE, Interference
-from planner.jsonio.control import Controlled, method_names, tell
+from planner.jsonio.control import Controlled, method_names, tell, without_start
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.outlook import (
@@ -288,6 +288,7 @@ def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer
         result, prospect = solve_for(
             problem, outlook, time_limit=limit, cancel=control.get("cancel")
         )
+        result = without_start(result, control)
         tell(result, control)
     made, network = answer_to(request, problem, result, deadline, prospect), request.settled()
     if network is None or result.plan is None or problem.layer_bytes is None:

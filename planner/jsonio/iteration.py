@@ -1,6 +1,7 @@
 """The JSON interface of whole iterations: what is asked."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, UnsetType
@@ -21,7 +22,7 @@ from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import Controlled, method_names, tell
-from planner.jsonio.heads import warned
+from planner.jsonio.heads import of_profile
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.outlook import OutlookField, PercentileField, ScenariosField, asked
@@ -248,7 +249,9 @@ def planned(
         if outlook is not None:
             if progress:
                 progress("for scenarios")
+            warnings = result.warnings
             result, prospect = _prepared(problem, outlook, result, alternatives, deadline, likely)
+            result = replace(result, warnings=warnings)
             tell(result, control)
     else:
         alternatives = ()
@@ -272,8 +275,8 @@ def planned(
         certainty=certainties(profile, problem.graph, cluster, result.plan) if result.plan else (),
         deadline=deadline,
     )
-    warnings = (*profile.provenance.warnings, *doubts(problem, result.plan, answered))
-    return problem, warned(answered, warnings)
+    unsure = (*cluster.memory_doubts, *doubts(problem, result.plan, answered))
+    return problem, of_profile(answered, profile, unsure)
 
 
 def doubts(

@@ -31,6 +31,7 @@ class TransferReport(Struct, frozen=True, kw_only=True):
     bytes: int | None
     predicted_ns: int | None
     measured_ns: tuple[int, ...]
+    waited_ns: tuple[int, ...] = ()
     overtook: int
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from msgspec import Struct
 
+from planner.traces.recorded import Kernels
 from planner.traces.why import Why
 
 __all__ = ["WhyReport", "why_report"]
@@ -21,6 +22,28 @@ class CausesReport(Struct, frozen=True, kw_only=True):
     late: int
     large: int
     bytes: int
+    undivided: int
+
+
+class KernelsReport(Struct, frozen=True, kw_only=True):
+    """Kernels of one name on one rank."""
+
+    name: str
+    library: str
+    times: int
+    total_ns: int
+
+
+class StepReport(Struct, frozen=True, kw_only=True):
+    """Parts of one step of one rank; they sum to how long it lasted."""
+
+    rank: int
+    step: str
+    lasts_ns: int
+    compute_ns: int
+    waited_ns: int
+    copied_ns: int
+    idle_ns: int
 
 
 class RankReport(Struct, frozen=True, kw_only=True):
@@ -38,6 +61,8 @@ class RankReport(Struct, frozen=True, kw_only=True):
     exposed_ns: int
     input_ns: int
     overlap: float | None
+    counted: tuple[KernelsReport, ...]
+    doubtful: tuple[KernelsReport, ...]
 
 
 class WaitReport(Struct, frozen=True, kw_only=True):
@@ -69,6 +94,7 @@ class SavingReport(Struct, frozen=True, kw_only=True):
     at_most_ns: int
     plan_ns: int | None
     saved_ns: int | None
+    doubtful_ns: int
     reason: str
 
 
@@ -77,10 +103,12 @@ class WhyReport(Struct, frozen=True, kw_only=True):
 
     ranks: tuple[RankReport, ...]
     steps: int
+    parts: tuple[StepReport, ...]
     causes: CausesReport
     waits: tuple[WaitReport, ...]
     costs: dict[str, CostReport]
     saving: SavingReport
+    unexplained: bool
     warnings: tuple[str, ...]
 
 
@@ -94,16 +122,19 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
                 device=recorded.device,
                 steps=len(recorded.steps),
                 overlap=part.overlap,
+                counted=_kernels(recorded.counted),
+                doubtful=_kernels(recorded.doubtful),
                 **asdict(part),
             )
             for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
         ),
         steps=answer.steps,
+        parts=tuple(StepReport(**asdict(part)) for part in answer.parts),
         causes=CausesReport(**answer.causes),
         waits=tuple(
             WaitReport(
                 rank=wait.rank,
-                step=_step(answer, wait.rank, wait.transfer.step),
+                step=_step(answer, wait.rank, wait.step),
                 collective=wait.transfer.collective,
                 size_bytes=wait.transfer.size_bytes,
                 lasts_ns=wait.transfer.lasts_ns,
@@ -112,7 +143,6 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
                 last_rank=wait.last_rank,
             )
             for wait in answer.waits
-            if wait.waited_ns
         ),
         costs={
             name: CostReport(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
@@ -125,10 +155,16 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
             at_most_ns=saving.at_most_ns,
             plan_ns=saving.plan_ns,
             saved_ns=saving.saved_ns,
+            doubtful_ns=saving.doubtful_ns,
             reason=saving.reason,
         ),
+        unexplained=answer.unexplained,
         warnings=tuple(warnings),
     )
+
+
+def _kernels(rows: Sequence[Kernels]) -> tuple[KernelsReport, ...]:
+    return tuple(KernelsReport(**asdict(row)) for row in rows)
 
 
 def _step(answer: Why, rank: int, place: int) -> str | None:

@@ -10,7 +10,7 @@ from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import warned
+from planner.jsonio.heads import of_profile
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
@@ -41,6 +41,7 @@ __all__ = [
     "constants_of",
     "fixed_of",
     "layers_of",
+    "memory_doubts",
     "problem_of",
     "run",
     "told",
@@ -312,6 +313,13 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
     )
 
 
+def memory_doubts(request: YanRequest) -> tuple[str, ...]:
+    """Return whether the memory of a request's cluster is likely meant otherwise."""
+    if request.cluster is UNSET:
+        return ()
+    return cluster_of(request.cluster, "cluster").memory_doubts
+
+
 def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     """Answer one request, controlled as its family's `solve`."""
     limit = or_none(request.time_limit_s)
@@ -333,4 +341,4 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     )
     if request.profile is UNSET:
         return answered
-    return warned(answered, request.profile.provenance.warnings)
+    return of_profile(answered, profile_of(request.profile), memory_doubts(request))

@@ -1,49 +1,70 @@
 """What a method says that has found no order within the memory limit."""
 
-from planner.errors import NotApplicableError
-from planner.methods import Outcome
-from planner.overlap.plan import Plan
+from planner.methods import OUT_OF_TIME, Outcome
+from planner.overlap.evaluation import peak_memory
+from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.results import Infeasibility
 
 __all__ = ["no_order", "proven_infeasible"]
 
 
-def no_order(problem: Problem) -> Outcome[Plan]:
-    """Return that there is no order, if one node alone proves it.
+def no_order(problem: Problem, *, timed_out: bool = False) -> Outcome[Plan]:
+    """Return that no order was found, and whether one moment alone proves that there is none.
 
-    Raises
-    ------
-    NotApplicableError
-        If nothing proves it.
+    Parameters
+    ----------
+    problem : Problem
+        The problem, with a memory limit.
+    timed_out : bool
+        Whether the time limit ended the search.
     """
     reason = proven_infeasible(problem)
-    if reason is None:
-        raise NotApplicableError(
-            "memory_limit_bytes",
-            f"no order within {problem.memory_limit_bytes} bytes was found, and none was ruled "
-            "out; the graph's own order needs more",
-        )
-    return Outcome(None, infeasibility=reason)
+    if reason is not None:
+        return Outcome(None, infeasibility=reason)
+    if timed_out:
+        return Outcome(None, timed_out=True, infeasibility=OUT_OF_TIME)
+    own, _ = peak_memory(problem, own_order(problem))
+    found = Infeasibility(
+        f"no order within {problem.memory_limit_bytes} bytes was found, and none was ruled out; "
+        f"the graph's own order needs {own}",
+        ("memory_limit_bytes",),
+    )
+    return Outcome(None, infeasibility=found)
 
 
 def proven_infeasible(problem: Problem) -> Infeasibility | None:
-    """Return the node that alone holds more tensors than there is memory, if there is one."""
+    """Return the moment at which every order holds more than there is, if there is one.
+
+    That is the begin, the end, or the issue of a node, which holds what it produces and reads.
+    """
     limit = problem.memory_limit_bytes
     if limit is None:
         return None
-    needs = [0] * len(problem.nodes)
+    needs, begin, end, always = [0] * len(problem.nodes), 0, 0, 0
     for tensor in problem.tensors:
         users = set(tensor.readers)
+        stays = tensor.kept or not (users or tensor.producer is not None)
+        end += tensor.size_bytes if stays else 0
         if tensor.producer is not None:
             users.add(tensor.producer)
+        else:
+            begin += tensor.size_bytes
+            if stays:
+                always += tensor.size_bytes
+                continue
         for user in users:
             needs[user] += tensor.size_bytes
     node = max(range(len(needs)), key=needs.__getitem__)
-    if needs[node] <= limit:
-        return None
-    return Infeasibility(
-        f"{problem.nodes[node].name} needs {needs[node]} bytes at once, more than {limit}",
-        ("memory_limit_bytes",),
-        (node,),
-    )
+    for what, held, nodes in (
+        (problem.nodes[node].name, needs[node] + always, (node,)),
+        ("the begin of the graph", begin, ()),
+        ("the end of the graph", end, ()),
+    ):
+        if held > limit:
+            return Infeasibility(
+                f"{what} needs {held} bytes at once, more than {limit}",
+                ("memory_limit_bytes",),
+                nodes,
+            )
+    return None

@@ -8,7 +8,10 @@ from planner.errors import InvalidInputError
 if TYPE_CHECKING:
     from planner.overlap.problem import Problem
 
-__all__ = ["check_acyclic", "check_waits", "cycle_of", "followers"]
+__all__ = ["check_acyclic", "check_waits", "cycle_of", "followers", "producers_needed"]
+
+_LOOKED_AT = 64
+"""Nodes looked at for a path from a reader to a producer; without one, the dependence is added."""
 
 
 def followers(after: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -84,5 +87,41 @@ def check_waits(problem: "Problem") -> None:
             if reader <= tensor.producer:
                 raise InvalidInputError(
                     f"tensors[{place}].readers[{number}]",
-                    f"expected a node after node {tensor.producer}, which produces it",
+                    f"expected a node after node {tensor.producer}, which produces the tensor, "
+                    f"got {reader}: a reader depends on the producer",
                 )
+
+
+def producers_needed(problem: "Problem") -> dict[int, tuple[int, ...]]:
+    """Return the producers that each reader of their tensors needs, but does not depend on yet.
+
+    A dependence that follows from others may be among them: nothing changes if it is added.
+    """
+    after = [node.after for node in problem.nodes]
+    read: dict[int, dict[int, None]] = {}
+    for tensor in problem.tensors:
+        if tensor.producer is not None:
+            for reader in tensor.readers:
+                read.setdefault(reader, {})[tensor.producer] = None
+    needed = {}
+    for reader, producers in read.items():
+        direct = set(after[reader])
+        missing = [it for it in producers if it not in direct and not _depends(after, reader, it)]
+        if missing:
+            needed[reader] = tuple(missing)
+    return needed
+
+
+def _depends(after: Sequence[Sequence[int]], node: int, other: int) -> bool:
+    """Return whether few steps lead from a node to another one that it depends on."""
+    looked, seen = [node], {node}
+    for near in looked:
+        if len(looked) + len(after[near]) > _LOOKED_AT:
+            return False
+        if other in after[near]:
+            return True
+        # Nodes are numbered in an order that respects dependences.
+        new = {earlier for earlier in after[near] if earlier > other} - seen
+        looked += sorted(new)
+        seen |= new
+    return False

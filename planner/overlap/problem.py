@@ -3,8 +3,8 @@
 The rank issues the graph's operations one after another. Computation occupies it; the start of a
 collective only hands a transfer to its channel, which serves one after another in the order in
 which they were started; the wait for a collective blocks the rank until that transfer has ended.
-Tensors are allocated when what produces them is issued, and freed after the last that reads them.
-Collectives of one kind can be merged into one transfer.
+Tensors are allocated when what produces them is issued, and freed after the last that reads them;
+readers depend on the producer. Collectives of one kind can be merged into one transfer.
 
 Source: own; the operations are those of PyTorch's functional collectives in an FX graph.
 """
@@ -16,7 +16,7 @@ from numbers import Integral
 from typing import Any
 
 from planner.errors import InvalidInputError
-from planner.overlap.graph import check_acyclic, check_waits
+from planner.overlap.graph import check_acyclic, check_waits, producers_needed
 from planner.validation import integer, shown, total
 
 __all__ = ["MAX_NODES", "Collective", "Kind", "Node", "Problem", "Tensor", "with_limit"]
@@ -119,8 +119,8 @@ class Tensor:
     producer : int or None
         The node that allocates it; None if it is there from the begin.
     readers : tuple of int
-        The nodes that need it; it is freed after the last, or after its producer without any. What
-        nobody produces nor reads stays.
+        The nodes that need it, which depend on its producer; it is freed after the last, or after
+        its producer without any. What nobody produces nor reads stays.
     kept : bool
         Whether it stays to the end.
     """
@@ -134,6 +134,9 @@ class Tensor:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One rank's graph, in an order that respects its dependences.
+
+    A node that reads a tensor depends on the node that produces it: where no dependence says so,
+    `nodes` gets one.
 
     Parameters
     ----------
@@ -176,6 +179,13 @@ class Problem:
         self._check_tensors()
         check_acyclic([node.after for node in self.nodes], [node.name for node in self.nodes])
         check_waits(self)
+        needed = producers_needed(self)
+        if needed:
+            nodes = list(self.nodes)
+            for reader, producers in needed.items():
+                before = nodes[reader]
+                nodes[reader] = replace(before, after=(*before.after, *producers))
+            object.__setattr__(self, "nodes", tuple(nodes))
 
     def _check_collectives(self) -> None:
         used: dict[int, str] = {}
@@ -205,15 +215,13 @@ class Problem:
         total(spent + alone + merged, "nodes", "the sum of all times")
 
     def _check_tensors(self) -> None:
-        count, needs = len(self.nodes), [0] * len(self.nodes)
+        count = len(self.nodes)
         for place, tensor in enumerate(self.tensors):
             integer(tensor.size_bytes, f"tensors[{place}].size_bytes")
             if tensor.producer is not None:
                 _known(tensor.producer, count, f"tensors[{place}].producer", "node")
             for number, reader in enumerate(tensor.readers):
                 _known(reader, count, f"tensors[{place}].readers[{number}]", "node")
-            for user in {*tensor.readers, *(() if tensor.producer is None else (tensor.producer,))}:
-                needs[user] += tensor.size_bytes
         occupied = sum(tensor.size_bytes for tensor in self.tensors)
         packed = sum(it.pack_bytes + it.unpack_bytes for it in self.collectives)
         total(occupied + packed, "tensors", "the sum of size_bytes")
@@ -221,12 +229,6 @@ class Problem:
             return
         limit = integer(self.memory_limit_bytes, "memory_limit_bytes")
         object.__setattr__(self, "memory_limit_bytes", limit)
-        largest = max((tensor.size_bytes for tensor in self.tensors), default=0)
-        if limit < largest:
-            raise InvalidInputError(
-                "memory_limit_bytes",
-                f"expected at least the largest tensor ({largest}), got {limit}",
-            )
 
     @property
     def computation_ns(self) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 
 from planner.deadline import NEVER, Deadline
-from planner.methods import Outcome
+from planner.methods import Outcome, named
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.evaluation import Evaluation, evaluate
 from planner.overlap.listing import Rules, list_schedule, profile_of, topological
@@ -54,13 +54,7 @@ _RULES = (
 
 
 def own(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Keep the graph's own order.
-
-    Raises
-    ------
-    NotApplicableError
-        If it needs more memory than there is.
-    """
+    """Keep the graph's own order."""
     best = _Best(problem)
     best.tried(own_order(problem))
     return _outcome(problem, best)
@@ -102,6 +96,15 @@ def search(
     assert units is not None
     nodes = range(len(units.missing))
     best.scheduled(units, nodes, _RULES[0])
+    if best.plan is None:  # rather than to search in vain
+        from planner.overlap.endings import proven_infeasible
+
+        if proven_infeasible(problem) is not None:
+            return _outcome(problem, best)
+        from planner.overlap.exact import applicable, solve_exact
+
+        if applicable(problem):
+            return named("exact", solve_exact)(problem, deadline)
     if len(nodes) > _LARGE and deadline.remaining_s is None:
         return _outcome(problem, best)
     best.bound, _ = lower_bound_ns(problem, deadline)
@@ -180,7 +183,7 @@ class _Levels:
     best_level: dict[int, int] = field(default_factory=dict)
     best_share: float | None = None
     makespan: int | None = None
-    looked: int | None = -1
+    looked: int | None = None  # what fits into no memory is not better
 
     def tried(self, level: Mapping[int, int], share: float | None) -> None:
         """Try these levels within a share of the spare memory; 0 is one transfer of a kind."""
@@ -269,5 +272,5 @@ def _outcome(problem: Problem, best: _Best) -> Outcome[Plan]:
     from planner.overlap.endings import no_order
 
     if best.plan is None:
-        return no_order(problem)
+        return no_order(problem, timed_out=best.deadline.passed)
     return Outcome(best.plan, best.bound or None)

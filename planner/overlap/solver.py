@@ -8,11 +8,10 @@ from functools import partial
 from typing import TypeAlias, Unpack
 
 from planner.deadline import Control, Deadline
-from planner.errors import InvalidPlanError
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, loaded, named, solve_with, with_plugins
 from planner.overlap.bounds import lower_bound_ns
-from planner.overlap.checker import check, check_structure
+from planner.overlap.checker import check
 from planner.overlap.evaluation import Evaluation
 from planner.overlap.plan import Plan
 from planner.overlap.problem import Problem
@@ -85,22 +84,22 @@ def solve(
     InvalidInputError
         If the method is unknown, or cannot tell whether there is an order within the memory.
     """
-    methods, start = METHODS, control.get("start")
-    if isinstance(start, Plan) and _fits(problem, start):
-        begun = {"auto": partial(_auto, start=start), "search": partial(search, start=start)}
-        methods = {**METHODS, **begun}
     return solve_with(
-        methods, problem, method, time_limit, judge=_judge, bound=_bound, form=Plan, **control
+        METHODS,
+        problem,
+        method,
+        time_limit,
+        judge=_judge,
+        bound=_bound,
+        resumed=_resumed,
+        form=Plan,
+        **control,
     )
 
 
-def _fits(problem: Problem, plan: Plan) -> bool:
-    """Return whether a plan is one of this graph, whatever memory it needs."""
-    try:
-        check_structure(problem, plan)
-    except InvalidPlanError:
-        return False
-    return True
+def _resumed(start: Plan) -> Mapping[str, Method]:
+    begun = {"auto": partial(_auto, start=start), "search": partial(search, start=start)}
+    return {**METHODS, **begun}
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:

@@ -142,6 +142,7 @@ def measure(
         graph = _graph(model, structure, runs, one_of)
         if graph is not None and optimizer is not None:
             graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock, one_of))
+        sums = sum(each.forward_ns for each in layers), sum(each.backward_ns for each in layers)
         provenance = Provenance(
             kind="measured",
             source=source,
@@ -156,7 +157,7 @@ def measure(
                 *notes,
                 *notes_of(model, structure, layers, bare, runs, spread, tried, statistic),
             ),
-            warnings=warnings_of(model, bare, runs, spread, others),
+            warnings=warnings_of(model, bare, runs, spread, others, sums, one_of),
         )
     return Profile(name, layers, provenance, batch_size, graph)
 

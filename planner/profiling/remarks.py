@@ -1,6 +1,6 @@
 """What a measurement itself has to say about its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import torch
@@ -34,8 +34,24 @@ def warnings_of(
     runs: Sequence[Run],
     spread: Spread | None,
     others: float | None,
+    sums: tuple[int, int],
+    one_of: Callable[[Sequence[int]], float],
 ) -> tuple[str, ...]:
-    """Return why the times may be off."""
+    """Return why the times may be off.
+
+    Parameters
+    ----------
+    model : Module
+        What was measured.
+    bare, runs : sequences
+        The repetitions that count, without hooks and with them.
+    spread, others
+        See `Circumstances`.
+    sums : (int, int)
+        Of the times of all layers, or operations, of the forward and of the backward pass.
+    one_of : callable
+        The statistic that made them.
+    """
     hooked = [
         with_hooks / without if without else None
         for with_hooks, without in (_hooked(which, bare, runs) for which in (0, 1))
@@ -48,6 +64,8 @@ def warnings_of(
             spread=spread,
             forward_hooked=hooked[0],
             backward_hooked=hooked[1],
+            forward_layers=(sums[0], one_of([times[0] for times in bare])),
+            backward_layers=(sums[1], one_of([times[1] for times in bare])),
         )
     )
 

@@ -101,15 +101,13 @@ def _sections(report: Report) -> Iterator[Html]:
     told = target_text(answer) if answer.advice is UNSET else advice_text(answer.advice)
     advice = (paragraph(_capitalised(told)),) if told else ()
     conclusion = verdict(answer, report.peers, report.profile, report.cluster)
-    doubts = report.profile.provenance.warnings
-    warned = paragraph(f"The profile's times may be off: {'; '.join(doubts)}.") if doubts else ""
-    warnings = () if answer.warnings is UNSET else answer.warnings
+    warnings = dict.fromkeys((*report.profile.doubts, *(answer.warnings or ())))
     known = () if answer.certainty is UNSET else answer.certainty
     sureness = [paragraph(_capitalised(text)) for text in warnings]
     if known:
         sureness.append(paragraph(f"How sure: {sure(known)}."))
     steps = applying(answer, report.cluster, report.command)
-    yield _section("verdict", "Verdict", conclusion, warned, *sureness, *advice, steps)
+    yield _section("verdict", "Verdict", conclusion, *sureness, *advice, steps)
     if planned:
         yield _section("time", "Where the time goes", time_parts(answer))
         yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))

@@ -1,4 +1,4 @@
-"""Where the time of a rank went: computing, communicating, both, neither.
+"""Where the time of a rank, or of one of its steps, went: computing, communicating, both, neither.
 
 Definitions are those of HolisticTraceAnalysis, so that numbers can be compared: the time is that
 from the first to the last thing that ran on the device; `compute` is when any kernel computed,
@@ -11,10 +11,10 @@ Source: HolisticTraceAnalysis, "Temporal breakdown" and "Communication computati
 
 from dataclasses import dataclass
 
-from planner.traces.recorded import Recorded
-from planner.traces.spans import both, length, merged, without
+from planner.traces.recorded import Recorded, Spans
+from planner.traces.spans import both, clipped, length, merged, without
 
-__all__ = ["Breakdown", "breakdown_of"]
+__all__ = ["Breakdown", "StepParts", "breakdown_of", "parts_of", "periods_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +46,92 @@ class Breakdown:
         return self.overlapped_ns / self.communication_ns if self.communication_ns else None
 
 
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """Parts of a step, in ns; they sum to how long it lasted.
+
+    Attributes
+    ----------
+    rank : int
+        Whose step it is.
+    step : str
+        Its name; empty if none is marked, or several cannot be told apart.
+    lasts_ns : int
+        How long it lasted, where it computes.
+    compute_ns, waited_ns, copied_ns, idle_ns : int
+        Something was computed; if not, something was sent; if neither, memory was copied; nothing.
+    """
+
+    rank: int
+    step: str
+    lasts_ns: int
+    compute_ns: int
+    waited_ns: int
+    copied_ns: int
+    idle_ns: int
+
+
 def breakdown_of(recorded: Recorded) -> Breakdown:
-    """Return where the time of a rank went."""
-    sent = merged((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers)
+    """Return where the time of a rank went in the whole trace."""
+    sent = _sent(recorded)
     busy = merged([*recorded.computation, *recorded.memory, *sent])
-    whole = ((busy[0][0], busy[-1][1]),) if busy else ()
-    idle = without(whole, busy)
-    compute = length(recorded.computation)
-    overlapped = length(both(sent, recorded.computation))
+    whole = (busy[0][0], busy[-1][1]) if busy else (0, 0)
+    return _within(whole, recorded, sent, busy)
+
+
+def _sent(recorded: Recorded) -> Spans:
+    return merged((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers)
+
+
+def _within(period: tuple[int, int], recorded: Recorded, sent: Spans, busy: Spans) -> Breakdown:
+    """Return where the time from one moment to another went."""
+    sent, busy = clipped(sent, period), clipped(busy, period)
+    computed = clipped(recorded.computation, period)
+    idle = without(merged([period]), busy)
+    compute, overlapped = length(computed), length(both(sent, computed))
     return Breakdown(
-        whole_ns=length(whole),
+        whole_ns=period[1] - period[0],
         idle_ns=length(idle),
         compute_ns=compute,
         non_compute_ns=length(busy) - compute,
         communication_ns=length(sent),
         overlapped_ns=overlapped,
         exposed_ns=length(sent) - overlapped,
-        input_ns=length(both(idle, recorded.input)),
+        input_ns=length(both(idle, clipped(recorded.input, period))),
     )
+
+
+def periods_of(recorded: Recorded) -> tuple[tuple[int, int], ...]:
+    """Return from when to when each step ran; one period for all, if they are not known apart."""
+    if recorded.periods:
+        return recorded.periods
+    busy = merged(
+        [
+            *recorded.computation,
+            *recorded.memory,
+            *((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers),
+        ]
+    )
+    return ((busy[0][0], busy[-1][1]),) if busy else ()
+
+
+def parts_of(recorded: Recorded) -> tuple[StepParts, ...]:
+    """Return the parts of each step."""
+    periods, sent = periods_of(recorded), _sent(recorded)
+    busy = merged([*recorded.computation, *recorded.memory, *sent])
+    named = len(periods) == len(recorded.steps)
+    parts = []
+    for place, period in enumerate(periods):
+        found = _within(period, recorded, sent, busy)
+        parts.append(
+            StepParts(
+                rank=recorded.rank,
+                step=recorded.steps[place].name if named else "",
+                lasts_ns=found.whole_ns,
+                compute_ns=found.compute_ns,
+                waited_ns=found.exposed_ns,
+                copied_ns=found.non_compute_ns - found.exposed_ns,
+                idle_ns=found.idle_ns,
+            )
+        )
+    return tuple(parts)

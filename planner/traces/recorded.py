@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Recorded", "Spans", "Step", "Transfer"]
+__all__ = ["Kernels", "Recorded", "Spans", "Step", "Transfer"]
 
 Spans = tuple[tuple[int, int], ...]
 """Starts and ends in ns, sorted, without overlaps."""
@@ -53,6 +53,26 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Kernels:
+    """Kernels of one name: how often and how long they ran, and whose they are.
+
+    Attributes
+    ----------
+    name : str
+        Their function, without arguments.
+    library : str
+        What moves data with kernels of this name; empty if none is known.
+    times, total_ns : int
+        How many ran, and the sum of their times.
+    """
+
+    name: str
+    library: str
+    times: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """One rank.
 
@@ -76,6 +96,16 @@ class Recorded:
         When the host waited for data.
     synchronised : Spans
         When the host waited for the device.
+    periods : tuple of (int, int)
+        From when to when each step ran where it computes: side by side, the first one after what
+        was launched before. Empty: unknown, or no steps.
+    counted, doubtful : tuple of Kernels
+        Kernels that count as transfers; those that may be transfers and count as computation.
+        The longest first.
+    certain : Spans
+        When something was computed, `doubtful` aside.
+    several : bool
+        Whether the trace says that the job has more than one rank.
     """
 
     rank: int
@@ -88,3 +118,18 @@ class Recorded:
     launched: tuple[tuple[int, int], ...] = ()
     input: Spans = ()
     synchronised: Spans = ()
+    periods: tuple[tuple[int, int], ...] = ()
+    counted: tuple[Kernels, ...] = ()
+    doubtful: tuple[Kernels, ...] = ()
+    certain: Spans | None = None
+    several: bool = False
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether transfers may be among the computation, or are missing."""
+        return self.several and (bool(self.doubtful) or not self.transfers)
+
+    @property
+    def one_of_several(self) -> bool:
+        """Whether others had to take part in its transfers."""
+        return self.ranks != 1 and (self.several or bool(self.transfers))

@@ -7,6 +7,9 @@ Method. `planner.caramel` plans it. What its lower bound waits, no plan of these
 save; what its plan waits, that plan does not. Where gradients are unknown, or are not what was
 all-reduced, only the bytes count: all of them at the best rate, beside all computation.
 
+Kernels that may be transfers, and count as computation, may hide waits: what they would add is
+added to what can be saved at most.
+
 Guarantee. Up to the model (computation as recorded on one rank, transfers that cost the same
 whatever runs beside them), no grouping, cutting or order of the all-reduces saves more than
 `at_most_ns`.
@@ -54,6 +57,8 @@ class Saving:
         The plan.
     reason : str
         Why there is none; else empty.
+    doubtful_ns : int
+        What it would wait besides, were kernels that may be transfers counted as such.
     """
 
     exposed_ns: int
@@ -62,11 +67,12 @@ class Saving:
     plan_ns: int | None = None
     planned: Planned | None = None
     reason: str = ""
+    doubtful_ns: int = 0
 
     @property
     def at_most_ns(self) -> int:
         """What no plan can save more of."""
-        return max(self.exposed_ns - self.least_ns, 0)
+        return max(self.exposed_ns + self.doubtful_ns - self.least_ns, 0)
 
     @property
     def saved_ns(self) -> int | None:
@@ -84,6 +90,7 @@ def saving_of(
     costs: Mapping[str, AffineCost],
     graph: Graph | None,
     *,
+    doubtful_ns: int = 0,
     workers: int,
     reason: str = "",
     time_limit: float | None = None,
@@ -100,6 +107,8 @@ def saving_of(
         What each collective costs at best.
     graph : Graph or None
         The step's dataflow; None if it is unknown, for the `reason`.
+    doubtful_ns : int
+        What a step would wait besides, were kernels that may be transfers counted as such.
     workers : int
         Ranks of the job.
     reason : str
@@ -109,24 +118,26 @@ def saving_of(
     """
     whole = sum(ceil(costs[name].ns_per_byte * size) for name, size in sent_bytes.items())
     least = max(whole - compute_ns, 0)
+
+    def without_plan(why: str) -> Saving:
+        return Saving(
+            exposed_ns,
+            straggler_ns,
+            min(least, exposed_ns),
+            reason=why,
+            doubtful_ns=doubtful_ns,
+        )
+
     if graph is None:
-        return Saving(exposed_ns, straggler_ns, min(least, exposed_ns), reason=reason)
+        return without_plan(reason)
     size = sum(parameter.size_bytes for parameter in graph.parameters)
     if set(sent_bytes) != {"all_reduce"}:
         others = ", ".join(sorted(set(sent_bytes) - {"all_reduce"})) or "nothing"
-        return Saving(
-            exposed_ns,
-            straggler_ns,
-            min(least, exposed_ns),
-            reason=f"plans are for all-reduces of gradients alone; {others} was sent",
-        )
+        return without_plan(f"plans are for all-reduces of gradients alone; {others} was sent")
     if not 0.9 <= sent_bytes["all_reduce"] / size <= 1.1:
-        return Saving(
-            exposed_ns,
-            straggler_ns,
-            min(least, exposed_ns),
-            reason=f"{sent_bytes['all_reduce']:,} bytes were all-reduced a step, and gradients "
-            f"have {size:,}",
+        return without_plan(
+            f"{sent_bytes['all_reduce']:,} bytes were all-reduced a step, and gradients have "
+            f"{size:,}"
         )
     problem = Problem(graph, costs["all_reduce"], workers=workers)
     result = solve(problem, time_limit=time_limit)
@@ -139,4 +150,5 @@ def saving_of(
         min(least, exposed_ns),
         max(result.objective_ns - compute, 0),
         Planned(problem, result),
+        doubtful_ns=doubtful_ns,
     )

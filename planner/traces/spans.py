@@ -1,13 +1,14 @@
 """Sets of moments: sorted spans without overlaps.
 
-Complexity: O(n log n) for `merged`, linear for the others.
+Complexity: O(n log n) for `merged`, O(log n + result) for `clipped`, linear for the others.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from planner.traces.recorded import Spans
 
-__all__ = ["both", "length", "merged", "without"]
+__all__ = ["both", "clipped", "length", "merged", "without"]
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> Spans:
@@ -32,6 +33,16 @@ def both(first: Spans, second: Spans) -> Spans:
             common.append((max(start, second[at][0]), min(end, second[at][1])))
             at += 1
     return tuple(common)
+
+
+def clipped(spans: Spans, period: tuple[int, int]) -> Spans:
+    """Return the part of spans from one moment to another."""
+    start, end = period
+    if start >= end:
+        return ()
+    first = bisect_right(spans, start, key=lambda span: span[1])
+    last = bisect_left(spans, end, key=lambda span: span[0])
+    return tuple((max(start, at), min(end, until)) for at, until in spans[first:last])
 
 
 def without(whole: Spans, taken: Spans) -> Spans:

@@ -15,28 +15,37 @@ wait is then divided, in this order, each cause taking what is left at most:
 - ``late``: all it carries was there, and the network idle, before it began.
 - ``large``: some of what it carries was there, and the network idle, before all was.
 - ``bytes``: the rest; the network was busy since the first of it was there.
+- ``undivided``: instead of all from ``straggler`` on, if one rank of several was recorded. How long
+  a transfer runs there holds how long it waits for other ranks, and nothing says which part of it
+  is that: neither lateness nor a start-up can be measured.
 
-Guarantee. The causes of a wait sum to it, and all waits to the time of communication during which
-nothing is computed. Nothing depends on how clocks of different ranks are set.
+Only what happens within steps counts (`planner.traces.breakdown.periods_of`): what was launched
+before them and ended before, or runs behind them, is nobody's wait. A transfer that is waited for
+in two steps has a wait in each.
+
+Guarantee. The causes of a wait sum to it. All waits of a step sum to the time of communication in
+it during which nothing is computed, so none exceeds the step. Nothing depends on how clocks of
+different ranks are set.
 
 Complexity: O(n log n). Source: own; that collectives are aligned by their ends, as in trace
 analysis with unsynchronised clocks.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 from planner.costs import AffineCost
+from planner.traces.breakdown import periods_of
 from planner.traces.fastest import fastest
 from planner.traces.recorded import Recorded, Spans, Transfer
-from planner.traces.spans import both, length, merged, without
+from planner.traces.spans import both, clipped, length, merged, without
 
 __all__ = ["CAUSES", "Wait", "costs_of", "waits_of"]
 
-CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "bytes")
+CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "bytes", "undivided")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ class Wait:
         Parts of it in ns, by the names in `CAUSES`.
     last_rank : int or None
         The rank that came last; None if only one was recorded.
+    step : int
+        Position of the step in which it waited in `Recorded.steps`; -1: unknown.
     """
 
     rank: int
@@ -62,10 +73,18 @@ class Wait:
     waited_ns: int
     causes: Mapping[str, int]
     last_rank: int | None = None
+    step: int = -1
+
+
+def one_of_several(ranks: Sequence[Recorded]) -> bool:
+    """Return whether one rank of several was recorded: it does not show who waited for whom."""
+    return len(ranks) == 1 and ranks[0].one_of_several
 
 
 def costs_of(ranks: Sequence[Recorded]) -> dict[str, AffineCost]:
-    """Return what no transfer of each collective undercut."""
+    """Return what no transfer of each collective undercut; nothing from one rank of several."""
+    if one_of_several(ranks):
+        return {}
     points: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for recorded in ranks:
         for transfer in recorded.transfers:
@@ -75,29 +94,44 @@ def costs_of(ranks: Sequence[Recorded]) -> dict[str, AffineCost]:
 
 
 def waits_of(ranks: Sequence[Recorded]) -> tuple[Wait, ...]:
-    """Return all transfers of all ranks with their waits, in the order of ranks and starts.
+    """Return the waits of all ranks, each with its transfer, in the order of ranks and starts.
 
     Parameters
     ----------
     ranks : sequence of Recorded
         One rank, or several of the same job.
     """
-    costs = costs_of(ranks)
+    costs, alone = costs_of(ranks), one_of_several(ranks)
     shortest = _shortest(ranks) if len(ranks) > 1 else {}
     waits = []
     for recorded in ranks:
         sent = merged((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers)
         idle = without(((sent[0][0] - 10**12, sent[-1][1]),), sent) if sent else ()
+        periods = periods_of(recorded)
+        known = len(periods) == len(recorded.steps)
         covered = None
         for key, transfer in _numbered(recorded):
             begin = transfer.start_ns if covered is None else max(transfer.start_ns, covered)
             covered = max(transfer.end_ns, begin)
             exposed = without(((begin, covered),) if begin < covered else (), recorded.computation)
             least, last_rank = shortest.get(key, (transfer.lasts_ns, None))
-            cost = costs.get(transfer.collective)
-            causes = _causes(recorded, transfer, exposed, least, cost, idle)
-            waits.append(Wait(recorded.rank, transfer, length(exposed), causes, last_rank))
+            claims = _claims(transfer, least, costs.get(transfer.collective), idle, alone=alone)
+            for place, spans in _by_period(exposed, periods):
+                causes = _causes(recorded, spans, claims)
+                step = place if known else -1
+                waits.append(Wait(recorded.rank, transfer, length(spans), causes, last_rank, step))
     return tuple(waits)
+
+
+def _by_period(exposed: Spans, periods: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Spans]]:
+    """Yield the parts of spans in each period."""
+    if not exposed:
+        return
+    place = bisect_right(periods, exposed[0][0], key=lambda period: period[1])
+    while place < len(periods) and periods[place][0] < exposed[-1][1]:
+        if part := clipped(exposed, periods[place]):
+            yield place, part
+        place += 1
 
 
 def _numbered(recorded: Recorded) -> list[tuple[tuple[object, ...], Transfer]]:
@@ -121,35 +155,36 @@ def _shortest(ranks: Sequence[Recorded]) -> dict[tuple[object, ...], tuple[int, 
     return {key: min(rows) for key, rows in lasting.items() if len(rows) == len(ranks)}
 
 
-def _causes(
-    recorded: Recorded,
-    transfer: Transfer,
-    exposed: Spans,
-    least_ns: int,
-    cost: AffineCost | None,
-    idle: Spans,
+def _claims(
+    transfer: Transfer, least_ns: int, cost: AffineCost | None, idle: Spans, *, alone: bool
 ) -> dict[str, int]:
+    """Return what each cause takes of a transfer's waits at most, in the order of taking."""
+    if alone:
+        return {"undivided": transfer.lasts_ns}
+    claims = {"straggler": transfer.lasts_ns - least_ns}
+    if cost is not None and transfer.size_bytes:
+        claims["slow"] = least_ns - cost.cost_ns(transfer.size_bytes)
+        claims["startup"] = cost.startup_ns
+    if transfer.ready_ns is not None:
+        claims["late"] = _idle(idle, transfer.ready_ns, transfer.start_ns)
+        if transfer.first_ready_ns is not None:
+            last = min(transfer.ready_ns, transfer.start_ns)
+            claims["large"] = _idle(idle, transfer.first_ready_ns, last)
+    claims["bytes"] = transfer.lasts_ns
+    return claims
+
+
+def _causes(recorded: Recorded, exposed: Spans, claims: dict[str, int]) -> dict[str, int]:
+    """Divide a wait among its causes; what they take is taken off the claims."""
     causes = dict.fromkeys(CAUSES, 0)
     unlaunched = without(_before_launch(recorded, exposed), recorded.synchronised)
     causes["input"] = length(both(unlaunched, recorded.input))
     causes["host"] = length(unlaunched) - causes["input"]
     left = length(exposed) - length(unlaunched)
-
-    def take(cause: str, amount: int) -> None:
-        nonlocal left
-        causes[cause] = min(max(amount, 0), left)
+    for cause, most in claims.items():
+        causes[cause] = min(max(most, 0), left)
+        claims[cause] -= causes[cause]
         left -= causes[cause]
-
-    take("straggler", transfer.lasts_ns - least_ns)
-    if cost is not None and transfer.size_bytes:
-        take("slow", least_ns - cost.cost_ns(transfer.size_bytes))
-        take("startup", cost.startup_ns)
-    if transfer.ready_ns is not None:
-        take("late", _idle(idle, transfer.ready_ns, transfer.start_ns))
-        if transfer.first_ready_ns is not None:
-            last = min(transfer.ready_ns, transfer.start_ns)
-            take("large", _idle(idle, transfer.first_ready_ns, last))
-    causes["bytes"] = left
     return causes
 
 

@@ -6,15 +6,15 @@ Complexity: that of its parts. Source: own.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from planner.costs import AffineCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
-from planner.traces.breakdown import Breakdown, breakdown_of
+from planner.traces.breakdown import Breakdown, StepParts, breakdown_of, parts_of, periods_of
 from planner.traces.recorded import Recorded
 from planner.traces.saving import Saving, saving_of
-from planner.traces.waits import CAUSES, Wait, costs_of, waits_of
+from planner.traces.spans import clipped, length, without
+from planner.traces.waits import CAUSES, Wait, costs_of, one_of_several, waits_of
 
 __all__ = ["Why", "why"]
 
@@ -28,26 +28,42 @@ class Why:
     ranks : tuple of Recorded
         What was recorded.
     breakdowns : tuple of Breakdown
-        Where the time of each rank went.
+        Where the time of each rank went, in the whole trace.
+    parts : tuple of StepParts
+        Where the time of each step of each rank went.
     waits : tuple of Wait
-        Of all transfers of all ranks, the longest first.
+        Of all steps of all ranks, the longest first.
     causes : mapping of str to int
         Sums over all waits, by cause.
     costs : mapping of str to AffineCost
-        What no transfer of each collective undercut.
+        What no transfer of each collective undercut; nothing from one rank of several.
     steps : int
-        Steps of a rank; 1 if none are marked.
+        Steps of a rank, the fewest; 1 if none are marked.
+    in_all : int
+        Steps of all ranks together.
     saving : Saving
         What a better plan saves of a step, in the mean of ranks and steps.
     """
 
     ranks: tuple[Recorded, ...]
     breakdowns: tuple[Breakdown, ...]
+    parts: tuple[StepParts, ...]
     waits: tuple[Wait, ...]
     causes: Mapping[str, int]
     costs: Mapping[str, AffineCost]
     steps: int
+    in_all: int
     saving: Saving
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether transfers may be among the computation of a rank, or are missing."""
+        return any(rank.unexplained for rank in self.ranks)
+
+    @property
+    def one_of_several(self) -> bool:
+        """Whether one rank of several was recorded."""
+        return one_of_several(self.ranks)
 
 
 def why(
@@ -80,37 +96,54 @@ def why(
         raise InvalidInputError(
             "traces", f"{numbers[twice[0]]} are of rank {twice[0]}: expected one trace a rank"
         )
-    breakdowns = tuple(map(breakdown_of, ranks))
     waits, costs = waits_of(ranks), costs_of(ranks)
-    steps = max(1, min(len(rank.steps) for rank in ranks))
+    parts = tuple(part for rank in ranks for part in parts_of(rank))
+    in_all = sum(max(1, len(rank.steps)) for rank in ranks)
     known = {
         name: sum(
             transfer.size_bytes or 0
             for rank in ranks
             for transfer in rank.transfers
-            if transfer.collective == name
+            if transfer.collective == name and (transfer.step >= 0 or not rank.steps)
         )
-        // (steps * len(ranks))
+        // in_all
         for name in costs
     }
-    planned = [wait for wait in waits if wait.transfer.collective in costs]
+    exposed = sum(wait.waited_ns - wait.causes["input"] - wait.causes["host"] for wait in waits)
+    if one_of_several(ranks):
+        given = f"one rank of {ranks[0].ranks}" if ranks[0].ranks else "one rank of several"
+        reason = (
+            f"from {given} start-ups cannot be told from waiting for other ranks: give the traces "
+            "of all ranks"
+        )
+        graph = None
     return Why(
         ranks=tuple(ranks),
-        breakdowns=breakdowns,
+        breakdowns=tuple(map(breakdown_of, ranks)),
+        parts=parts,
         waits=tuple(sorted(waits, key=lambda wait: -wait.waited_ns)),
         causes={name: sum(wait.causes[name] for wait in waits) for name in CAUSES},
         costs=costs,
-        steps=steps,
+        steps=max(1, min(len(rank.steps) for rank in ranks)),
+        in_all=in_all,
         saving=saving_of(
-            sum(wait.waited_ns - wait.causes["input"] - wait.causes["host"] for wait in planned)
-            // (steps * len(ranks)),
-            sum(wait.causes["straggler"] for wait in planned) // (steps * len(ranks)),
-            round(fmean(breakdown.compute_ns for breakdown in breakdowns)) // steps,
+            exposed // in_all,
+            sum(wait.causes["straggler"] for wait in waits) // in_all,
+            sum(part.compute_ns for part in parts) // in_all,
             known,
             costs,
             graph,
+            doubtful_ns=sum(map(_doubtful_ns, ranks)) // in_all,
             workers=max(2, max((rank.ranks or 0 for rank in ranks), default=0)),
             reason=reason,
             time_limit=time_limit,
         ),
     )
+
+
+def _doubtful_ns(rank: Recorded) -> int:
+    """Return how much more would be waited, were the kernels in doubt transfers."""
+    if rank.certain is None:
+        return 0
+    doubtful = without(rank.computation, rank.certain)
+    return sum(length(clipped(doubtful, period)) for period in periods_of(rank))

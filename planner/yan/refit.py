@@ -6,21 +6,19 @@ nothing is proved. Complexity: O(RANKED · segments). Source: own.
 
 from dataclasses import replace
 
-from planner.deadline import Deadline
 from planner.errors import InvalidInputError, InvalidPlanError
-from planner.methods import Outcome
 from planner.yan.configuration import Plan, Ranked
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 
-__all__ = ["refit"]
+__all__ = ["adapt"]
 
 RANKED = 4
 """Configurations priced again."""
 
 
-def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan, made one of the problem.
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Return an old plan with the problem's prices.
 
     Raises
     ------
@@ -30,8 +28,6 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     ranking: list[Ranked] = []
     refused: InvalidInputError | None = None
     for known in plan.ranking[:RANKED]:
-        if ranking and deadline.passed:
-            break
         try:
             epoch = estimate(problem, known.configuration).epoch
         except InvalidInputError as error:
@@ -42,6 +38,4 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         raise InvalidPlanError("ranking", f"none can be run: {refused}")
     ranking.sort(key=lambda known: known.epoch)
     best = ranking[0].configuration
-    return Outcome(
-        replace(plan, configuration=best, ranking=tuple(ranking), any_mapping_bound_ns=None)
-    )
+    return replace(plan, configuration=best, ranking=tuple(ranking), any_mapping_bound_ns=None)

@@ -17,7 +17,7 @@ from planner.validation import total
 from planner.yan.configuration import Plan
 from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Problem
-from planner.yan.refit import refit
+from planner.yan.refit import adapt
 
 __all__ = ["METHODS", "Method", "solve"]
 
@@ -99,7 +99,7 @@ def solve(
         time_limit,
         judge=_judge,
         bound=_bound,
-        refit=refit,
+        adapt=adapt,
         form=Plan,
         **control,
     )

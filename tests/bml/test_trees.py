@@ -2,16 +2,20 @@
 
 from collections import defaultdict
 from fractions import Fraction
-from itertools import pairwise
+from itertools import count, pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import planner
 from planner.bml import Damage, Ground, Problem, Schedule, TreePlan, check, evaluate
 from planner.bml.checker import check_complete, check_piece
+from planner.bml.packing import few_trees
 from planner.bml.spanning import Tree
 from planner.bml.trees import root_at_centre, trees_of
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidPlanError
 from planner.topologies import BCube
 from tests.bml.networks import damaged_networks
@@ -122,6 +126,45 @@ def test_plans_that_lack_a_hop_are_refused(
     del transfers[data.draw(st.integers(0, len(transfers) - 1))]
     with pytest.raises(InvalidPlanError):
         check_complete(ground, plan, transfers)
+
+
+@pytest.mark.parametrize("hasty", [False, True])
+@given(tree_planned())
+def test_trees_of_networks_too_large_to_replay_are_followed(
+    hasty: bool, planned: tuple[Problem, TreePlan]
+) -> None:
+    """Their hops need not come closer to the root digit by digit, as those of Algorithm 1 do."""
+    problem, plan = planned
+    damage = Damage(problem.bcube, problem.failed)
+    ground = Ground(damage.bcube, damage.dead, damage.down)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("COMPLETE_CELLS", "HASTY_CELLS", "WHOLE_SERVERS", "HASTY_SERVERS"):
+            patch.setattr(f"planner.bml.checker.{name}", 1)
+        assert check(ground, plan, hasty=hasty) == "pieces"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_", [{"n": 65, "time_limit_s": 4}, {"n": 80, "time_limit_s": 4}])
+def test_trees_of_thousands_of_servers_are_planned_in_time(request_: dict[str, int]) -> None:
+    network = {"problem": "bml", "k": 2, "link_bytes_per_s": 1, "schedule": "none"}
+    answer = planner.solve(
+        {**network, "gradient_bytes": 156, "element_bytes": 4, "method": "trees", **request_}
+    )
+    assert answer["objective_ns"] >= answer["lower_bound_ns"] > 0
+
+
+def test_a_tree_that_there_is_no_time_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock moves with every look at it: a further tree is given up within, the first not."""
+    looks = count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
+    monkeypatch.setattr("planner.deadline.time", clock)
+    trees = few_trees(BCube(4, 3), frozenset(), frozenset(), 50, Deadline(200))
+    assert 1 <= len(trees.trees) < 50
+    assert trees.timed_out
+    assert next(looks) < 210
+    assert len(few_trees(BCube(4, 3), frozenset(), frozenset(), 50, Deadline(1)).trees) == 1
+    with pytest.raises(TimeUpError):
+        few_trees(BCube(4, 3), frozenset(), frozenset(), 50, Deadline(1), last=Deadline(100))
 
 
 @given(tree_planned())

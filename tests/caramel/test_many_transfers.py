@@ -141,3 +141,34 @@ def test_very_many_partitions_are_not_improved_for_long() -> None:
     rule = solve(problem, method="bytescheduler")
     assert rule.plan is not None
     assert result.objective_ns <= evaluate(problem, rule.plan).iteration_ns
+
+
+def test_a_huge_parameter_in_equal_pieces_is_not_searched_as_many_parameters_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table that falls makes pieces of one size the best: 537 of 2^31 - 1 bytes here."""
+    looked, value = 0, descent._value
+
+    def counted(pricer: LoadPricer, transfers: list[Any], *rest: Any) -> tuple[int, int]:
+        nonlocal looked
+        looked += len(transfers)
+        return value(pricer, transfers, *rest)
+
+    monkeypatch.setattr(descent, "_value", counted)
+    rows = ((0, 25165), (92, 35046), (6212, 58271), (40205, 1844), (46934, 28972))
+    graph = replace(
+        chain(1, 1, 1, 1).graph, parameters=(Parameter("w", 2**31 - 1, ("b2",), ("f2",)),)
+    )
+    result = solve(Problem(graph, TableCost(rows)))
+    assert result.plan is not None
+    assert len(result.plan.groups) > 500
+    assert looked < 10**6  # 7 million before there was a limit
+    pieces: list[Load] = [((0, 1),)] * 300
+    few, many = (
+        LoadPricer(
+            Windows((1,) * count, (0,) * count, (0,) * count, 1, 1), AffineCost(1, Fraction(1))
+        )
+        for count in (1, 38)
+    )
+    assert few.looks(4000, pieces) < 100
+    assert many.looks(4000, pieces) == 4000

@@ -44,6 +44,7 @@ def test_a_table_of_constants_and_errors(
     assert found["constant_task_ns"] == ["3000"]
     assert found["512"] == ["4", "6706000", "+0.00%", "+0.00%"]
     assert "held out, one at a time: mean error 0.000%" in out
+    assert "errors: predicted / measured - 1; above 0 the prediction is too long" in out
 
 
 def test_what_is_written_is_what_a_request_takes(

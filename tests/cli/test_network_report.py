@@ -1,5 +1,6 @@
 """What a person reads of timed communication."""
 
+from planner.cli.common import ERROR_SIGN
 from planner.cli.network_report import curves, report, sentence
 from planner.sweeps import Sweep, Timing, fit_network
 
@@ -24,6 +25,7 @@ def test_a_row_for_each_size_and_each_model() -> None:
     found = sweep(STEADY)
     lines = report(found, fit_network(found)).splitlines()
     assert lines[0].startswith("all_reduce (ring) among 4 ranks: medians of 3 rounds")
+    assert lines[0].endswith(f"errors of the models: {ERROR_SIGN}")
     assert [line.split() for line in lines[4:7]] == [
         ["64", "1", "µs", "1.0%", "+0.0%", *lines[4].split()[5:6], "+0.0%"],
         ["1,000", "2", "µs", "0.0%", "+0.0%", *lines[5].split()[5:6], "+55.3%"],

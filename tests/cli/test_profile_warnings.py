@@ -11,6 +11,7 @@ from planner.cli import main
 from tests.cli.printed import check_answer, check_printed
 
 SAID = "4 threads on 2 processors"
+DOUBT = f"profile m, measured on 2026-11-20 (an abacus), may be off: {SAID}; it rained"
 
 
 @pytest.fixture
@@ -19,7 +20,8 @@ def profile(tmp_path: Path) -> dict[str, Any]:
         {"name": f"l{i}", "forward_ns": 10**6, "backward_ns": 2 * 10**6, "parameter_bytes": 10**5}
         for i in range(3)
     ]
-    origin = {"kind": "measured", "source": "here", "warnings": [SAID]}
+    origin: dict[str, Any] = {"kind": "measured", "source": "here", "warnings": [SAID, "it rained"]}
+    origin |= {"date": "2026-11-20", "processor": "an abacus", "threads": 2}
     made = {"name": "m", "provenance": origin, "batch_size": 1, "layers": layers}
     check_printed("profile", made)
     (tmp_path / "m.json").write_text(json.dumps(made))
@@ -34,12 +36,15 @@ def test_compare(
     options += ["--workers", "2"] if problem == "caramel" else []
     file = str(tmp_path / "m.json")
     assert main(["compare", file, *options, "-o", str(tmp_path / "plan.json")]) == 0
-    assert f"warning: {SAID}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"warning: {DOUBT}" in printed
+    assert printed.count(SAID) == 1
     answer = json.loads((tmp_path / "plan.json").read_text())
     check_answer(answer)
-    assert SAID in answer["warnings"]
+    assert DOUBT in answer["warnings"]
+    assert answer["profile_threads"] == 2
     assert main(["compare", file, *options, "--json"]) == 0
-    assert all(answer["warnings"] == [SAID] for answer in json.loads(capsys.readouterr().out))
+    assert all(answer["warnings"] == [DOUBT] for answer in json.loads(capsys.readouterr().out))
 
 
 @pytest.mark.parametrize("tool", ["fsdp2", "deepspeed"])
@@ -53,9 +58,9 @@ def test_export_and_draw(
     plan.write_text(json.dumps({**json.loads(plan.read_text()), "layer_parameters": names}))
     capsys.readouterr()
     assert main(["draw", str(plan)]) == 0
-    assert capsys.readouterr().err == f"planner: warning: {SAID}\n"
+    assert capsys.readouterr().err == f"planner: warning: {DOUBT}\n"
     assert main(["export", tool, str(plan), "-o", str(tmp_path / "out")]) == 0
-    assert f"planner: warning: {SAID}" in capsys.readouterr().err
+    assert f"planner: warning: {DOUBT}" in capsys.readouterr().err
 
 
 def test_plan_and_peers(
@@ -63,12 +68,48 @@ def test_plan_and_peers(
 ) -> None:
     file, plan = str(tmp_path / "m.json"), str(tmp_path / "plan.json")
     assert main(["plan", file, "--cluster", "office-4", "-o", plan]) == 0
-    assert f"warning: {SAID}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"warning: {DOUBT}" in printed
+    assert printed.count(SAID) == 1
     answer = json.loads(Path(plan).read_text())
     check_answer(answer)
-    assert SAID in answer["warnings"]
+    assert DOUBT in answer["warnings"]
+    assert answer["profile_threads"] == 2
     assert main(["compare", "--peers", file, "--cluster", "office-4", "--methods", "ddp"]) == 0
-    assert f"warning: {SAID}" in capsys.readouterr().err
+    assert f"warning: {DOUBT}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("memory", "doubted"), [("memory_bytes", True), ("accelerator_memory_bytes", False)]
+)
+@pytest.mark.parametrize("mode", [[], ["--mode", "fsdp"]])
+def test_what_a_cluster_s_memory_is_understood_as(
+    memory: str,
+    mode: list[str],
+    *,
+    doubted: bool,
+    profile: object,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = {
+        "name": "two",
+        "source": "made up",
+        "machines": 2,
+        memory: 80 * 10**9,
+        "topology": {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11},
+        "nic": {"bytes_per_s": 1e9, "startup_ns": 1000, "per_machine": 8},
+    }
+    (tmp_path / "c.json").write_text(json.dumps(cluster))
+    files = [str(tmp_path / name) for name in ("m.json", "c.json", "plan.json")]
+    assert main(["plan", files[0], "--cluster", files[1], *mode, "-o", files[2]]) == 0
+    printed = capsys.readouterr().out
+    each = "memory 74.51 GiB a machine, 9.313 GiB" if doubted else "596 GiB a machine, 74.51 GiB"
+    assert f"{each} a worker of 8" in printed
+    said = "warning: memory_bytes is that of a machine: 74.51 GiB, 9.313 GiB for each of its 8"
+    assert (said in printed) == doubted
+    answer = json.loads(Path(files[2]).read_text())
+    assert any("accelerator_memory_bytes" in text for text in answer["warnings"]) == doubted
 
 
 def test_requests(profile: dict[str, Any]) -> None:
@@ -80,6 +121,10 @@ def test_requests(profile: dict[str, Any]) -> None:
         "nic": {"bytes_per_s": 1e9, "startup_ns": 1000},
     }
     request = {"problem": "iteration", "profile": profile, "cluster": cluster}
-    assert planner.solve(request)["warnings"] == [SAID]
+    assert planner.solve(request)["warnings"] == [DOUBT]
     del profile["provenance"]["warnings"]
-    assert "warnings" not in planner.solve(request)
+    answer = planner.solve(request)
+    assert "warnings" not in answer
+    assert answer["profile_threads"] == 2
+    del profile["provenance"]["threads"]
+    assert "profile_threads" not in planner.solve(request)

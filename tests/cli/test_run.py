@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
         str(folder),
         [
             ["run", "caramel.json", *model, "--against-ddp", "2", *pictures],
-            ["run", "pull.json", "push.json", *model, "--optimizer", "adam"],
+            ["run", "pull.json", "push.json", *model, "--optimizer", "adam", "--threads", "2"],
             ["run", "caramel.json", *model, "--json", "--against-ddp", "1"],
             ["run", "pull.json", "push.json", *model, "--json"],
         ],
@@ -126,6 +127,14 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     assert "backward phase" in second
     assert "pull batch 1" in second
     assert "push batch 1" in second
+    assert "off by: predicted / measured - 1; above 0 the prediction is too long" in first
+    assert re.search(r"transfer +size +predicted +measured +waited", first)
+    assert "waited: how much longer it kept another" in first
+    assert "the profile was measured with" not in first
+    assert (
+        "the profile was measured with 1 thread, a rank here computes with 2 threads"
+        in second.replace("\n", " ")
+    )
     assert "ddp_step_ns" not in second
     for section in (first, second):
         assert "planned for" not in section
@@ -147,6 +156,11 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
         (None, number, group["bytes"], group["end_ns"] - group["start_ns"])
         for number, group in enumerate(plan["groups"])
     ]
+    for one in document["transfers"]:
+        assert all(
+            0 <= waited <= whole
+            for waited, whole in zip(one["waited_ns"], one["measured_ns"], strict=True)
+        )
     assert [len(one["measured_ns"]) for one in document["comparisons"]] == [3, 3]
     assert len(document["ddp_step_ns"]) == 3
     assert document["against_ddp"]["rounds"] == 1
@@ -227,7 +241,7 @@ def test_without_torch_it_says_what_to_install(folder: Path) -> None:
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
     assert found.returncode == 2
-    assert "torch is needed here: pip install 'planner[torch]'" in found.stderr
+    assert "torch is needed here: pip install '.[torch]' in a clone" in found.stderr
 
 
 def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:

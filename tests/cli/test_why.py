@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from planner.cli.main import main
-from tests.formats.test_kineto import Event, a_step, event, written
+from tests.formats.test_kineto import Event, a_step, as_before_1_12, event, written
+from tests.formats.test_kineto_recorded import EXPERTS, SEVERAL, on_streams, unnamed
 from tests.schemas import validate
 
 
@@ -34,7 +35,13 @@ def test_the_page_says_what_was_waited_for(
 ) -> None:
     assert main(["why", *traces]) == 0
     text = capsys.readouterr().out
-    for part in ("2 ranks, 1 step each", "all_reduce 80 B", "straggler (rank 0)", "saves at most"):
+    for part in (
+        "2 ranks, 1 step each",
+        "a step lasts 100 µs",
+        "all_reduce 80 B",
+        "straggler (rank 0)",
+        "saves at most",
+    ):
         assert part in text
 
 
@@ -66,3 +73,68 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_bytes(written(a_step(), distributedInfo={"rank": 0}))
     assert main(["why", str(path), str(path)]) == 2
     assert "2 are of rank 0" in capsys.readouterr().err
+
+
+def test_one_rank_of_several_is_told_to_bring_the_others(
+    traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", traces[0]]) == 0
+    told = capsys.readouterr()
+    assert "one rank of 2 was given" in told.err
+    assert "cannot be told apart" in told.err
+    assert "start-ups, bytes, or late: one rank does not tell" in told.out
+    assert "straggler" not in told.out
+    assert main(["why", traces[0], "-o", str(tmp_path / "plan.json")]) == 2
+    assert "from one rank of 2" in capsys.readouterr().err
+
+
+def test_kernels_are_named_and_nothing_is_promised_while_some_are_in_doubt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known, doubtful = tmp_path / "known.json", tmp_path / "doubtful.json"
+    known.write_bytes(written(EXPERTS, **SEVERAL))
+    doubtful.write_bytes(written(unnamed(EXPERTS, "acme::moe::"), **SEVERAL))
+    assert main(["why", str(known)]) == 0
+    told = capsys.readouterr()
+    assert "ep::internode::dispatch  DeepEP and its like" in told.out
+    assert "saves at most" in told.out
+    assert main(["why", str(doubtful)]) == 0
+    told = capsys.readouterr()
+    assert "the job has 64 ranks, and no kernel" in told.err
+    assert "acme::moe::dispatch" in told.out
+    assert "what a better plan saves is open" in told.out
+    assert "25 µs: say with --transfers" in told.out
+    assert "saves at most" not in told.out
+    assert main(["why", str(doubtful), "--transfers", "acme::moe", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    validate(report, "why")
+    assert report["ranks"][0]["communication_ns"] == 40_000
+    assert not report["unexplained"]
+    with pytest.raises(SystemExit):
+        main(["why", str(doubtful), "--transfers", "("])
+    assert "not a regular expression" in capsys.readouterr().err
+
+
+def test_transfers_outside_the_steps_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.json"
+    kernels = [("ncclX", 10, 20, None, 8), ("gemm", 40, 20, 5, 7), ("ncclX", 60, 9, 6, 8)]
+    path.write_bytes(written(on_streams(*kernels), **SEVERAL))
+    assert main(["why", str(path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert any("1 of 2 transfers, 20 µs in all" in warning for warning in report["warnings"])
+    (part,) = report["parts"]
+    assert part["waited_ns"] == sum(wait["waited_ns"] for wait in report["waits"]) == 9_000
+    parts = ("compute_ns", "waited_ns", "copied_ns", "idle_ns")
+    assert sum(part[name] for name in parts) == part["lasts_ns"]
+
+
+def test_an_old_trace_of_gloo_shows_its_transfers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before torch 1.12 ranges were operators."""
+    path = tmp_path / "old.json"
+    path.write_bytes(written(as_before_1_12(traced(0, 77.0, 2.0))))
+    assert main(["why", str(path)]) == 0
+    assert "all_reduce 80 B" in capsys.readouterr().out

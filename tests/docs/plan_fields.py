@@ -191,6 +191,7 @@ _VALUES: dict[str, Any] = {
     "left_out": {"bml": "no"},
     "layer_names": ["a"],
     "warnings": ["noisy"],
+    "profile_threads": 1,
     "failed": {},
     "servers": [[0, 1]],
     "nics": [[[0, 1], 0]],

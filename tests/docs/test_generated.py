@@ -1,4 +1,4 @@
-"""Pages made when the documentation is built: when they are written, what measured ones show."""
+"""Generated pages: none is stale, when they are written, what those of measurements show."""
 
 import importlib
 from pathlib import Path
@@ -32,6 +32,20 @@ def test_pages_are_written_once_and_old_ones_go(tmp_path: Path) -> None:
     (tmp_path / "deeper" / "gone.md").touch()
     write(tmp_path, wanted)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.md")} == files
+
+
+@pytest.mark.slow
+def test_no_committed_page_is_stale() -> None:
+    generated = importlib.import_module("generated")
+    names = generated.stale(generated.FOLDER, generated.pages())
+    assert not names, "`python docs/generated.py` writes these anew; commit them"
+
+
+def test_missing_changed_and_old_pages_are_stale(tmp_path: Path) -> None:
+    generated = importlib.import_module("generated")
+    generated.write(tmp_path, {"same": "1", "changed": "2", "old/page": "3"})
+    wanted = {"same": "1", "changed": "4", "missing": "5"}
+    assert generated.stale(tmp_path, wanted) == ["changed", "missing", "old/page"]
 
 
 def test_every_results_file_has_a_page_with_all_its_tables(measured: ModuleType) -> None:

@@ -26,10 +26,13 @@ FEWER = {
 
 
 def headings(text: str) -> set[tuple[str, ...]]:
-    """Return the column heads of all tables in what a command prints."""
+    """Return the column heads of all tables in what a command prints, but for run times.
+
+    No two runs of a method take the same time, so pages do not show that column.
+    """
     lines = text.splitlines()
     return {
-        tuple(re.split(r"\s{2,}", above.strip()))
+        tuple(head for head in re.split(r"\s{2,}", above.strip()) if head != "run time")
         for above, below in pairwise(lines)
         if re.fullmatch(r"-+(  -+)+", below.strip())
     }

@@ -56,7 +56,9 @@ def test_without_matplotlib_it_says_what_to_install(
     path = tmp_path / "p.svg"
     with pytest.raises(MissingExtraError) as caught, figure_in(path):
         pytest.fail("there is nothing to draw on")
-    assert str(caught.value) == "matplotlib is needed here: pip install 'planner[plot]'"
+    assert str(caught.value) == (
+        "matplotlib is needed here: pip install '.[plot]' in a clone of planner's repository"
+    )
     assert caught.value.extra == "plot"
     assert isinstance(caught.value, PlannerError)
     assert caught.value.__suppress_context__

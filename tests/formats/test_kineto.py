@@ -301,3 +301,104 @@ def test_the_command_writes_a_profile_that_can_be_compared(
     trace.write_bytes(b"{")
     assert main(["import", "kineto", str(trace)]) == 2
     assert "net.json.gz: not JSON" in capsys.readouterr().err
+
+
+OLDER = {
+    "cpu_op": "Operator",
+    "user_annotation": "Operator",
+    "kernel": "Kernel",
+    "cuda_runtime": "Runtime",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+}
+
+
+def as_before_1_12(events: list[Event]) -> list[Event]:
+    """Return events as torch 1.9 wrote them: other categories, nothing around autograd nodes."""
+    return [
+        one | {"cat": OLDER.get(one["cat"], one["cat"]), "tid": str(one["tid"])}
+        for one in events
+        if not one["name"].startswith(RUN)
+    ]
+
+
+def test_categories_of_before_torch_1_12_are_read_as_todays() -> None:
+    profile, _ = read(as_before_1_12(a_step()))
+    assert profile.graph is not None
+    assert [(one.name, one.phase) for one in profile.graph.ops] == [
+        (name, phase) for name, _, phase in OPS
+    ]
+    assert [(one.name, one.size_bytes) for one in profile.graph.parameters] == [
+        ("aten::linear 4x8", 64),
+        ("aten::linear 4", 16),
+    ]
+    inputs: list[Any] = [None, []]
+    for dims in inputs:
+        named = event("my forward", 4, 30, "Operator", Input_Dims=dims)  # a range of the user's
+        again, _ = read([named, *as_before_1_12(a_step())])
+        assert again.layers == profile.layers
+
+
+def test_an_operator_of_before_torch_1_12_on_a_device() -> None:
+    def launched(number: int, at: float) -> list[Event]:
+        call = event("cudaLaunchKernel", at, 0.2, "cuda_runtime", correlation=number)
+        return [call, event("gemm", at + 1, 0.5, "kernel", thread=7, correlation=number)]
+
+    kernels = [
+        one for number, at in enumerate((9.0, 21.0, 53.0, 64.0)) for one in launched(number, at)
+    ]
+    new, _ = read([*a_step(), *kernels])
+    old, _ = read(as_before_1_12([*a_step(), *kernels]))
+    assert old.graph is not None
+    assert new.graph is not None
+    assert sum(one.duration_ns for one in old.graph.ops) == 2000
+    assert [one.duration_ns for one in old.graph.ops] == [one.duration_ns for one in new.graph.ops]
+
+
+@pytest.mark.parametrize("odd", [b"\x01\n\x1f", b"\xfe\xff\x80", b"\xfe\x00"])
+def test_names_with_control_characters_or_bytes_that_are_no_utf_8_are_read(odd: bytes) -> None:
+    text = written([event("aten::ODD", 1, 1), *a_step()], traceName="ODD")
+    profile, _ = read_kineto(text.replace(b"ODD", odd), name="m", source="t")
+    assert profile.layers == read(a_step())[0].layers
+    with pytest.raises(InvalidInputError, match=r"not JSON.*byte"):
+        read_kineto(text.replace(b"ODD", odd).replace(b"}, {", b"} {", 1), name="m", source="t")
+
+
+HOROVOD = b"""[
+{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "allreduce.w"}},
+{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 12, "pid": 1},
+{"ph": "X", "name": "0", "ts": 15, "pid": 1, "dur": 0},
+{"ph": "E", "ts": 20, "pid": 1},
+"""
+PLUGIN = b"""[
+{"name": "Group", "cat": "GROUP", "ph": "b", "id": 0, "pid": 7, "tid": 1, "ts": 76.6, "args": {}},
+{"name": "AllReduce", "cat": "COLL", "ph": "b", "args": {"Datatype": ncclFloat32, "Stream": 0x41}},
+{}]"""
+JAX = b"""{"displayTimeUnit": "ns", "traceEvents": [
+{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+{"ph": "X", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2, "name": "fusion"}]}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (HOROVOD, "Horovod's timeline"),
+        (HOROVOD[:-2] + b"]", "Horovod's timeline"),
+        (HOROVOD[:-30], "Horovod's timeline"),
+        (PLUGIN, "NCCL's profiler plugin"),
+        (PLUGIN.replace(b"ncclFloat32", b'"f"').replace(b"0x41", b'"1"'), "NCCL's profiler plugin"),
+        (JAX, "TensorFlow's or JAX's profiler"),
+        (written([event("frame", 1, 1, "ui")]), "it has 'ui'; give a trace of torch.profiler"),
+        (written([]), "no event has a category"),
+    ],
+)
+def test_traces_of_other_tools_are_named(text: bytes, what: str) -> None:
+    with pytest.raises(InvalidInputError, match=what) as error:
+        read_kineto(text, name="m", source="t")
+    assert "ProfilerActivity.CPU" in str(error.value)
+    assert "torch" in str(error.value)
+
+
+def test_what_other_tools_write_may_stand_in_a_trace_of_pytorch() -> None:
+    events = [event("NEGOTIATE_ALLREDUCE", 1, 1, "COLL"), *a_step()]
+    assert read(events)[0].layers == read(a_step())[0].layers

@@ -15,6 +15,7 @@ from planner.formats.spark_events import read_spark_log
 from tests.formats.spark_logs import (
     END,
     START,
+    Event,
     head,
     iteration,
     job_end,
@@ -123,7 +124,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = tmp_path / "app.zstd"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(10))
     monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
-    with pytest.raises(MissingExtraError, match=r"zstandard.*planner\[spark-events\]"):
+    with pytest.raises(MissingExtraError, match=r"zstandard.*spark-events"):
         read_spark_log(path)
 
 
@@ -267,3 +268,81 @@ def test_a_job_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
 def test_ends_without_a_start_are_passed_over(tmp_path: Path) -> None:
     events = [*head(), job_end(7, START), task(9, 0, START, 5), *iteration(0, START), END]
     assert len(read_spark_log(written(tmp_path / "app", events)).jobs) == 1
+
+
+def without_times(events: list[Event]) -> list[Event]:
+    """Return the events as Spark before 1.3 writes them."""
+    old = []
+    for event in events:
+        name = event["Event"]
+        if name == "SparkListenerExecutorAdded":
+            continue
+        missing = {"SparkListenerJobStart": "Submission Time", "SparkListenerJobEnd": "Completion"}
+        key = missing.get(name, "none")
+        old.append({name: value for name, value in event.items() if not name.startswith(key)})
+    return old
+
+
+def completed(number: int, start: int, end: int) -> Event:
+    info = {"Stage ID": number, "Number of Tasks": 4, "Submission Time": start}
+    return {
+        "Event": "SparkListenerStageCompleted",
+        "Stage Info": {**info, "Completion Time": end},
+    }
+
+
+def test_jobs_without_times_last_as_long_as_their_stages(tmp_path: Path) -> None:
+    whole = read_spark_log(written(tmp_path / "new", loop(5)))
+    old = read_spark_log(written(tmp_path / "old", without_times(loop(5))))
+    # The first task is launched with the job; the last one ends 63 ms later.
+    assert [(job.start_ns, job.end_ns) for job in old.jobs] == [
+        (job.start_ns, job.start_ns + 63 * MS) for job in whole.jobs
+    ]
+    assert all(job.complete for job in old.jobs)
+    assert any("5 jobs without a time of submission" in text for text in old.warnings)
+    (found,) = loops_of(old.jobs)
+    assert (found.wall_ns, found.iterations) == (120 * MS, 4)
+    stages = []
+    for event in without_times(loop(5)):
+        if event["Event"] == "SparkListenerJobEnd":
+            time = START + 120 * event["Job ID"]
+            stages.append(completed(2 * event["Job ID"], time - 2, time + 45))
+            stages.append(completed(2 * event["Job ID"] + 1, time + 46, time + 70))
+        stages.append(event)
+    told = read_spark_log(written(tmp_path / "told", stages))
+    assert [(job.start_ns, job.end_ns) for job in told.jobs] == [
+        (job.start_ns - 2 * MS, job.start_ns + 70 * MS) for job in whole.jobs
+    ]
+
+
+def test_the_directory_of_an_old_log_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    for name in ("SPARK_VERSION_1.1.0", "APPLICATION_COMPLETE"):
+        (folder / name).write_text("")
+    written(folder / "EVENT_LOG_1", without_times(loop(5)))
+    assert len(read_spark_log(folder).jobs) == 5
+
+
+@pytest.mark.parametrize(
+    ("event", "key", "reason"),
+    [
+        ("SparkListenerJobStart", "Job ID", "none of 5 SparkListenerJobStart can be read"),
+        ("SparkListenerTaskEnd", "Task Info", "none of 30 SparkListenerTaskEnd can be read"),
+        ("SparkListenerJobEnd", "Job ID", "no job ended"),
+    ],
+)
+def test_events_that_cannot_be_read_are_not_said_to_be_missing(
+    event: str, key: str, reason: str, tmp_path: Path
+) -> None:
+    events = loop(5)
+    first = next(place for place, known in enumerate(events) if known["Event"] == event)
+    for known in events:
+        if known["Event"] == event:
+            del known[key]
+    path = written(tmp_path / "app", events)
+    with pytest.raises(
+        InvalidInputError,
+        match=rf"{reason} \(line {first + 1}: object missing required field {key}\)",
+    ):
+        read_spark_log(path)

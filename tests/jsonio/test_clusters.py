@@ -55,6 +55,18 @@ BCUBE: dict[str, Any] = {
 TREE: dict[str, Any] = {**SWITCH, "topology": {"kind": "fattree", "ports": 4}}
 
 
+NAMED = {name: value for name, value in RAILS.items() if name != "memory_bytes"} | {
+    "accelerator_memory_bytes": 80
+}
+
+
+def test_an_accelerator_s_memory_is_read() -> None:
+    assert read(NAMED).worker_memory_bytes == 80
+    with pytest.raises(InvalidInputError) as caught:
+        read({**SWITCH, "accelerator_memory_bytes": 80})
+    assert caught.value.path == "accelerator_memory_bytes"
+
+
 def read(document: Any) -> Cluster:
     return decode_cluster(json.dumps(document).encode())
 

@@ -113,6 +113,12 @@ def all_plans(problem: Problem) -> Iterator[Plan]:
         place = {node: number for number, node in enumerate(order)}
         if any(place[o] > place[n] for n, it in enumerate(problem.nodes) for o in it.after):
             continue
+        if any(
+            tensor.producer is not None and place[tensor.producer] >= place[reader]
+            for tensor in problem.tensors
+            for reader in tensor.readers
+        ):
+            continue
         for merged in ways:
             if all(
                 max(places) - min(places) == len(places) - 1

@@ -53,13 +53,6 @@ def problems(
         producer = draw(st.one_of(st.none(), st.integers(0, len(nodes) - 1)))
         after = 0 if producer is None else producer + 1
         readers = tuple(n for n in range(after, len(nodes)) if draw(st.integers(0, 2)) == 0)
-        # What reads a tensor needs who made it.
-        if producer is not None:
-            for reader in readers:
-                before = nodes[reader]
-                nodes[reader] = Node(
-                    before.name, tuple(sorted({*before.after, producer})), before.duration_ns
-                )
         tensors.append(Tensor(draw(st.integers(0, 5)), producer, readers, draw(st.booleans())))
     problem = Problem(nodes=nodes, kinds=kinds, collectives=made, tensors=tensors)
     if not limited or draw(st.booleans()):

@@ -1,11 +1,14 @@
 """What a problem and a plan refuse, and where they say it."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
+from planner.jsonio.service import decode_request
+from planner.methods import REPLAN
 from planner.overlap import (
     Collective,
     Kind,
@@ -20,7 +23,10 @@ from planner.overlap import (
     with_limit,
 )
 from planner.overlap.bounds import jackson_ns
+from planner.overlap.endings import no_order
+from planner.results import Status
 
+DATA = Path(__file__).parents[2] / "data"
 KIND = Kind("all_gather", "0", ((0, 10), (100, 20)))
 NODES = (
     Node("prepare", (), 5),
@@ -85,7 +91,8 @@ def test_jackson_by_hand() -> None:
         ({"tensors": [Tensor(8, 5, (1,))]}, "tensors[0].readers[0]", "after node 5"),
         ({"tensors": [Tensor(8, 0, (9,))]}, "tensors[0].readers[0]", "from 0 to 5"),
         ({"tensors": [Tensor(-8, 0)]}, "tensors[0].size_bytes", "-8"),
-        ({"memory_limit_bytes": 15}, "memory_limit_bytes", "largest tensor (16)"),
+        ({"tensors": [Tensor(8, 5, (5,))]}, "tensors[0].readers[0]", "depends on the producer"),
+        ({"memory_limit_bytes": -1}, "memory_limit_bytes", "got -1"),
     ],
 )
 def test_a_problem_says_what_is_wrong(changes: Any, path: str, message: str) -> None:
@@ -147,11 +154,77 @@ def test_own_order_that_needs_more_is_refused_with_a_reason() -> None:
     two = [Tensor(10, 0, (3,)), Tensor(10, 1, (2,))]
     nodes = [Node("a"), Node("b"), Node("read b", (1,)), Node("read a", (0,))]
     problem = Problem(nodes=nodes, tensors=two, memory_limit_bytes=10)
-    with pytest.raises(InvalidInputError, match="none was ruled out"):
-        solve(problem, method="own_order")
-    best = solve(problem, method="exact")
-    assert best.plan is not None
-    assert check(problem, best.plan).peak_bytes == 10
+    refused = solve(problem, method="own_order").infeasibility
+    assert refused is not None
+    assert "none was ruled out; the graph's own order needs 20" in refused.reason
+    assert refused.binding == ("memory_limit_bytes",)
+    for method in ("exact", "search"):
+        best = solve(problem, method=method)
+        assert best.plan is not None
+        assert check(problem, best.plan).peak_bytes == 10
+
+
+@pytest.mark.parametrize("limit", [0, 100_000_000, 204_000_000, 205_520_895, 205_520_896])
+def test_the_shipped_graph_with_less_memory_than_it_needs(limit: int) -> None:
+    """With nothing that fits, the search went on from levels of merging that it did not have."""
+    problem = decode_request((DATA / "overlap" / "two-layers.json").read_bytes()).to_problem()
+    for method in ("auto", "search", "exact"):
+        result = solve(with_limit(problem, limit), method=method)
+        if limit == problem.memory_limit_bytes:
+            assert result.plan is not None
+        else:
+            assert result.status is Status.INFEASIBLE
+            assert result.infeasibility is not None
+            assert result.infeasibility.binding == ("memory_limit_bytes",)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "limit", "what"),
+    [
+        (Tensor(8, None, (5,)), 7, "use needs"),
+        (Tensor(8, None, (), kept=True), 7, "prepare needs"),
+        (Tensor(8, 0, (), kept=True), 7, "prepare needs"),
+    ],
+)
+def test_memory_that_no_order_keeps_to_is_proven(tensor: Tensor, limit: int, what: str) -> None:
+    many = replace(PROBLEM, tensors=[tensor], memory_limit_bytes=limit)
+    reason = no_order(many).infeasibility
+    assert reason is not None
+    assert what in reason.reason
+    assert no_order(replace(many, memory_limit_bytes=8)).infeasibility != reason
+
+
+def test_what_is_there_at_the_begin_or_stays_to_the_end_is_added_up() -> None:
+    for tensors, moment in (
+        ([Tensor(8, None, (0,)), Tensor(8, None, (5,))], "begin"),
+        ([Tensor(8, 0, kept=True), Tensor(8, 5, kept=True)], "end"),
+    ):
+        reason = no_order(replace(PROBLEM, tensors=tensors, memory_limit_bytes=15)).infeasibility
+        assert reason is not None
+        assert f"the {moment} of the graph needs 16 bytes at once, more than 15" in reason.reason
+
+
+def test_a_reader_depends_on_the_producer_whether_or_not_that_is_said() -> None:
+    """Once it could come first: memory was negative then, and no limit was kept."""
+    nodes = [Node("a", (), 1), Node("b", (), 1), Node("c", (0,), 1), Node("d", (2,), 1)]
+    tensors = [Tensor(5, 0, (1,)), Tensor(5, 0, (3,)), Tensor(5, 1, (3,))]
+    problem = Problem(nodes=nodes, tensors=tensors)
+    # That `d` needs `a` follows from `c`.
+    assert [node.after for node in problem.nodes] == [(), (0,), (0,), (2, 1)]
+    assert replace(problem) == problem
+    with pytest.raises(InvalidPlanError, match="b comes before a, which it needs") as caught:
+        check(problem, Plan((1, 0, 2, 3)))
+    assert caught.value.path == "order[0]"
+    replanned = solve(problem, method=REPLAN, start=Plan((1, 0, 2, 3))).infeasibility
+    assert replanned is not None
+    assert "b comes before a" in replanned.reason
+
+
+def test_a_dependence_that_is_far_is_added_once_more() -> None:
+    nodes = [Node("first"), *(Node(f"{n}", (n,)) for n in range(99))]
+    problem = Problem(nodes=nodes, tensors=[Tensor(1, 0, (99, 50))])
+    assert problem.nodes[99].after == (98, 0)
+    assert problem.nodes[50].after == (49,)
 
 
 def test_more_nodes_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

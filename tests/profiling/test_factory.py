@@ -237,4 +237,6 @@ def test_torch_is_missing() -> None:
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert done.stdout == "torch | torch is needed here: pip install 'planner[torch]'\n"
+    assert done.stdout == (
+        "torch | torch is needed here: pip install '.[torch]' in a clone of planner's repository\n"
+    )

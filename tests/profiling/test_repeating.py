@@ -1,6 +1,7 @@
 """Repetitions go on until they are steady, and the steadiest count; times are made up."""
 
 from collections.abc import Iterator
+from statistics import median
 
 import pytest
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner import machine
 from planner.disturbances import Spread
-from planner.profiling.remarks import others_in
+from planner.profiling.remarks import others_in, warnings_of
 from planner.profiling.repeating import repeated, spread_of
 from planner.profiling.timing import Run
 from tests.profiling.models import linear, measured
@@ -75,6 +76,15 @@ def test_load_of_short_rounds_is_looked_for_earlier() -> None:
     assert others_in(loads, 0, 3) == pytest.approx(1)
     assert others_in(loads, 2, 3) == pytest.approx(1)  # since 0.9
     assert others_in(loads[2:], 0, 1) is None
+
+
+def test_layers_that_are_not_the_whole_pass_are_warned_about() -> None:
+    """Ten short layers, each held up in one of ten repetitions: medians know of none of them."""
+    bare = [(10_100_000, 10_000_000)] * 10
+    runs = [run_of(10_100_000, 10_000_000)] * 10
+    said = warnings_of(linear(), bare, runs, None, None, (1_900_000, 9_500_000), median)
+    (text,) = (one for one in said if "sum to" in one)
+    assert "forward pass sum to 1.9 ms, the whole pass took 10.1 ms" in text
 
 
 def test_a_profile_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:

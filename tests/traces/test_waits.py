@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,10 +12,21 @@ from hypothesis import strategies as st
 from planner import InvalidInputError
 from planner.costs import AffineCost
 from planner.graphs import Graph, Op, Parameter
-from planner.traces import CAUSES, Recorded, Step, Transfer, breakdown_of, saving_of, waits_of
+from planner.traces import (
+    CAUSES,
+    Kernels,
+    Recorded,
+    Step,
+    Transfer,
+    breakdown_of,
+    parts_of,
+    saving_of,
+    waits_of,
+)
+from planner.traces.breakdown import periods_of
 from planner.traces.fastest import fastest
 from planner.traces.recorded import Spans
-from planner.traces.spans import both, length, merged, without
+from planner.traces.spans import both, clipped, length, merged, without
 from planner.traces.why import why
 
 END = 40
@@ -64,6 +76,12 @@ RANKS = st.builds(
     launched=LAUNCHES.map(lambda pairs: tuple(sorted((max(pair), min(pair)) for pair in pairs))),
     input=SETS,
     synchronised=SETS,
+    periods=st.one_of(
+        st.just(()),
+        st.lists(st.integers(0, 50), min_size=3, max_size=3).map(
+            lambda cuts: tuple(pairwise(sorted(cuts)))
+        ),
+    ),
 )
 
 
@@ -83,6 +101,7 @@ def shifted(recorded: Recorded, by: int) -> Recorded:
         launched=later(recorded.launched),
         input=later(recorded.input),
         synchronised=later(recorded.synchronised),
+        periods=later(recorded.periods),
         steps=tuple(
             Step(step.name, step.start_ns + by, step.end_ns + by) for step in recorded.steps
         ),
@@ -104,6 +123,8 @@ def test_sets_of_moments(one: Spans, other: Spans) -> None:
     assert moments(both(one, other)) == moments(one) & moments(other)
     assert moments(without(one, other)) == moments(one) - moments(other)
     assert length(one) == len(moments(one))
+    for start, end in [(0, 20), (5, 5), *other]:
+        assert moments(clipped(one, (start, end))) == moments(one) & set(range(start, end))
     assert merged([*one, *other]) == merged([*other, *one])
 
 
@@ -125,25 +146,52 @@ def test_a_breakdown_counts_moments(recorded: Recorded) -> None:
 
 
 @given(st.lists(RANKS, min_size=1, max_size=3))
-def test_waits_are_what_is_exposed_and_causes_sum_to_them(ranks: list[Recorded]) -> None:
+def test_parts_of_a_step_sum_to_it_and_no_wait_exceeds_it(ranks: list[Recorded]) -> None:
     ranks = [replace(one, rank=place) for place, one in enumerate(ranks)]
     waits = waits_of(ranks)
     for recorded in ranks:
         own = [wait for wait in waits if wait.rank == recorded.rank]
-        assert len(own) == len(recorded.transfers)
-        assert sum(wait.waited_ns for wait in own) == breakdown_of(recorded).exposed_ns
+        parts, periods = parts_of(recorded), periods_of(recorded)
+        computing = moments(recorded.computation)
+        sent = {m for one in recorded.transfers for m in range(one.start_ns, one.end_ns)}
+        assert len(parts) == len(periods)
+        for place, (part, period) in enumerate(zip(parts, periods, strict=True)):
+            inside = set(range(*period))
+            assert part.lasts_ns == len(inside)
+            assert part.compute_ns == len(inside & computing)
+            assert part.waited_ns == len((inside & sent) - computing)
+            assert part.compute_ns + part.waited_ns + part.copied_ns + part.idle_ns == part.lasts_ns
+            if len(periods) == len(STEPS):
+                within = [wait.waited_ns for wait in own if wait.step == place]
+                assert sum(within) == part.waited_ns
+                assert max(within, default=0) <= part.lasts_ns
+        assert sum(wait.waited_ns for wait in own) == sum(part.waited_ns for part in parts)
+        if not recorded.periods:
+            assert sum(wait.waited_ns for wait in own) == breakdown_of(recorded).exposed_ns
     for wait in waits:
         assert tuple(wait.causes) == CAUSES
         assert min(wait.causes.values()) >= 0
         assert sum(wait.causes.values()) == wait.waited_ns <= wait.transfer.lasts_ns
+        unknown = ("straggler", "slow", "startup", "late", "large", "bytes")
         if len(ranks) == 1:
-            assert wait.causes["straggler"] == 0
+            assert not any(wait.causes[name] for name in unknown)
+        else:
+            assert not wait.causes["undivided"]
+
+
+@given(st.lists(RANKS, min_size=1, max_size=3))
+def test_a_page_of_means_keeps_to_the_step(ranks: list[Recorded]) -> None:
+    answer = why([replace(one, rank=place) for place, one in enumerate(ranks)], reason="no")
+    lasts = sum(part.lasts_ns for part in answer.parts)
+    assert sum(answer.causes.values()) == sum(part.waited_ns for part in answer.parts) <= lasts
+    assert answer.saving.exposed_ns <= lasts // answer.in_all
 
 
 @given(st.lists(RANKS, min_size=1, max_size=3), st.lists(st.integers(-99, 99), min_size=3))
 def test_clocks_need_not_agree(ranks: list[Recorded], by: list[int]) -> None:
     ranks = [replace(one, rank=place) for place, one in enumerate(ranks)]
     moved = [shifted(one, offset) for one, offset in zip(ranks, by, strict=False)]
+    assert list(map(parts_of, ranks)) == list(map(parts_of, moved))
     assert [(wait.waited_ns, wait.causes, wait.last_rank) for wait in waits_of(ranks)] == [
         (wait.waited_ns, wait.causes, wait.last_rank) for wait in waits_of(moved)
     ]
@@ -164,8 +212,9 @@ def test_transfers_on_a_line_give_the_line() -> None:
 
 def alone(**given: Any) -> Recorded:
     """Return a rank that computes until 10 and from 30, and waits for a transfer in between."""
+    ranks = given.pop("ranks", 2)
     one = Transfer("all_reduce", 8, 30, 0, 4, **given)
-    return Recorded(0, 2, True, ((0, 10), (30, 40)), (), (one,), (Step("s", 0, 40),))
+    return Recorded(0, ranks, True, ((0, 10), (30, 40)), (), (one,), (Step("s", 0, 40),))
 
 
 def main_cause(recorded: Recorded, *others: Recorded) -> str:
@@ -174,11 +223,51 @@ def main_cause(recorded: Recorded, *others: Recorded) -> str:
 
 
 def test_what_was_ready_and_had_not_begun_was_late() -> None:
-    assert waits_of([alone(ready_ns=2)])[0].causes["late"] == 6
-    assert waits_of([alone(first_ready_ns=3, ready_ns=8)])[0].causes["large"] == 5
+    late = alone(ready_ns=2, ranks=1)
+    assert waits_of([late])[0].causes["late"] == 6
+    assert waits_of([alone(first_ready_ns=3, ready_ns=8, ranks=1)])[0].causes["large"] == 5
     busy = Transfer("all_gather", 3, 8, 0)
-    later = replace(alone(ready_ns=2), transfers=(busy, *alone(ready_ns=2).transfers))
-    assert waits_of([later])[1].causes["late"] == 1  # the network was busy from 3
+    later = replace(late, transfers=(busy, *late.transfers))
+    assert waits_of([later])[0].causes["late"] == 1  # the network was busy from 3
+
+
+def test_one_rank_of_several_says_neither_start_up_nor_who_came_late() -> None:
+    """Two sizes lie on a line with a start-up; they may as well have waited for others."""
+    small, large = Transfer("all_reduce", 10, 20, 0, 4), Transfer("all_reduce", 20, 32, 0, 8)
+    one = replace(alone(), transfers=(small, large))
+    answer = why([one], GRAPH)
+    assert answer.one_of_several
+    assert answer.costs == {}
+    assert answer.causes == dict.fromkeys(CAUSES, 0) | {"undivided": 20}
+    assert answer.saving.planned is None
+    assert "from one rank of 2 start-ups cannot be told" in answer.saving.reason
+    assert (answer.saving.at_most_ns, answer.saving.least_ns) == (20, 0)
+    sole = why([replace(one, ranks=1)], reason="no")
+    assert not sole.one_of_several
+    assert sole.costs["all_reduce"].startup_ns == 8
+    assert "from one rank of several" in why([replace(one, ranks=None)]).saving.reason
+
+
+def test_what_ran_before_the_steps_is_no_steps_wait() -> None:
+    before = Transfer("all_reduce", -500, -20, -1, 4)
+    one = replace(alone(), transfers=(before, *alone().transfers), periods=((0, 40),))
+    answer = why([one], reason="no")
+    assert sum(answer.causes.values()) == 20
+    assert [(part.lasts_ns, part.compute_ns, part.waited_ns) for part in answer.parts] == [
+        (40, 20, 20)
+    ]
+
+
+def test_what_is_in_doubt_can_be_saved_as_well() -> None:
+    doubt = Kernels("combine_tokens", "", 1, 6)
+    one = replace(
+        alone(), transfers=(), certain=((0, 10), (36, 40)), doubtful=(doubt,), several=True
+    )
+    answer = why([one], reason="no")
+    assert answer.unexplained
+    assert (answer.saving.exposed_ns, answer.saving.doubtful_ns) == (0, 6)
+    assert answer.saving.at_most_ns == 6
+    assert not why([replace(one, several=False, doubtful=())], reason="no").unexplained
 
 
 def test_who_came_last_is_to_blame() -> None:
@@ -188,7 +277,7 @@ def test_who_came_last_is_to_blame() -> None:
 
 
 def test_the_host_is_to_blame_unless_it_waits_for_the_device() -> None:
-    launched = replace(alone(), launched=((0, 0), (30, 28)))
+    launched = replace(alone(ranks=1), launched=((0, 0), (30, 28)))
     assert main_cause(launched) == "host"
     assert waits_of([launched])[0].causes["host"] == 18
     assert waits_of([replace(launched, input=((10, 20),))])[0].causes["input"] == 10

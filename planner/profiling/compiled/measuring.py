@@ -116,6 +116,10 @@ def measure_compiled(
             one_of,
             trained,
         )
+        sums = [
+            sum(op.duration_ns for op in graph.ops if op.phase == phase)
+            for phase in ("forward", "backward")
+        ]
         provenance = Provenance(
             kind="measured",
             source=source,
@@ -127,7 +131,7 @@ def measure_compiled(
             statistic=statistic,
             versions=versions(),
             notes=tuple(_notes(timed[0][0], bare, runs, tried)),
-            warnings=warnings_of(model, bare, runs, spread, others),
+            warnings=warnings_of(model, bare, runs, spread, others, (sums[0], sums[1]), one_of),
         )
     return Profile(name, (), provenance, batch_size, graph)
 

@@ -48,4 +48,5 @@ def together(texts: tuple[str, ...], before: machine.Load, now: machine.Load) ->
         processors=len({number for rank in here for number in rank[3]}),
         others=now.others(before, sum(rank[2] for rank in here)),
         ranks=len(here),
+        each=tuple(rank[1] for rank in ranks),
     )

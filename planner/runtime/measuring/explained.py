@@ -17,14 +17,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from msgspec import UNSET
+
 from planner.disturbances import Circumstances, disturbances
 from planner.programs import Answer
-from planner.runtime.measuring.measured import batch_times, compared, slowest
+from planner.runtime.measuring.measured import batch_times, batches_of, compared, slowest
 from planner.runtime.measuring.predictions import predicted_computation, predicted_transfers
 from planner.runtime.measuring.trace import Event
 from planner.units import counted, format_ns
 
-__all__ = ["RatioInterval", "against", "explained"]
+__all__ = ["RatioInterval", "against", "explained", "other_threads"]
 
 OFF = 0.10
 """A part off by no more is as predicted: on a shared machine runs of the same plan differ by about
@@ -91,13 +93,14 @@ def explained(
     times = {time.name: time for time in compared(answers, steps)}
     step, waited = times["step"], times["exposed communication"]
     parts: list[tuple[float, str]] = []
-    why = "; ".join(() if machine is None else disturbances(machine))
+    other = () if machine is None else other_threads(answers, machine.each)
+    why = "; ".join((*other, *(() if machine is None else disturbances(machine))))
     for passes, predicted in predicted_computation(answers).items():
         computed = _computation(runs, passes)
         about = "computation" if len(passes) > 1 else f"computation of the {passes[0]} pass"
         more = computed - predicted
         if _off(predicted, computed) and abs(more) > MATTERS * step.median_ns:
-            parts.append((abs(more), _of_computation(about, predicted, computed, why)))
+            parts.append((abs(more), _of_computation(about, predicted, computed, why, other)))
     if waited.predicted_ns is not None:
         more = waited.median_ns - waited.predicted_ns
         if abs(more) > MATTERS * step.median_ns and _off(waited.predicted_ns, waited.median_ns):
@@ -132,11 +135,35 @@ def _whole(predicted: int | None, took: int) -> Iterable[str]:
         yield f"a step took what was predicted, within {OFF:.0%}"
 
 
-def _of_computation(about: str, predicted: int, took: int, why: str) -> str:
+def other_threads(answers: Sequence[Answer], ranks: Sequence[int]) -> tuple[str, ...]:
+    """Return that ranks compute with other threads than the profiles of the plans, if they do.
+
+    Parameters
+    ----------
+    answers : sequence of answers
+        The plans.
+    ranks : sequence of int
+        Threads of each rank; empty if unknown.
+    """
+    profiled = {answer.profile_threads for answer in answers if answer.profile_threads is not UNSET}
+    if not ranks or not profiled or profiled == set(ranks):
+        return ()
+    planned = " and ".join(counted(count, "thread") for count in sorted(profiled))
+    least, most = min(ranks), max(ranks)
+    here = counted(most, "thread") if least == most else f"{least} to {most} threads"
+    text = f"the profile was measured with {planned}, a rank here computes with {here}"
+    if least != most or len(profiled) > 1:
+        return (f"{text}: give planner profile and planner run the same --threads",)
+    return (f"{text}: profile again with --threads {most}, or run with --threads {max(profiled)}",)
+
+
+def _of_computation(about: str, predicted: int, took: int, why: str, other: Sequence[str]) -> str:
     text = (
         f"{about} took {took / max(predicted, 1):.2f} times as long as in the profile "
         f"({format_ns(took)}, not {format_ns(predicted)})"
     )
+    if other and took < predicted:
+        return f"{text}: {'; '.join(other)}"
     if took < predicted:
         return f"{text}: the profile is of a busier or slower machine, so profile again"
     return f"{text}: {why or 'nothing else ran here that would explain it, so profile again'}"
@@ -172,21 +199,10 @@ def _computed(events: Iterable[Event], passes: Sequence[str]) -> dict[int, int]:
 def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[str]:
     """Yield by how much transfers were slower, or faster, than the plan's network says."""
     known = predicted_transfers(answers)
-    lengths: dict[tuple[str, int], list[int]] = {}
-    for run, (ranks, first) in enumerate(runs):
-        least: dict[tuple[int, int, str, int], int] = {}
-        for events in ranks:
-            for event in events:
-                if event.kind == "transfer" and event.step >= first:
-                    place = run, event.step, event.direction, event.batch
-                    length = event.end_ns - event.start_ns
-                    least[place] = min(length, least.get(place, length))
-        for (_, _, direction, batch), length in least.items():
-            lengths.setdefault((direction, batch), []).append(length)
     pairs = {
-        name: (known[name].time_ns, median(times))
-        for name, times in lengths.items()
-        if name in known and known[name].time_ns
+        name: (known[name].time_ns, median(batch.sending_ns))
+        for batch in batches_of(runs)
+        if (name := (batch.direction, batch.batch)) in known and known[name].time_ns
     }
     predicted = sum(before for before, _ in pairs.values())
     took = sum(after for _, after in pairs.values())
@@ -194,9 +210,9 @@ def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[st
         return
     ratios = {name: after / before for name, (before, after) in pairs.items()}
     worst = max(ratios, key=lambda name: abs(ratios[name] - 1))
-    name = f"{worst[0]} batch {worst[1] + 1}".strip()
+    most_off = f"{worst[0]} batch {worst[1] + 1}".strip()
     slower = took > predicted
-    most = f", {name} most: {ratios[worst]:.2f} times" if len(ratios) > 1 else ""
+    most = f", {most_off} most: {ratios[worst]:.2f} times" if len(ratios) > 1 else ""
     state = "slower" if slower else "faster"
     yield (
         f"transfers took {took / predicted:.2f} times as long as the plan's network says, without "

@@ -10,6 +10,7 @@ push.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import sub
 from statistics import median
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ __all__ = [
     "MeasuredTime",
     "StepTime",
     "batch_times",
+    "batches_of",
     "compared",
     "off_by",
     "slowest",
@@ -56,11 +58,11 @@ class StepTime(NamedTuple):
 
 
 def off_by(predicted_ns: float, measured_ns: float) -> float | None:
-    """Return what share of a measured time its prediction misses; None if nothing was measured.
+    """Return predicted / measured - 1: above 0 the prediction was too long.
 
-    Above 0 it took longer than predicted.
+    None if nothing was measured.
     """
-    return (measured_ns - predicted_ns) / measured_ns if measured_ns else None
+    return predicted_ns / measured_ns - 1 if measured_ns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +109,21 @@ class BatchTime:
         other ranks included.
     overtook : int
         In how many steps it left before one that the plan has before it.
+    waited_ns : tuple of int
+        How much of that it waited for the rank that came last: what exceeds the time of the rank
+        that the transfer kept least.
     """
 
     direction: str
     batch: int
     measured_ns: tuple[int, ...]
     overtook: int = 0
+    waited_ns: tuple[int, ...] = ()
+
+    @property
+    def sending_ns(self) -> tuple[int, ...]:
+        """The same without waiting for other ranks: what the network took."""
+        return tuple(map(sub, self.measured_ns, self.waited_ns))
 
 
 def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
@@ -193,18 +204,40 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
 
 def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime, ...]:
     """Return what the transfers of each batch took in the steps from `first` on."""
-    longest: dict[tuple[str, int], dict[int, int]] = {}
+    lengths: dict[tuple[str, int], dict[int, list[int]]] = {}
     for events in ranks:
         for event in events:
             if event.kind == "transfer" and event.step >= first:
-                steps = longest.setdefault((event.direction, event.batch), {})
-                length = event.end_ns - event.start_ns
-                steps[event.step] = max(length, steps.get(event.step, 0))
+                steps = lengths.setdefault((event.direction, event.batch), {})
+                steps.setdefault(event.step, []).append(event.end_ns - event.start_ns)
     overtook = _overtaking(ranks[0], first) if ranks else Counter()
     return tuple(
-        BatchTime(*name, tuple(steps.values()), overtook[name])
-        for name, steps in sorted(longest.items())
+        BatchTime(
+            *name,
+            tuple(max(each) for each in steps.values()),
+            overtook[name],
+            tuple(max(each) - min(each) for each in steps.values()),
+        )
+        for name, steps in sorted(lengths.items())
     )
+
+
+def batches_of(
+    runs: Iterable[tuple[Sequence[Iterable[Event]], int]],
+) -> tuple[BatchTime, ...]:
+    """Return the same over several runs of the same plan: their events and first steps."""
+    known: dict[tuple[str, int], BatchTime] = {}
+    for ranks, first in runs:
+        for batch in batch_times(ranks, first):
+            name = batch.direction, batch.batch
+            before = known.get(name, BatchTime(*name, ()))
+            known[name] = BatchTime(
+                *name,
+                before.measured_ns + batch.measured_ns,
+                before.overtook + batch.overtook,
+                before.waited_ns + batch.waited_ns,
+            )
+    return tuple(known[name] for name in sorted(known))
 
 
 def _overtaking(events: Iterable[Event], first: int) -> Counter[tuple[str, int]]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import planner
 from planner.disturbances import Circumstances
@@ -13,7 +14,7 @@ from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.service import decode_answer
 from planner.machine import Load
 from planner.runtime.measuring.beside_others import together
-from planner.runtime.measuring.explained import Run, against, explained
+from planner.runtime.measuring.explained import Run, against, explained, other_threads
 from planner.runtime.measuring.trace import Event
 
 QUIET = Circumstances(threads=2, processors=8, others=0.0, ranks=2)
@@ -105,6 +106,33 @@ def test_fast_computation_is_one_of_the_profile(plan: CaramelAnswer) -> None:
     assert "busier or slower machine" in second
 
 
+@pytest.mark.parametrize(
+    ("profiled", "each", "said"),
+    [
+        (2, (1, 1), "measured with 2 threads, a rank here computes with 1 thread: profile again"),
+        (1, (2, 2), "measured with 1 thread, a rank here computes with 2 threads: profile again"),
+        (2, (1, 2), "measured with 2 threads, a rank here computes with 1 to 2 threads: give"),
+    ],
+)
+@pytest.mark.parametrize("compute", [0.5, 1.8])
+def test_other_threads_than_the_profile_s_are_the_reason(
+    plan: CaramelAnswer, profiled: int, each: tuple[int, ...], said: str, compute: float
+) -> None:
+    made = replace(plan, profile_threads=profiled)
+    machine = Circumstances(threads=2, processors=2, ranks=2, each=each)
+    _, second = explained([made], [run_of(compute=compute)], machine)
+    assert said in second
+    assert "busier" not in second
+    assert "nothing else ran here" not in second
+    assert said in other_threads([made], each)[0]
+
+
+def test_the_same_threads_and_unknown_ones_are_no_reason(plan: CaramelAnswer) -> None:
+    assert other_threads([replace(plan, profile_threads=2)], (2, 2)) == ()
+    assert other_threads([replace(plan, profile_threads=2)], ()) == ()
+    assert other_threads([plan], (2, 2)) == ()
+
+
 def test_slow_transfers_say_how_much(plan: CaramelAnswer) -> None:
     found = explained([plan], [run_of(transfer=3)], QUIET)
     assert found[1] == "computation waited 30 µs for transfers, 20 µs more than predicted"
@@ -169,4 +197,5 @@ def test_ranks_of_one_machine_are_counted_together() -> None:
     before, now = Load(0.0, 0.0, 0.0), Load(2.0, 3.0, 5.0)
     found = together(tuple(map(json.dumps, said)), before, now)
     assert (found.threads, found.processors, found.ranks) == (3, 3, 2)
+    assert found.each == (2, 9, 1)  # those elsewhere, too
     assert found.others == pytest.approx(0.5)

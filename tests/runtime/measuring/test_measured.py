@@ -1,5 +1,7 @@
 """What was measured, from events written by hand."""
 
+import pytest
+
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
@@ -8,6 +10,7 @@ from planner.runtime.measuring.measured import (
     MeasuredTime,
     StepTime,
     batch_times,
+    batches_of,
     compared,
     slowest,
     steps_of,
@@ -69,6 +72,16 @@ def test_batches_take_as_long_as_on_the_slowest_rank() -> None:
     for ranks in ([STEP, slow], [slow, STEP]):
         times = {(one.direction, one.batch): one.measured_ns for one in batch_times(ranks, 0)}
         assert times == {("", 0): (25,), ("", 1): (75,)}
+
+
+def test_what_waits_for_the_last_rank_is_told_from_what_the_network_takes() -> None:
+    early = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
+    (first, second) = batch_times([STEP, early], 0)
+    assert (first.sending_ns, first.waited_ns) == ((20,), (5,))
+    assert (second.sending_ns, second.waited_ns) == ((70,), (5,))
+    assert batch_times([STEP], 0)[0].waited_ns == (0,)
+    (both, _) = batches_of([([STEP, early], 0), ([STEP], 0)])
+    assert (both.measured_ns, both.waited_ns) == ((25, 20), (5, 0))
 
 
 def test_a_batch_overtook_what_the_plan_has_before_it_and_left_later() -> None:
@@ -135,7 +148,7 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert rows["exposed communication"].predicted_ns == 69
     assert rows["step"].measured_ns == (100, 140, 120)
     assert rows["step"].median_ns == 120
-    assert rows["step"].error == (120 - 99) / 120
+    assert rows["step"].error == pytest.approx(99 / 120 - 1)  # it took longer: too short
     pull, push = _ibatch("pull"), _ibatch("push")
     rows = {row.name: row for row in compared([pull, push], steps)}
     assert rows["forward phase"].predicted_ns == pull.makespan_ns
@@ -145,7 +158,8 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert "backward phase" not in rows
     assert rows["step"] == MeasuredTime("step", None, (100, 140, 120))
     assert rows["step"].error is None
-    assert MeasuredTime("x", 0, (5,)).error == 1
+    assert MeasuredTime("x", 0, (5,)).error == -1
+    assert MeasuredTime("x", 9, (6,)).error == 0.5  # predicted too long
     assert MeasuredTime("x", 5, (0,)).error is None  # no share of nothing
 
 

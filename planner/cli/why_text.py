@@ -1,0 +1,217 @@
+"""What ``planner why`` prints: where the time of a step went, and what a better plan saves."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from planner.cli.common import readable
+from planner.draw import format_table
+from planner.traces.why import Why
+from planner.units import counted, format_bytes, format_ns
+
+__all__ = ["MEANINGS", "why_lines"]
+
+_ROWS = 12
+MEANINGS = {
+    "input": "the host waited for data",
+    "host": "the host launched the next kernel too late",
+    "straggler": "another rank came later",
+    "slow": "it lasted longer than the fastest transfers here",
+    "startup": "start-ups",
+    "late": "it was ready, the network idle, and it had not begun",
+    "large": "part of it was ready, and the network idle",
+    "bytes": "the network was busy: its bytes, and those before it",
+    "undivided": "other ranks, start-ups, bytes, or late: one rank does not tell",
+}
+_NAME = 60
+"""Characters of a kernel's name that are shown."""
+
+
+def why_lines(answer: Why) -> Iterator[str]:
+    """Yield the lines of an answer for a person."""
+    ranks, steps = len(answer.ranks), answer.steps
+    yield f"{counted(ranks, 'rank')}, {counted(steps, 'step')} each"
+    yield ""
+    yield format_table(
+        ["rank", "whole trace", "idle", "computing", "communicating", "of it hidden", "waited"],
+        [
+            [
+                str(recorded.rank),
+                format_ns(part.whole_ns),
+                _share(part.idle_ns, part.whole_ns),
+                _share(part.compute_ns, part.whole_ns),
+                _share(part.communication_ns, part.whole_ns),
+                "–" if part.overlap is None else f"{part.overlap:.1%}",
+                format_ns(part.exposed_ns),
+            ]
+            for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
+        ],
+    )
+    yield ""
+    yield from _kernels(answer)
+    yield from _step(answer)
+    total, in_all = sum(answer.causes.values()), answer.in_all
+    yield ""
+    if not total:
+        known = " that is known" if answer.unexplained else ""
+        yield f"computation waited for no transfer{known}"
+    else:
+        yield (
+            f"a step waits {format_ns(total // in_all)} for transfers, in the mean of ranks and "
+            "steps:"
+        )
+        yield format_table(
+            ["why", "a step", "share"],
+            [
+                [MEANINGS[name], format_ns(time // in_all), _share(time, total)]
+                for name, time in sorted(answer.causes.items(), key=lambda pair: -pair[1])
+                if time
+            ],
+        )
+        yield ""
+        yield from _longest(answer)
+    yield ""
+    yield from _saving(answer)
+
+
+def _kernels(answer: Why) -> Iterator[str]:
+    """Yield which kernels count as transfers, and which may be some."""
+    for title, sets in (
+        (
+            "in the whole trace these kernels count as transfers",
+            [rank.counted for rank in answer.ranks],
+        ),
+        (
+            "these may be transfers and count as computation (--transfers REGEX settles it)",
+            [rank.doubtful for rank in answer.ranks],
+        ),
+    ):
+        sums: dict[tuple[str, str], list[int]] = {}
+        for kernels in (kernels for one in sets for kernels in one):
+            row = sums.setdefault((kernels.name, kernels.library), [0, 0])
+            row[0] += kernels.times
+            row[1] += kernels.total_ns
+        if not sums:
+            continue
+        rows = sorted(sums.items(), key=lambda pair: (-pair[1][1], pair[0]))
+        yield f"{title}:"
+        yield format_table(
+            ["kernel", "of", "times", "in all"],
+            [
+                [_shortened(name), library or "–", str(times), format_ns(total)]
+                for (name, library), (times, total) in rows[:_ROWS]
+            ],
+        )
+        if len(rows) > _ROWS:
+            yield f"… and {len(rows) - _ROWS} more (--json has all)"
+        yield ""
+
+
+def _shortened(name: str) -> str:
+    plain = readable(name)
+    return plain if len(plain) <= _NAME else f"{plain[: _NAME - 1]}…"
+
+
+def _step(answer: Why) -> Iterator[str]:
+    """Yield what a step consists of."""
+    parts, in_all = answer.parts, answer.in_all
+    whole = sum(part.lasts_ns for part in parts)
+    if not whole:
+        return
+    yield f"a step lasts {format_ns(whole // in_all)}, in the mean of ranks and steps:"
+    rows = (
+        ("computing", sum(part.compute_ns for part in parts)),
+        ("waiting for transfers", sum(part.waited_ns for part in parts)),
+        ("copying memory", sum(part.copied_ns for part in parts)),
+        ("idle", sum(part.idle_ns for part in parts)),
+    )
+    yield format_table(
+        ["part", "a step", "share"],
+        [[name, format_ns(time // in_all), _share(time, whole)] for name, time in rows if time],
+    )
+
+
+def _longest(answer: Why) -> Iterator[str]:
+    """Yield the transfers that were waited for longest, the same ones of all steps together."""
+
+    def kind(wait: Any) -> tuple[Any, ...]:
+        return wait.rank, wait.transfer.collective, wait.transfer.size_bytes or 0
+
+    rows = []
+    for (rank, collective, size), group in groupby(sorted(answer.waits, key=kind), kind):
+        waits = list(group)
+        waited = sum(wait.waited_ns for wait in waits)
+        if not waited:
+            continue
+        causes = {name: sum(wait.causes[name] for wait in waits) for name in answer.causes}
+        cause = max(causes, key=causes.__getitem__)
+        last = {wait.last_rank for wait in waits if wait.last_rank is not None} - {rank}
+        blame = f"{cause} (rank {min(last)})" if cause == "straggler" and len(last) == 1 else cause
+        carried = format_bytes(size) if size else "?"
+        rows.append(
+            (
+                waited,
+                [f"{collective} {carried}", str(rank), str(len(waits)), format_ns(waited), blame],
+            )
+        )
+    rows.sort(key=lambda row: -row[0])
+    yield format_table(
+        ["waited for", "rank", "times", "in all", "most of it"], [row for _, row in rows[:_ROWS]]
+    )
+    if len(rows) > _ROWS:
+        yield f"… and {len(rows) - _ROWS} more (--json has all)"
+
+
+def _saving(answer: Why) -> Iterator[str]:
+    saving = answer.saving
+    if answer.unexplained:
+        yield from _open(answer)
+    else:
+        least = (
+            "how much any plan waits is unknown from one rank"
+            if answer.one_of_several
+            else f"any plan waits {format_ns(saving.least_ns)} at these computations, bytes, and "
+            "fastest transfers"
+        )
+        yield (
+            f"a better plan saves at most {format_ns(saving.at_most_ns)} of a step: of "
+            f"{format_ns(saving.exposed_ns)} waited and not the host's fault, {least}"
+        )
+    if saving.plan_ns is None:
+        if saving.reason:
+            yield f"no plan was made: {saving.reason}"
+    else:
+        assert saving.planned is not None
+        plan = saving.planned.result.plan
+        yield (
+            f"the plan waits {format_ns(saving.plan_ns)} with "
+            f"{counted(len(plan.groups) if plan else 0, 'all-reduce')}, and saves "
+            f"{format_ns(saving.saved_ns or 0)} besides what other ranks cause (-o writes it)"
+        )
+
+
+def _open(answer: Why) -> Iterator[str]:
+    """Yield what is known of savings while some transfers are not told from computation."""
+    saving = answer.saving
+    told = "say with --transfers REGEX which are transfers"
+    if saving.doubtful_ns:
+        yield (
+            f"what a better plan saves is open: known transfers are waited for "
+            f"{format_ns(saving.exposed_ns)} of a step, and if all kernels in doubt are transfers, "
+            f"{format_ns(saving.exposed_ns + saving.doubtful_ns)}: {told}"
+        )
+    elif any(rank.doubtful for rank in answer.ranks):
+        yield (
+            f"what a better plan saves is open: known transfers are waited for "
+            f"{format_ns(saving.exposed_ns)} of a step, and the kernels in doubt run beside other "
+            f"computation: {told}"
+        )
+    else:
+        yield (
+            "what a better plan saves is open: the job has several ranks, and its traces show no "
+            "transfer: record the device too, or name the transfers with --transfers REGEX"
+        )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "–"

@@ -1,0 +1,149 @@
+"""Which kernels move data between ranks, by their names.
+
+Problem. A trace calls a kernel by its name only. Collectives of NCCL are known by theirs; many
+other libraries move data with kernels of their own, and new ones appear. No list is complete.
+
+Method. `FAMILIES` is the list: a library and the names it uses. A kernel of none of them may still
+send: its name has a word of communication (`might_send`). Of a name the function counts, not its
+arguments; of a wrapper such as ``cutlass::device_kernel<F>`` the whole name may raise a doubt.
+Kernels of ATen, CUB and compilers, which are called after the operators they compute, raise none.
+
+Complexity: O(length of the name), once for each name.
+Source: names of kernels in the libraries' sources, as of 2025.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+__all__ = ["FAMILIES", "Family", "called", "computes", "library_of", "might_send"]
+
+
+class Family(NamedTuple):
+    """Kernels of a library: what it is called, and a pattern that their names match."""
+
+    library: str
+    pattern: str
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family("NCCL, RCCL, MSCCL", r"(nccl|rccl|msccl)(?!pp)"),
+    Family("MSCCL++", r"mscclpp"),
+    Family("HCCL", r"hccl|hcom_|MoeDistribute(Dispatch|Combine)|aiv_all_"),
+    Family("oneCCL", r"one_?ccl|\bccl[_:]"),
+    Family("other collective libraries", r"flagcx|(?<![a-z])(bk|cn|e|ix|m|p|su|t|x)ccl|\bcncl"),
+    Family(
+        "DeepEP and its like",
+        r"\b(deep_?ep|ep|hybrid_ep|uccl|mooncake|pplx|mori)::"
+        r"|(inter|intra)_?node(_ll)?::|Ep(Dispatch|Combine)\w*Kernel"
+        r"|(dispatch|combine)_(send|recv)_kernel|moe_?(a2a|all_?to_?all|comm(?!on))",
+    ),
+    Family(
+        "NVSHMEM, ROC SHMEM, Intel SHMEM",
+        r"(nv|roc|i)shmem|allToAllV(_2d)?\b|exchangeSplitAndOffset",
+    ),
+    Family(
+        "symmetric memory",
+        r"multimem|symm_?mem|c10d::|hybridCubeMesh|(put|wait)_signal_kernel",
+    ),
+    Family("user buffers", r"user_?buffers"),
+    Family(
+        "custom all-reduce (vLLM, SGLang, AITER)",
+        r"cross_device_reduce|custom_?(ar\b|all_?reduce)|quick_?reduce::",
+    ),
+    Family("FlashInfer, TensorRT-LLM", r"trtllm_(all_?reduce|all_?to_?all|mnnvl)|mnnvl|lamport"),
+    Family("copies between devices", r"^memcpy p(to|2)p|copy_?peer"),
+    Family(
+        "called after a collective",
+        r"all_?reduce|all_?gather|reduce_?scatter|all_?(to|2)_?all|send_?recv",
+    ),
+)
+"""Libraries and what names of their kernels contain; upper and lower case are the same."""
+
+_KNOWN = tuple((family.library, re.compile(family.pattern, re.IGNORECASE)) for family in FAMILIES)
+_COMPUTES = re.compile(
+    r"(at|cub|thrust|rocprim|hipcub|cudnn|cublas\w*|flash(_attn\w*)?|ck)::"
+    r"|triton_(poi|red|per|tem|for|mm)_|Cijk_|nvjet",
+    re.IGNORECASE,
+)
+"""How names of kernels begin that compute whatever else they say, such as Inductor's."""
+_COPY = re.compile(r"mem(cpy|set)\b", re.IGNORECASE)
+_PLAINLY = re.compile(
+    r"gem[mv]|matmul|conv|winograd|[dw]grad|cutlass|softmax|norm|elementwise|flash|fmha|attn"
+    r"|attention|transpose|relu|gelu|silu|swiglu|rotary|embedding|adam|multi_tensor|fft|bn_|im2col"
+    r"|quant|topk|sort|routing|cudnn|cunn|nchw|loss|triton__|(?<![a-z])cast|_to_fp|rope|dropout"
+    r"|cumsum|arg(min|max)|activation|index",
+    re.IGNORECASE,
+)
+"""What names of kernels have that compute; enough unless a collective is in them."""
+_FUSED = re.compile(r"gemm|matmul|(?<![a-z])mm(?![a-z])|attention|attn", re.IGNORECASE)
+"""What computes as well, beside a collective in one kernel."""
+_WORDS = re.compile(
+    r"dispatch|combine(?!d)|a2a|p2p|peer|remote|rdma|ibgda|nvlink|nvls|xgmi|broadcast|barrier|notify"
+    r"|(put|wait)_?signal|collective|exchange|(inter|intra)_?(node|host)|(one|two)_?shot|shmem"
+    r"|(?<![a-z])(send|recv|put|push|pull|ring|ipc)(?![a-z])|ccl(?![a-z])",
+    re.IGNORECASE,
+)
+"""Words of communication, which computation may have too."""
+_STRONG = re.compile(
+    r"shmem|multimem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|a2a", re.IGNORECASE
+)
+"""Words of communication that raise a doubt even in a kernel's arguments."""
+
+
+@lru_cache(maxsize=1 << 16)
+def called(name: str) -> str:
+    """Return a kernel's function, without arguments: what it is called in its source."""
+    if name.startswith("_Z"):
+        parts, at = [], 2
+        while found := re.compile(r"[NKSt]*(\d+)").match(name, at):
+            length = int(found[1])
+            parts.append(name[found.end() : found.end() + length])
+            at = found.end() + length
+        return "::".join(part for part in parts if not part.startswith("_GLOBAL__")) or name
+    if _COPY.match(name):
+        return name
+    kept, angles, inner = [], 0, 0
+    for letter in name.replace("(anonymous namespace)::", ""):
+        if angles:  # arguments of a template; what compares in them stands in parentheses
+            inner += (letter == "(") - (letter == ")")
+            angles += 0 if inner else (letter == "<") - (letter == ">")
+        elif letter == "(":
+            break
+        elif letter == "<":
+            angles, inner = 1, 0
+        else:
+            kept.append(letter)
+    words = "".join(kept).split()
+    return words[-1] if words else name
+
+
+@lru_cache(maxsize=1 << 16)
+def library_of(name: str) -> str:
+    """Return whose kernel a name is that moves data between ranks; empty if it is none's."""
+    function = called(name)
+    if _COMPUTES.match(function):
+        return ""
+    for library, pattern in _KNOWN:
+        if pattern.search(function):
+            alone = library != _KNOWN[-1][0] or not _FUSED.search(function)
+            return library if alone else ""
+    return ""
+
+
+@lru_cache(maxsize=1 << 16)
+def might_send(name: str) -> bool:
+    """Return whether a kernel that no family knows may move data between ranks."""
+    function = called(name)
+    if library_of(name) or _COMPUTES.match(function):
+        return False
+    if _STRONG.search(name):
+        return True
+    return bool(_WORDS.search(function)) and not _PLAINLY.search(function)
+
+
+@lru_cache(maxsize=1 << 16)
+def computes(name: str) -> bool:
+    """Return whether a name is plainly that of a kernel that computes."""
+    function = called(name)
+    return not might_send(name) and bool(_COMPUTES.match(function) or _PLAINLY.search(function))

@@ -1,0 +1,98 @@
+"""Files that a command of planner may be given, and that are something else: what, and what to do.
+
+A command says it in place of where it stopped to understand such a file. To add a kind: a row in
+`FOREIGN`. JSON is no matter of this table: readers of JSON tell documents apart by their fields.
+
+Complexity: O(characters). Source: own; NCCL's src/graph/xml.cc for its files.
+"""
+
+import re
+from typing import NamedTuple
+
+from planner.formats import deepspeed_comms, nccl_tables
+
+__all__ = ["FOREIGN", "SEARCHED", "Foreign", "foreign"]
+
+SEARCHED = 1 << 24
+"""Bytes in which a mark is looked for."""
+
+
+class Foreign(NamedTuple):
+    """A kind of file.
+
+    Attributes
+    ----------
+    name : str
+        What it is.
+    mark : re.Pattern
+        What such a file has, and no other.
+    instead : str
+        What to give or to do.
+    reads : str
+        The format of ``planner import`` that reads it, which is told its own errors.
+    """
+
+    name: str
+    mark: re.Pattern[str]
+    instead: str
+    reads: str = ""
+
+
+_NO_TIMES = (
+    "and times nothing. A network is timed by nccl-tests (planner import nccl-tests LOG -o "
+    "network.json, to give as --network) or by planner calibrate network; a cluster is a JSON file "
+    "with the number of machines and their NICs (--cluster; planner schema shows its fields)"
+)
+_XML = r"\A\ufeff?\s*(<\?xml[^>]*\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*"
+
+FOREIGN = (
+    Foreign(
+        "NCCL's topology of one host (NCCL_TOPO_DUMP_FILE)",
+        re.compile(_XML + r"<system\b[^>]*>.*?<(cpu|pci|gpu|nic|net)\b", re.DOTALL),
+        "it shows how PCI, NVLink and NICs join the GPUs of a host, " + _NO_TIMES,
+    ),
+    Foreign(
+        "NCCL's rings and trees (NCCL_GRAPH_DUMP_FILE)",
+        re.compile(_XML + r"<graphs\b[^>]*>.*?<graph\b", re.DOTALL),
+        "it shows which channels NCCL chose, " + _NO_TIMES,
+    ),
+    Foreign(
+        "a summary of DeepSpeed's communication logger",
+        deepspeed_comms.HEADER,
+        "planner import deepspeed-comms LOG --ranks N --ranks-per-host G -o network.json makes a "
+        "network (--network) of its all_reduce, all_gather and reduce_scatter, if it has any",
+        "deepspeed-comms",
+    ),
+    Foreign(
+        "a log of DeepSpeed's communication logger, operation by operation",
+        re.compile(r"\bcomm op: \w+ \| time ?\(ms\): "),
+        "have the job call deepspeed.comm.log_summary(), and give what it prints to planner import "
+        "deepspeed-comms",
+    ),
+    Foreign(
+        "what nccl-tests print",
+        nccl_tables.HEADER,
+        "planner import nccl-tests LOG -o network.json makes a network of it, to give as --network",
+        "nccl-tests",
+    ),
+)
+"""Kinds of files, those that are told apart for sure first."""
+
+
+def foreign(data: bytes, reader: str = "") -> str:
+    """Return what a file is and what to give instead; nothing if that is not known.
+
+    Parameters
+    ----------
+    data : bytes
+        What it begins with.
+    reader : str
+        The format as which it was read.
+    """
+    text = data[:SEARCHED].decode("utf-8", errors="replace")
+    if text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return ""
+    for kind in FOREIGN:
+        if kind.mark.search(text):
+            return "" if reader and kind.reads == reader else f"this is {kind.name}: {kind.instead}"
+    return ""

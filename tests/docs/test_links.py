@@ -1,0 +1,84 @@
+"""Every relative link of every page leads to a file of the repository, and to a heading in it."""
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FENCED = re.compile(r"^(`{3,})[^`\n]*\n.*?^\1$", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"`[^`\n]+`")
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+OUTSIDE = re.compile(r"[a-z]+:")
+
+
+@cache
+def files() -> frozenset[str]:
+    """Return the paths of all files in git; of all there are where this is no clone of it.
+
+    A page that a build makes, and that is not committed, is missing for readers of the repository.
+    """
+    done = subprocess.run(
+        ["git", "ls-files", "--cached"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if (ROOT / ".git").exists() and done.returncode == 0:
+        return frozenset(done.stdout.splitlines())
+    return frozenset(str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file())
+
+
+def pages() -> list[str]:
+    """Return the paths of all pages: those at the top, and the documentation, generated or not."""
+    return sorted(
+        name for name in files() if re.fullmatch(r"[^/]+\.md|docs/(?!_build/).*\.md", name)
+    )
+
+
+@cache
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+@cache
+def anchors(page: str) -> frozenset[str]:
+    """Return the anchors of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", text_of(page)), flags=re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return frozenset(re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in plain)
+
+
+def dead(page: str) -> list[str]:
+    """Return the links of a page that lead nowhere."""
+    text = CODE.sub("`code`", FENCED.sub("", text_of(page)))
+    found = []
+    for link in LINK.findall(text):
+        if OUTSIDE.match(link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / name if name else ROOT / page
+        path = Path(target.resolve()).relative_to(ROOT.resolve()).as_posix()
+        if path not in files() or (anchor and anchor not in anchors(path)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("page", pages())
+def test_no_link_is_dead(page: str) -> None:
+    assert dead(page) == [], "generated pages are written by `python docs/generated.py`"
+
+
+def test_pages_are_found_and_dead_links_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"README.md", "CONTRIBUTING.md", "docs/benchmarks.md"} <= set(pages())
+    assert {"docs/_generated/results/index.md", "docs/_generated/targets.md"} <= set(pages())
+    text = (
+        "# A `page`\n[a](docs/index.md) [b](docs/missing.md) [c](#a-page) [d](#another)\n"
+        "[e](docs/iteration.md#memory) [f](https://example.org/x.md) `[g](h.md)`\n"
+        "```sh\n[i](j.md)\n```\n"
+    )
+    monkeypatch.setitem(globals(), "text_of", lambda page: text if page == "README.md" else "")
+    anchors.cache_clear()
+    try:
+        assert dead("README.md") == ["docs/missing.md", "#another", "docs/iteration.md#memory"]
+    finally:
+        anchors.cache_clear()

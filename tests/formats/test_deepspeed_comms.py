@@ -1,0 +1,164 @@
+"""What DeepSpeed's communication logger prints. The tables here are made up in its format."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import InvalidInputError
+from planner.formats.deepspeed_comms import read_deepspeed_comms
+from planner.formats.timed_rows import network_of
+from tests.formats.test_nccl_tables import damaged
+
+LEFT = ("Comm. Op", "Message Size", "Count")
+HEADER = (*LEFT, "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)")
+ALONE = (
+    *LEFT,
+    "Total comm lat(ms)",
+    "Total straggler(ms)",
+    "Avg comm lat(ms)",
+    "Avg straggler(ms)",
+)
+
+
+def wide(cells: Sequence[str]) -> str:
+    return "".join(f"{cell:<20}" for cell in cells)
+
+
+def row(size: str, *numbers: float | str) -> str:
+    shown = [f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in numbers]
+    return wide([" ", size, *shown])
+
+
+TABLE = [
+    wide(HEADER),
+    "broadcast",
+    row("2.0 MB", 24, 2.05, 0.08, 397.06, 372.24),
+    "all_gather_into_tensor",
+    row("0B", 2, 0.20, 0.10, 0.0, 0.0),
+    row("64.0 MB", 10, 120.04, 12.00, 715.83, 671.09),
+    row("128.0 MB", 3, 99.0, 20.0, 858.99, 805.31),
+    "reduce_scatter_tensor",
+    row("1.45 GB", 2, 271.11, 135.56, 91.88, 86.14),
+    row("1.0 KB", 4, 0.3, 0.08, 0.11, 0.1),
+    "all_reduce | [Caller Func: step]",
+    row("4.0 B", 1, 0.0, 0.0, 0.0, 0.0),
+    row("6.31 KB", 100, 7.62, 0.08, 1.35, 1.27),
+    row("1.5 MB", 1, 0.5, 0.5, 50.33, 47.19),
+]
+STRAGGLERS = [
+    "_______________________________",
+    "Breakdown with straggler effect",
+    "-------------------------------",
+    wide(ALONE),
+    "all_reduce",
+    row("6.31 KB", 100, 5.0, 2.62, 0.05, 0.03),
+    row("1.5 MB", 1, 0.25, 0.25, 0.25, 0.25),
+]
+
+
+def read(lines: Sequence[str], ranks: int | None = 16, per_host: int | None = 8) -> dict:  # type: ignore[type-arg]
+    rows, _ = read_deepspeed_comms("\n".join(lines).encode(), ranks=ranks, per_host=per_host)
+    assert {(row.ranks, row.per_host) for row in rows} == {(ranks, per_host)}
+    return {(row.collective, row.size_bytes): row.time_ns for row in rows}
+
+
+MB = 1 << 20
+RIGHT = {
+    # An all-gather's size is what one of 16 ranks gives.
+    ("all_gather", 1024 * MB): 12_004_000,
+    # The total and the average do not agree: outliers are in the total.
+    ("all_gather", 2048 * MB): 20_000_000,
+    ("reduce_scatter", 1556925645): 135_555_000,
+    ("reduce_scatter", 1024): 75_000,
+    ("all_reduce", 6461): 76_200,
+    ("all_reduce", 3 * MB // 2): 500_000,
+}
+
+
+def test_sizes_and_times_are_those_of_whole_messages() -> None:
+    assert read(TABLE) == RIGHT
+    rows, warnings = read_deepspeed_comms("\n".join(TABLE).encode(), ranks=16, per_host=8)
+    assert len(network_of(rows)[0].tables) == 3
+    said = "; ".join(warnings)
+    for part in ("groups of all sizes", "show_straggler", "of 0 bytes: line 5", "broadcast"):
+        assert part in said
+    assert "with a time of 0: line 12" in said
+    assert "those of 16 ranks" not in said
+
+
+def test_prefixes_of_launchers() -> None:
+    assert read([f"worker-0: {line}" for line in TABLE]) == RIGHT
+    noise = "[2022-06-26 01:39:55,722] [INFO] [logging.py:69:log_dist] [Rank 0] step=1"
+    assert read([noise, *TABLE[:5], noise, *TABLE[5:]]) == RIGHT
+
+
+def test_times_without_waiting_are_taken_where_they_are_printed() -> None:
+    assert read([*TABLE, *STRAGGLERS]) == {
+        ("all_reduce", 6461): 50_000,
+        ("all_reduce", 3 * MB // 2): 250_000,
+    }
+    text = "\n".join([*TABLE, *STRAGGLERS])
+    _, warnings = read_deepspeed_comms(text.encode(), ranks=16, per_host=8)
+    assert not any("show_straggler" in warning for warning in warnings)
+
+
+def test_a_later_summary_holds_all_of_those_before() -> None:
+    earlier = [TABLE[0], "all_reduce", row("4.0 MB", 1, 1.0, 1.0, 1.0, 1.0)]
+    assert read([*earlier, *TABLE]) == RIGHT
+    text = "\n".join([*earlier, *TABLE])
+    _, warnings = read_deepspeed_comms(text.encode(), ranks=16, per_host=8)
+    assert any(warning.startswith("2 summaries") for warning in warnings)
+
+
+def test_ranks_are_asked_for_and_compared_with_the_bandwidths() -> None:
+    for ranks, per_host in ((None, None), (16, None), (None, 8)):
+        with pytest.raises(InvalidInputError, match=r"--ranks-per-host; .*those of 16 ranks"):
+            read(TABLE, ranks, per_host)
+    with pytest.raises(InvalidInputError, match="12 ranks are not 8 a host"):
+        read(TABLE, 12)
+    _, warnings = read_deepspeed_comms("\n".join(TABLE).encode(), ranks=8, per_host=8)
+    assert "its bandwidths are those of 16 ranks, and --ranks says 8" in warnings
+
+
+def test_only_operations_of_a_network_make_one() -> None:
+    with pytest.raises(InvalidInputError, match=r"only broadcast: .*nccl-tests"):
+        read(TABLE[:3])
+    with pytest.raises(InvalidInputError, match="no summary"):
+        read(["hello"])
+    with pytest.raises(InvalidInputError, match="no summary"):
+        read(TABLE[:1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("12.00 ", "12?00", "line 6, column Avg Latency(ms)"),
+        ("120.04", "nan   ", "line 6, column Total Latency(ms)"),
+        ("64.0 MB", "64.0 QB", "line 6, column Message Size"),
+        ("64.0 MB", "6.4.0MB", "line 6, column Message Size"),
+        ("64.0 MB", "6?.0 MB", "line 6, column Message Size"),
+        ("10 ", "1O ", "line 6, column Count"),
+        ("671.09", "      ", "line 6, column busbw_avg (Gbps)"),
+        ("671.09", "671 09", "line 6"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_an_error(old: str, new: str, path: str) -> None:
+    lines = list(TABLE)
+    lines[5] = lines[5].replace(old, new)
+    assert lines[5] != TABLE[5]
+    with pytest.raises(InvalidInputError) as caught:
+        read(lines)
+    assert caught.value.path == path
+
+
+@given(st.randoms(use_true_random=False))
+def test_whatever_is_damaged_it_is_read_or_refused(draw: Random) -> None:
+    text = damaged("\n".join([*TABLE, *STRAGGLERS]), draw)
+    try:
+        rows, _ = read_deepspeed_comms(text.encode(), ranks=16, per_host=8)
+    except InvalidInputError:
+        return
+    assert all(row.size_bytes > 0 and row.time_ns > 0 for row in rows)

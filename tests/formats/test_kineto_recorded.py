@@ -1,0 +1,252 @@
+"""What a device's trace says was sent: kernels by their names, steps by what they launched."""
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.formats.communication_kernels import called, computes, library_of, might_send
+from planner.formats.kineto_recorded import recorded_in
+from planner.formats.kineto_trace import read_trace
+from planner.traces import Recorded, breakdown_of, parts_of, waits_of
+from tests.formats.test_kineto import Event, event, op, written
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+GEMM = "ampere_sgemm_128x64_nn"
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        (NCCL, "NCCL"),
+        ("mscclKernel_Sum_float_Simple_LL_true", "NCCL"),
+        ("void mscclpp::executionKernel<int>(int)", "MSCCL++"),
+        ("hcom_allReduce__612_0_1", "HCCL"),
+        ("MoeDistributeDispatchV2", "HCCL"),
+        ("typeinfo name for oneccl_allreduce_pcie", "oneCCL"),
+        ("void deep_ep::intranode::combine<__nv_bfloat16, 8>(int4*)", "DeepEP"),
+        ("void dpsk::ep::internode::cached_notify<false>(int)", "DeepEP"),
+        ("_ZN7deep_ep9internode8dispatchILb0EEEvv", "DeepEP"),
+        ("mori::moe::EpDispatchIntraNodeKernel", "DeepEP"),
+        ("nvshmemi_transfer_kernel", "NVSHMEM"),
+        (
+            "void (anonymous namespace)::multimem_one_shot_all_reduce_kernel<half, 16>()",
+            "symmetric",
+        ),
+        ("void c10d::symmetric_memory::(anonymous namespace)::barrier_kernel(int)", "symmetric"),
+        ("userbuffers_fp16_sum_inplace_gpu_rw_ag", "user buffers"),
+        ("void vllm::cross_device_reduce_2stage<half, 8>(RankData*)", "custom all-reduce"),
+        ("quickreduce::allreduce_prototype_twoshot<A>", "custom all-reduce"),
+        (
+            "void flashinfer::trtllm_allreduce_fusion::kernel_oneshot_lamport<(f::Pattern)1>()",
+            "FlashInfer",
+        ),
+        ("Memcpy PtoP (Device -> Device)", "copies between devices"),
+        ("cp_engine_all_gather", "called after a collective"),
+    ],
+)
+def test_kernels_of_communication_libraries_are_known(name: str, library: str) -> None:
+    assert library_of(name).startswith(library)
+    assert not might_send(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemm_one_shot_all_reduce_kernel",  # computes as well
+        "void cutlass::device_kernel<flux::GemmReduceScatter>(int)",
+        "acme::moe::combine",
+        "dispatch_tokens",
+        "peer_push_kernel",
+    ],
+)
+def test_words_of_communication_raise_a_doubt(name: str) -> None:
+    assert might_send(name)
+    assert not library_of(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void at::native::reduce_kernel<512, 1>(int)",
+        "triton_red_fused__to_copy_add_all_reduce_0",  # called after the operators around it
+        "void cutlass::device_kernel<flash::Bwd<flash::CollectiveMainloopBwd<2> > >(int)",
+        "flash_fwd_splitkv_combine_kernel",
+        "groupnorm_kernel_dispatch_down",
+        "Memcpy DtoD (Device -> Device)",
+        "void cub::DispatchScan<int>(int)",
+        GEMM,
+    ],
+)
+def test_computation_raises_none(name: str) -> None:
+    assert not library_of(name)
+    assert not might_send(name)
+
+
+def test_a_kernel_is_called_by_its_function() -> None:
+    assert called("void a::(anonymous namespace)::f<(b)1, c<d> >(int*)") == "a::f"
+    assert called("std::enable_if<(1>0), int>::type a::f<3>(int)") == "a::f"
+    assert called("_ZN12_GLOBAL__N_13foo3barIiEEvv") == "foo::bar"
+    assert called("void broken<") == "broken"
+    assert called("<>") == "<>"
+    assert computes("void at::native::x(int)")
+
+
+def on_streams(
+    *kernels: tuple[str, float, float, float | None, int], marks: Any = ((0, 100),)
+) -> list[Event]:
+    """Return steps and kernels: name, start, duration, when it was launched, stream."""
+    events = [
+        event(f"ProfilerStep#{number}", at, end - at, "user_annotation")
+        for number, (at, end) in enumerate(marks, 1)
+    ]
+    events.append(op("aten::mm", 1, 1))
+    for number, (name, start, lasts, launch, stream) in enumerate(kernels, 1):
+        if launch is not None:
+            events.append(event("launch", launch, 0.1, "cuda_runtime", correlation=number))
+        category = "gpu_memcpy" if name.startswith("Mem") else "kernel"
+        events.append(event(name, start, lasts, category, correlation=number, thread=stream))
+    return events
+
+
+def recorded(events: list[Event], transfers: str | None = None, **more: Any) -> Recorded:
+    trace = read_trace(written(events, **more))
+    return recorded_in(trace, 0, transfers=None if transfers is None else re.compile(transfers))
+
+
+SEVERAL: dict[str, Any] = {"distributedInfo": {"rank": 0, "world_size": 64}}
+EXPERTS = on_streams(
+    (GEMM, 10, 20, 5, 7),
+    ("void ep::internode::dispatch<8>(int)", 20, 30, 6, 8),
+    ("void ep::internode::combine<8>(int)", 60, 10, 7, 8),
+    (GEMM, 65, 20, 8, 7),
+)
+
+
+def test_transfers_of_other_libraries_count_and_are_named() -> None:
+    found = recorded(EXPERTS, **SEVERAL)
+    parts = breakdown_of(found)
+    assert (parts.whole_ns, parts.communication_ns) == (75_000, 40_000)
+    assert (parts.compute_ns, parts.overlapped_ns, parts.exposed_ns) == (40_000, 15_000, 25_000)
+    assert [(row.name, row.times, row.total_ns) for row in found.counted] == [
+        ("ep::internode::dispatch", 1, 30_000),
+        ("ep::internode::combine", 1, 10_000),
+    ]
+    assert [transfer.collective for transfer in found.transfers] == ["dispatch", "combine"]
+    assert not found.doubtful
+    assert not found.unexplained
+
+
+def unnamed(events: list[Event], name: str) -> list[Event]:
+    return [one | {"name": one["name"].replace("ep::internode::", name)} for one in events]
+
+
+@pytest.mark.parametrize("name", ["acme::moe::", "acme::k_"])
+def test_kernels_that_may_send_are_named_and_a_pattern_settles_it(name: str) -> None:
+    """By words of communication, or by a stream of their own."""
+    events = unnamed(EXPERTS, name)
+    if name == "acme::k_":
+        events = [one | {"name": re.sub("dispatch|combine", "x", one["name"])} for one in events]
+    found = recorded(events, **SEVERAL)
+    assert not found.transfers
+    assert found.unexplained
+    assert sum(row.total_ns for row in found.doubtful) == 40_000
+    assert found.certain == ((10_000, 30_000), (65_000, 85_000))
+    settled = recorded(events, "acme", **SEVERAL)
+    assert breakdown_of(settled) == breakdown_of(recorded(EXPERTS, **SEVERAL))
+    assert not settled.unexplained
+    alone = recorded(events)  # nothing says that there are other ranks
+    assert not alone.unexplained
+
+
+def test_without_a_transfer_all_that_nobody_knows_is_in_doubt() -> None:
+    events = on_streams((GEMM, 10, 20, 5, 7), ("acme::x", 30, 20, 6, 7))
+    found = recorded(events, **SEVERAL)
+    assert [row.name for row in found.doubtful] == ["acme::x"]
+    more = recorded([*events, *on_streams((NCCL, 60, 5, 7, 9))[2:]], **SEVERAL)
+    assert not more.doubtful
+    nothing = recorded([op("aten::mm", 1, 1)], **SEVERAL)
+    assert nothing.unexplained
+
+
+def test_what_an_operator_that_sends_launched_is_a_transfer_or_in_doubt() -> None:
+    events = on_streams((GEMM, 10, 20, 5, 7), ("acme::x", 30, 20, 20, 7))
+    for name, counted in (("record_param_comms", 1), ("acme::all_reduce", 0)):
+        found = recorded([*events, event(name, 19, 3)], **SEVERAL)
+        assert len(found.transfers) == counted
+        assert len(found.doubtful) == 1 - counted
+
+
+def test_kernels_launched_before_the_steps_are_no_part_of_them() -> None:
+    """The device is behind the host: what ran first was launched before the trace began."""
+    kernels = [
+        (NCCL, 100, 300, None, 8),
+        (GEMM, 380, 40, None, 7),
+        (GEMM, 421, 30, 10, 7),
+        (NCCL, 440, 60, 20, 8),
+        (GEMM, 502, 30, 110, 7),
+        (NCCL, 520, 70, 120, 8),
+        (GEMM, 600, 10, 230, 7),  # behind the steps
+    ]
+    found = recorded(on_streams(*kernels, marks=((0, 100), (105, 200))), **SEVERAL)
+    assert found.periods == ((420_000, 500_000), (500_000, 590_000))
+    assert [
+        (one.lasts_ns, one.compute_ns, one.waited_ns, one.idle_ns) for one in parts_of(found)
+    ] == [
+        (80_000, 30_000, 49_000, 1_000),
+        (90_000, 30_000, 58_000, 2_000),
+    ]
+
+
+def test_a_step_that_nothing_runs_before_begins_with_the_host() -> None:
+    found = recorded(on_streams((GEMM, 60, 10, 50, 7)))
+    assert found.periods == ((0, 70_000),)
+    unknown = recorded(on_streams((GEMM, 60, 10, None, 7)))
+    assert unknown.periods == ()
+    assert [part.lasts_ns for part in parts_of(unknown)] == [10_000]
+
+
+KERNELS = st.lists(
+    st.tuples(
+        st.sampled_from([NCCL, GEMM, "acme::combine", "Memcpy PtoP (a)", "Memset (Device)"]),
+        st.integers(0, 300),
+        st.integers(0, 90),
+        st.one_of(st.none(), st.integers(0, 120)),
+        st.integers(7, 9),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(KERNELS, st.lists(st.integers(1, 60), min_size=1, max_size=3), st.integers(0, 20))
+def test_steps_stand_side_by_side_and_hold_what_they_launched(
+    kernels: list[tuple[str, float, float, float | None, int]], lasts: list[int], apart: int
+) -> None:
+    marks, at = [], 0
+    for length in lasts:
+        marks.append((at, at + length))
+        at += length + apart
+    found = recorded(on_streams(*kernels, marks=marks), **SEVERAL)
+    launched = [
+        start + length
+        for _, start, length, at, _ in kernels
+        if at is not None and at < marks[-1][1]
+    ]
+    assert bool(found.periods) == bool(launched)
+    if not launched:
+        return
+    assert len(found.periods) == len(marks)
+    assert all(one[1] == other[0] for one, other in pairwise(found.periods))
+    assert all(begin <= end for begin, end in found.periods)
+    assert found.periods[-1][1] >= max(launched) * 1000
+    for part in parts_of(found):
+        parts = (part.compute_ns, part.waited_ns, part.copied_ns, part.idle_ns)
+        assert min(parts) >= 0
+        assert sum(parts) == part.lasts_ns
+    for wait in waits_of([found]):
+        begin, end = found.periods[wait.step]
+        assert wait.waited_ns <= end - begin

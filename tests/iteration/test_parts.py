@@ -1,0 +1,182 @@
+"""Parts of a cluster that communicate at the same time: all together keep to every link's rate."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from planner import Layer, Profile, Provenance, fsdp
+from planner.clusters import Cluster, Nic
+from planner.costs import AffineCost
+from planner.errors import NotApplicableError
+from planner.iteration.fully_sharded import meshes_of, sharded_problem
+from planner.iteration.parts import costs_between_copies, costs_within_copies
+from planner.measured import Measured, MeasuredNetwork
+from planner.topologies import FatTree, Rails, Switch
+from tests.iteration.iteration_strategies import speeds, startups
+
+SECOND = 10**9
+
+Groups = Sequence[Sequence[int]]
+
+
+def on_switch(machines: int, shared: int | None = None, **more: int) -> Cluster:
+    nic = Nic(Fraction(SECOND), 10, **more)
+    rate = None if shared is None else Fraction(shared)
+    return Cluster("c", "a test", machines, Switch(machines), nic, shared_bytes_per_s=rate)
+
+
+def on_rails(hosts: int, accelerators: int, *, link: int = 90, nic: int = 1) -> Cluster:
+    rails = Rails(hosts, accelerators, Fraction(link * SECOND), 2)
+    return Cluster("c", "a test", hosts, rails, Nic(Fraction(nic * SECOND), 10, accelerators))
+
+
+@st.composite
+def parted(draw: st.DrawFn) -> tuple[Cluster, int]:
+    """Draw a cluster, and by how many ranks to shard."""
+    if draw(st.booleans()):
+        machines = draw(st.integers(2, 12))
+        shared = draw(st.none() | speeds.map(lambda speed: speed * 2))
+        nic = Nic(draw(speeds), draw(startups), draw(st.integers(1, 3)))
+        cluster = Cluster("c", "a test", machines, Switch(machines), nic, shared_bytes_per_s=shared)
+    else:
+        hosts, size = draw(st.integers(1, 6)), draw(st.integers(1, 8))
+        rails = Rails(hosts, size, draw(speeds) * draw(st.integers(1, 5)), draw(startups))
+        cluster = Cluster("c", "a test", hosts, rails, Nic(draw(speeds), draw(startups), size))
+    workers = cluster.workers
+    divisors = [count for count in range(1, workers + 1) if not workers % count]
+    return cluster, draw(st.sampled_from(divisors))
+
+
+def copies_of(cluster: Cluster, shards: int) -> Groups:
+    return [range(start, start + shards) for start in range(0, cluster.workers, shards)]
+
+
+def rows_of(cluster: Cluster, shards: int) -> Groups:
+    return [range(place, cluster.workers, shards) for place in range(shards)]
+
+
+def loads(cluster: Cluster, groups: Groups) -> dict[str, Fraction]:
+    """Return the ns a byte for which links are busy at least if all groups gather at once.
+
+    Whatever the algorithm: every rank gets what the others of its group have, every host what its
+    ranks do not have, and a shared medium carries all of it.
+    """
+    topology, nic = cluster.topology, cluster.nic
+    count = len(groups[0])
+    share = Fraction(1, count)
+    busy = {}
+    if isinstance(topology, Rails):
+        size = topology.accelerators
+        ports = topology.link_bytes_per_s + (nic.bytes_per_s if topology.hosts > 1 else 0)
+        inwards = []
+        for host in range(topology.hosts):
+            mine = range(host * size, (host + 1) * size)
+            here = [sum(rank in mine for rank in group) for group in groups]
+            inwards.append(sum((count - some) * share for some in here if some))
+        busy["host"] = max(inwards) * SECOND / (size * nic.bytes_per_s)
+    else:
+        ports = nic.bytes_per_s * nic.per_machine
+    busy["rank"] = (count - 1) * share * SECOND / ports
+    if cluster.shared_bytes_per_s is not None:
+        everything = Fraction(len(groups) * (count - 1))
+        busy["shared"] = everything * SECOND / cluster.shared_bytes_per_s
+    return busy
+
+
+@settings(max_examples=300)
+@given(parted(), st.integers(1, 10**6))
+@example((on_switch(72, 8 * SECOND), 9), 10**6)
+@example((on_rails(3, 8), 6), 10**6)
+@example((on_rails(3, 8), 12), 10**6)
+@example((on_rails(1, 8), 4), 10**6)
+@example((on_rails(4, 4, link=1, nic=9), 2), 10**6)
+def test_all_parts_together_keep_to_every_rate(drawn: tuple[Cluster, int], size: int) -> None:
+    cluster, shards = drawn
+    for costs, groups in (
+        (costs_within_copies(cluster, shards), copies_of(cluster, shards)),
+        (costs_between_copies(cluster, shards), rows_of(cluster, shards)),
+    ):
+        gather, scatter, both = (cost.cost_ns(size) for cost in costs)
+        for link, busy in loads(cluster, groups).items():
+            assert min(gather, scatter) >= busy * size, link
+            assert both >= 2 * busy * size, link
+
+
+@settings(max_examples=100)
+@given(parted(), st.lists(st.integers(1, 1000), min_size=1, max_size=3), st.integers(0, 200))
+@example((on_switch(72, 8 * SECOND), 9), [527, 13], 2)
+@example((on_rails(4, 8, link=1, nic=2), 4), [527, 13], 2)
+def test_an_iteration_keeps_to_every_rate(
+    drawn: tuple[Cluster, int], sizes: list[int], compute: int
+) -> None:
+    """It gathers, scatters and sums up all bytes once at least, on links that all of it shares."""
+    cluster, shards = drawn
+    layers = tuple(
+        Layer(name=str(place), forward_ns=compute, backward_ns=compute, parameter_bytes=size)
+        for place, size in enumerate(sizes)
+    )
+    profile = Profile("tiny", layers, Provenance(kind="synthetic", source="a test"))
+    problem = sharded_problem(profile, cluster, shards=[shards], ignore_memory=True)
+    lasts = fsdp.solve(problem, method="search").objective_ns
+    assert lasts is not None
+    within, between = (loads(cluster, groups(cluster, shards)) for groups in (copies_of, rows_of))
+    for link, busy in within.items():
+        assert lasts >= 2 * sum(sizes) * (busy + between[link] / shards), link
+
+
+def test_copies_share_what_machines_share() -> None:
+    """Eight copies of nine send 64 models in a half, nine rows of eight 7/9 of a share each."""
+    (mesh,) = meshes_of(on_switch(72, SECOND), [9])
+    assert mesh.all_gather == mesh.reduce_scatter == AffineCost(80, Fraction(64))
+    assert mesh.all_reduce == AffineCost(140, Fraction(2 * 9 * 7))
+    assert not mesh.own_links
+
+
+def test_copies_that_straddle_hosts_pass_nics() -> None:
+    """Ranks 6 to 11 are on two hosts: 90 times as slow as within one, and so are all."""
+    cluster = on_rails(3, 8)
+    six, four = meshes_of(cluster, [6, 4])
+    assert six.all_gather == six.reduce_scatter == AffineCost(5 * 12, Fraction(5, 6))
+    assert six.all_reduce == AffineCost(2 * 3 * 12, 2 * Fraction(3, 4))
+    assert four.all_gather == AffineCost(3 * 2, Fraction(3, 4) / 90)
+    assert not six.own_links
+    # Two copies of twelve: ranks 11 and 15 both leave the second host by its first NIC.
+    (twelve,) = meshes_of(cluster, [12])
+    assert twelve.all_gather == AffineCost(11 * 12, 2 * Fraction(11, 12))
+
+
+def test_rows_within_hosts_take_links() -> None:
+    (mesh,) = meshes_of(on_rails(1, 8), [4])
+    assert mesh.all_reduce == AffineCost(2 * 2, Fraction(1, 90))
+    assert not mesh.own_links  # the gathers take the same
+    assert meshes_of(on_rails(2, 8), [8])[0].own_links
+
+
+def test_what_was_not_measured_is_refused() -> None:
+    table = ((10**3, 10**4), (10**6, 10**6))
+    tables = tuple(
+        Measured(name, 6, per_host, table)
+        for name in ("all_gather", "reduce_scatter")
+        for per_host in (1, 6)
+    )
+    network = MeasuredNetwork(tables)
+    nic = Nic(Fraction(SECOND), 10)
+    alone = Cluster("c", "a test", 6, Switch(6), nic, network=network)
+    assert len(meshes_of(alone, [3])) == 1
+    shared = Cluster(
+        "c", "a test", 6, Switch(6), nic, network=network, shared_bytes_per_s=Fraction(SECOND)
+    )
+    assert len(meshes_of(shared, [6])) == 1
+    with pytest.raises(NotApplicableError, match="of one group alone"):
+        meshes_of(shared, [3])
+    rails = Rails(3, 4, Fraction(SECOND))
+    straddled = Cluster("c", "a test", 3, rails, Nic(Fraction(SECOND), 10, 4), network=network)
+    with pytest.raises(NotApplicableError, match="straddle hosts"):
+        meshes_of(straddled, [6])
+    tree = Cluster("c", "a test", 16, FatTree(4), nic)
+    for shards in (1, 4):
+        with pytest.raises(NotApplicableError, match="no part of this topology"):
+            meshes_of(tree, [shards])

@@ -1,0 +1,242 @@
+"""Start plans of other problems: ignored with a warning, or infeasible with the reason."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+import planner
+from planner.deadline import TimeUpError
+from planner.errors import InvalidInputError
+from planner.jsonio import PROBLEMS, bml, yan
+from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
+from planner.jsonio.service import decode_request, solve_or_raise
+from planner.methods import OUT_OF_TIME, REPLAN, Outcome, solve_with
+from planner.overlap import Node
+from planner.results import Status
+from tests import schemas
+from tests.fuzzing.valid import MAKERS
+from tests.jsonio.test_plan_files import METHODS as REQUESTS
+from tests.test_methods import FAMILIES
+
+Request = dict[str, Any]
+
+ODD = (0, -1, 1, 2, 3, 7, 1000, 2**40)
+
+
+def drawn(family: str, seed: str) -> Request:
+    """A small request, quickly answered; some are of the same model as others."""
+    draw = Random(f"{family} {seed}")
+    if draw.random() < 0.4:
+        request = deepcopy(REQUESTS[family][0])
+        numbers = list(places(request, int))
+        for holder, key in draw.sample(numbers, min(len(numbers), draw.choice([0, 1, 2, 5]))):
+            holder[key] = max(0, holder[key] * draw.choice([0, 1, 2, 3]) + draw.choice([0, 1]))
+        request.pop("schedule", None)
+    else:
+        request = MAKERS[family](draw)
+    for name in (
+        "scenarios",
+        "outlook",
+        "percentile",
+        "regret",
+        "method",
+        "with_plan",
+        "epoch_samples",
+    ):
+        request.pop(name, None)
+    return request | {"time_limit_s": 0.05}
+
+
+def places(value: Any, kind: type) -> Iterator[tuple[Any, Any]]:
+    """Where the values of a type stand in a document."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in list(pairs):
+        if type(inner) is kind:
+            yield value, key
+        if isinstance(inner, dict | list):
+            yield from places(inner, kind)
+
+
+def mutated(plan: Request, draw: Random) -> Request:
+    """A plan with other numbers, or with parts left out, twice or elsewhere."""
+    plan = deepcopy(plan)
+    for _ in range(draw.choice([0, 1, 1, 2, 3])):
+        numbers, lists = list(places(plan["plan"], int)), list(places(plan["plan"], list))
+        if numbers and draw.random() < 0.5:
+            holder, key = draw.choice(numbers)
+            holder[key] = draw.choice([*ODD, holder[key] + 1, holder[key] - 1])
+        elif lists:
+            holder, key = draw.choice(lists)
+            row, at = holder[key], draw.randrange(len(holder[key]) + 1)
+            holder[key] = draw.choice([row[:at], row[at:], row + row[at:], row[::-1]])
+    return plan
+
+
+def problem_of(request: Any) -> Any:
+    match request.problem:
+        case "bml":
+            return bml.problem_of(request)
+        case "yan":
+            return yan.asked(request).problem
+    return request.to_problem()
+
+
+def kept(request: Request) -> Request | None:
+    """The plan of a request, if there is one."""
+    try:
+        plan: Request | None = solve_or_raise(request | {"with_plan": True}).get("plan")
+    except InvalidInputError:
+        return None
+    return plan
+
+
+@pytest.mark.parametrize("many", [pytest.param(60, marks=pytest.mark.slow), 8], ids=["many", "few"])
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> None:
+    solver, replanned, warned = FAMILIES[family].solver, 0, 0
+    draw = Random(f"{family} {many}")
+    methods = [name for name in solver.METHODS if name not in ("milp", "cpsat", "brute_force")]
+    plans: list[Request] = []
+    while len(plans) < many // 4:
+        request = drawn(family, f"old {draw.random()}") | {"method": draw.choice(methods)}
+        if plan := kept(request):
+            plans.append(plan)
+    for number in range(many):
+        request = drawn(family, f"new {number}")
+        plan = mutated(draw.choice(plans), draw)
+        try:
+            typed = decode_plan(msgspec.json.encode(plan))
+            problem = problem_of(decode_request(msgspec.json.encode(request)))
+            usual = solve_or_raise(request)
+        except InvalidInputError:
+            continue  # what is no plan of any problem, or no request, has its own tests
+        asked = request | {"start_plan": plan}
+        answer, again = solve_or_raise(asked), solve_or_raise(asked | {"method": REPLAN})
+        for one in (answer, again):
+            schemas.validate(one, family, "answer")
+        assert (answer["status"] == "infeasible") == (usual["status"] == "infeasible")
+        said = [text for text in answer.get("warnings", ()) if "start_plan is ignored" in text]
+        if again["status"] == "infeasible":
+            assert again["binding"]
+            if again["binding"] == ["start_plan"]:
+                warned += 1
+                assert "does not fit this problem" in again["reason"]
+                assert said or "time_limit" in (answer["status"], again["status"])
+        else:
+            replanned += 1
+            assert not said or "time limit" in said[0]
+            if answer["objective_ns"] is not None and not said:
+                assert answer["objective_ns"] <= again["objective_ns"]
+        result = solver.solve(problem, start=typed, method=REPLAN)
+        assert result.objective_ns == again["objective_ns"] or again["status"] == "time_limit"
+        if result.plan is not None:
+            assert encode_plan(result.plan)
+        assert solver.solve(problem, start=typed, time_limit=0.05).status in Status
+    if many > 20:
+        assert replanned
+        assert warned
+
+
+def cut(request: Request, *names: str) -> Request:
+    """The same with one layer, or whatever else these fields list, fewer."""
+    return {**request, **{name: request[name][:-1] for name in names if name in request}}
+
+
+OTHERS: dict[str, Any] = {
+    "ibatch": lambda it: cut(it, "layer_bytes", "transfer_ns", "compute_ns", "layer_parameters"),
+    "caramel": lambda it: cut(it, "parameters"),
+    "yan": lambda it: cut(it, "layers"),
+    "bml": lambda it: {**it, "n": 3},
+    "bigdl": lambda it: {**it, "nodes": 2, "method": "tree_aggregate"},
+    "drizzle": lambda it: cut(it, "stages"),
+    "fsdp": lambda it: cut(
+        it,
+        *("forward_ns", "backward_ns", "parameter_bytes", "gradient_bytes"),
+        *("activation_bytes", "checkpoint_bytes"),
+    ),
+    "iteration": lambda it: {**it, "profile": cut(it["profile"], "layers")},
+    "overlap": lambda it: cut(it, "nodes") | {"tensors": []},
+}
+"""Another problem of each family, whose plan does not fit the first."""
+
+
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_what_does_not_fit_is_said_in_all_families_alike(family: str) -> None:
+    request = REQUESTS[family][0]
+    plan = planner.solve({**OTHERS[family](request), "with_plan": True})["plan"]
+    usual, answer, again = (
+        planner.solve({**request, **more})
+        for more in ({}, {"start_plan": plan}, {"start_plan": plan, "method": REPLAN})
+    )
+    assert again["status"] == "infeasible"
+    assert again["binding"] == ["start_plan"]
+    assert again["objective_ns"] is None
+    assert again["reason"].startswith("the start plan does not fit this problem (")
+    assert answer.pop("warnings") == [f"start_plan is ignored: {again['reason']}"]
+    for one in (usual, answer):
+        del one["runtime_s"]
+    assert answer == usual
+
+
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_a_plan_that_fits_is_not_warned_of(family: str) -> None:
+    request = REQUESTS[family][0]
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    assert "warnings" not in planner.solve({**request, "start_plan": plan})
+
+
+def test_no_buffer_is_no_plan() -> None:
+    request = REQUESTS["fsdp"][0]
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    plan["plan"]["buffers"] = 0
+    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    assert again["reason"].endswith("(buffers: expected an integer >= 1, got 0)")
+
+
+def test_numbers_that_changed_are_adapted() -> None:
+    """What is left of a plan that needs more memory than there is now is improved until it fits."""
+    request = REQUESTS["fsdp"][0]
+    plan = planner.solve({**request, "memory_bytes": 10**6, "with_plan": True})["plan"]
+    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    assert again["status"] == "feasible"
+    assert again["peak_bytes"] <= request["memory_bytes"]
+    assert "warnings" not in planner.solve({**request, "start_plan": plan})
+
+
+@pytest.mark.parametrize("family", ["ibatch", "caramel"])
+def test_a_search_for_scenarios_takes_none(family: str) -> None:
+    request = REQUESTS[family][0]
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    (said,) = planner.solve({**request, "scenarios": [{"startup": 2}], "start_plan": plan})[
+        "warnings"
+    ]
+    assert said == "start_plan is ignored: the search for scenarios begins without one"
+
+
+def test_a_result_with_warnings_is_read_again() -> None:
+    small, large = (FAMILIES["overlap"].Problem(nodes=[Node("a")] * n) for n in (1, 2))
+    result = FAMILIES["overlap"].solve(small, start=FAMILIES["overlap"].solve(large).plan)
+    assert len(result.warnings) == 1
+    assert decode_result(encode_result(result)) == result
+
+
+def test_what_is_not_checked_in_time_is_said() -> None:
+    def late(*_: Any) -> Any:
+        raise TimeUpError
+
+    result = solve_with(
+        {"m": lambda *_: Outcome(None, infeasibility=OUT_OF_TIME)},
+        "a problem",
+        "m",
+        None,
+        judge=late,
+        bound=late,
+        start="a plan",
+    )
+    assert result.warnings == (
+        "start_plan is ignored: the time limit passed before it was checked",
+    )
