@@ -354,3 +354,13 @@ def test_an_answer_whose_plan_is_the_start_plan_can_be_read_again() -> None:
     assert decode_answer(json.dumps(answer).encode())
     with pytest.raises(InvalidInputError, match="comparison"):
         decode_answer(json.dumps({**answer, "method": "reduce"}).encode())
+
+
+def test_no_method_may_be_left_to_compare_where_a_start_plan_does_not_fit() -> None:
+    request = {**CONTRACT, "elements": 1, "partitions_per_node": 1, "latency_ns": 2**62}
+    path, _ = error(request)
+    assert path == "elements"
+    plan = ask({**CONTRACT, "with_plan": True})["plan"]
+    answer = ask({**request, "method": "replan", "start_plan": plan})
+    validate(answer, "answer")
+    assert (answer["status"], answer["comparison"]) == ("infeasible", {})
