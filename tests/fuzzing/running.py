@@ -23,7 +23,7 @@ from tests.fuzzing.oddities import damaged, unwritten, written
 from tests.fuzzing.plans import planned, start_plan
 from tests.fuzzing.valid import MAKERS, limit, shipped
 
-__all__ = ["Asked", "Asker", "Finding", "findings", "requests"]
+__all__ = ["SLOW", "Asked", "Asker", "Finding", "findings", "requests"]
 
 SLACK_S = 1.0
 """Processor time an answer may take beyond its time limit, or after it was cancelled."""
@@ -37,6 +37,10 @@ CALLED = 5
 CALL_MEMORY = 2
 """Times the memory of a request that a library call may take: a million transfers as plain values,
 and as JSON text beside them, are more than 1 GiB."""
+
+
+SLOW = "slow"
+"""Kind of what takes very long without a limit: told, but no fault."""
 
 
 class Asked(NamedTuple):
@@ -194,7 +198,8 @@ class Asker:
                     found = Fault("another answer", other[:300].decode(), "")
         except OverLimitError as error:
             seconds, size = worker.usage
-            kind = error.limit if end is None or error.limit != "seconds" else "time"
+            kinds = {"seconds": SLOW if end is None else "time"}
+            kind = kinds.get(error.limit, error.limit)
             detail = f"{error.limit}, {seconds:.1f} s, {size / 2**20:.0f} MiB, limit {end}"
             return Fault(kind, f"{detail}\n{self._stack()}", self._stack())
         except WorkerFaultError as error:
