@@ -152,7 +152,12 @@ def solve_with(
         bound = _nothing
     known_method(method, methods)
     offers = Offers(problem, judge, control.get("on_progress"))
-    deadline = deadline_in(time_limit, cancel, offers.consider if offers.listening else None)
+
+    def offered(plan: PlanT, lower_bound: int | Fraction | None) -> None:
+        with suppress(TimeUpError):  # a plan that there is no time to check is none
+            offers.consider(plan, lower_bound, deadline=deadline)
+
+    deadline = deadline_in(time_limit, cancel, offered if offers.listening else None)
     begin = time.perf_counter()
     warnings: tuple[str, ...] = ()
     if start is not None and method != REPLAN:

@@ -255,6 +255,33 @@ def test_a_plan_whose_bound_comes_too_late_is_kept_without_one() -> None:
     assert result.timed_out
 
 
+def test_plans_that_are_told_of_are_checked_within_the_limit() -> None:
+    told: list[int] = []
+
+    def judge(_: str, plan: str, deadline: Deadline) -> tuple[None, int]:
+        assert deadline.remaining_s is not None
+        if plan == "large":
+            raise TimeUpError
+        return None, 5
+
+    def method(_: str, deadline: Deadline) -> Outcome[str]:
+        deadline.offer("large")
+        deadline.offer("small")
+        return Outcome("small", 5)
+
+    result = solve_with(
+        {"m": method},
+        "a problem",
+        "m",
+        60,
+        judge=judge,
+        bound=lambda *_: (2, False),
+        on_progress=lambda incumbent: told.append(incumbent.objective_ns),
+    )
+    assert told == [5, 5]
+    assert result.plan == "small"
+
+
 def test_an_old_plan_that_there_is_no_time_to_refit_is_left() -> None:
     def late(*_: object) -> Outcome[str]:
         raise TimeUpError

@@ -222,11 +222,11 @@ def _why(explanation: Explanation) -> WhyAnswer:
         WhyAnswer,
         explanation,
         runner_up=None
-        if runner_up is None or runner_up.objective_ns is None
+        if runner_up is None or (objective := _counted(runner_up.objective_ns)) is None
         else RunnerUp(
             algorithm=runner_up.synchronisation.algorithm,
             mode=runner_up.mode,
-            objective_ns=runner_up.objective_ns,
+            objective_ns=objective,
             dominated_by=explanation.dominated_by,
             wins_if=tuple(filled(ChangeAnswer, change) for change in explanation.changes),
         ),

@@ -1,10 +1,13 @@
-"""A seeded source of odd and valid requests, and what is wrong with their answers.
+"""Generated requests, good and bad: every one is answered, or refused with an error as documented.
 
-    python -m tests.fuzzing --problem bml --count 10000 --seed 1
+``python -m tests.fuzzing --requests 100000 --seed 7 --processes 2`` asks so many, of all problems
+by turns, and says what is wrong with the answers: internal errors, answers against their schema,
+answers more than a second after the time limit or a cancel, `optimal` where the bound does not
+prove it, bounds above objectives, and other answers to the same request. Faults alike are told
+once, with a small request.
 
-Requests are made whole (`valid`), by the schema (`by_schema`) and by damaging others (`oddities`);
-each is answered within limits, as in a stream, and some as library calls too (`running`). Reported
-are internal errors, answers against their schema, answers that take longer than their
-``time_limit_s`` and half a second of processor time, that exceed a limit or 1 GB, and library
-calls that answer something else.
+Requests are made whole (`valid`, of `parts`), by the schema (`fields.by_schema`), and by damaging
+others (`oddities`). Whatever they are, options that the schema knows are added (`fields.enriched`),
+start plans among them (`plans`). Each depends on the problem, the seed, its number, and on the
+plans that are kept to start from.
 """

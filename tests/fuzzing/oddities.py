@@ -2,24 +2,15 @@
 
 import json
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from random import Random
 from typing import Any
 
-from planner.jsonio import schema
+from tests.fuzzing.fields import BOUNDARIES, TEXTS, option
 
-__all__ = ["by_schema", "damaged", "unwritten", "written"]
+__all__ = ["damaged", "mutated", "unwritten", "written"]
 
-BOUNDARIES = [
-    *(0, 1, 2, 3, -1, 7, 64, 1000, 1024, 4096, 65536, 10**6, 2**20, 2**30, 2**31, 2**32),
-    *(2**53 + 1, 2**62 - 1, 2**62, 2**62 + 1, 2**63 - 2, 2**63 - 1, 2**63, 2**64, 10**30, 10**400),
-    *(0.0, -0.0, 0.5, 1.0, 1e-9, 1e-300, 5e-324, 1e308, 0.1, 1 / 3, 4.6e18, 2.0**62),
-]
-TEXTS = [
-    *("", " ", "a", "\x00", "a\x00b", "\x1b[31m", "\u202eabc", "\u0627\u0644", "\ufeff", "\r\n"),
-    *("💥", "x" * 300, "x" * 20_000, "`", "$.a[0]", "\\", '"', "auto", "exact", "null", "0"),
-]
 NUMBERS = [
     *("1E1000000000000000000000", "1e-9999999999999999999", "-0", "0e0", "1e400", "-1e400"),
     *("0.10000000000000000555", "1.50", "2.0000000000000000001", "1e-1001", "1e-999", "12e3"),
@@ -54,63 +45,6 @@ def nested(depth: int, draw: Random) -> Any:
     return value
 
 
-def by_schema(problem: str, part: Mapping[str, Any], draw: Random, depth: int = 0) -> Any:
-    """Return a value that a part of a request's schema allows, boundaries preferred."""
-    whole = _schemas(problem)
-    if "$ref" in part:
-        return by_schema(problem, whole["$defs"][part["$ref"].rpartition("/")[2]], draw, depth)
-    if "anyOf" in part and "properties" not in part:
-        return by_schema(problem, draw.choice(part["anyOf"]), draw, depth)
-    if "const" in part:
-        return part["const"]
-    if "enum" in part:
-        return draw.choice(part["enum"])
-    kind = part.get("type")
-    if kind in ("integer", "number"):
-        low = part.get("minimum", part.get("exclusiveMinimum", 0))
-        high = part.get("maximum", part.get("exclusiveMaximum", 2**62))
-        fitting = [
-            one
-            for one in (*BOUNDARIES, low, high)
-            if low <= one <= high and (kind == "number" or isinstance(one, int))
-        ]
-        return draw.choice(fitting)
-    if kind == "string":
-        return draw.choice(["a", "b", "f0", "b0", draw.choice(TEXTS)])
-    if kind == "boolean":
-        return draw.random() < 0.5
-    if kind == "array":
-        if "prefixItems" in part:
-            return [by_schema(problem, one, draw, depth + 1) for one in part["prefixItems"]]
-        count = max(part.get("minItems", 0), draw.choice([0, 1, 1, 2, 3]))
-        return [by_schema(problem, part.get("items", {}), draw, depth + 1) for _ in range(count)]
-    if kind == "object" or "properties" in part:
-        properties = part.get("properties", {})
-        needed = part.get("required", ())
-        chosen = [
-            name for name in properties if name in needed or draw.random() < 0.3 / (depth + 1)
-        ]
-        found = {one: by_schema(problem, properties[one], draw, depth + 1) for one in chosen}
-        extra = part.get("additionalProperties")
-        if isinstance(extra, dict):
-            for _ in range(draw.randrange(3)):
-                key = draw.choice(["1", "2", "8", "64", "0", "a"])
-                found[key] = by_schema(problem, extra, draw, depth + 1)
-        return found
-    if kind == "null":
-        return None
-    return odd(draw)
-
-
-_known: dict[str, dict[str, Any]] = {}
-
-
-def _schemas(problem: str) -> dict[str, Any]:
-    if problem not in _known:
-        _known[problem] = schema(problem)["request"]
-    return _known[problem]
-
-
 def damaged(request: Any, problem: str, draw: Random) -> Any:
     """Return a request with one thing changed; `request` itself may change too."""
     if not isinstance(request, dict):
@@ -134,6 +68,26 @@ def _places(value: Any, most: int = 4000) -> list[tuple[Any, Any]]:
             if isinstance(item, dict | list) and item:
                 left.append(item)
     return found or [({"": 0}, "")]
+
+
+def mutated(value: Any, draw: Random) -> None:
+    """Change one thing in a value, mostly a little."""
+    where, key = draw.choice(list(_places(value)))
+    change = draw.choice([_near, _near, _swap, _drop, _longer, _shorter, _elsewhere, _boundary])
+    change(value, "", where, key, draw)
+
+
+def _near(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
+    if type(where[key]) is int:
+        where[key] += draw.choice([-1, 1])
+    elif type(where[key]) is bool:
+        where[key] = not where[key]
+
+
+def _swap(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
+    if isinstance(where, list):
+        other = draw.randrange(len(where))
+        where[key], where[other] = where[other], where[key]
 
 
 Change = Callable[[Any, str, Any, Any, Random], None]
@@ -187,10 +141,7 @@ def _elsewhere(request: Any, problem: str, where: Any, key: Any, draw: Random) -
 
 
 def _option(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
-    whole = _schemas(problem)
-    fields = whole["$defs"][whole["$ref"].rpartition("/")[2]]["properties"]
-    name = draw.choice(["method", *(field for field in fields if field != "problem")])
-    request[name] = by_schema(problem, fields[name], draw)
+    option(request, problem, draw)
 
 
 def _limit(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
@@ -208,9 +159,9 @@ def written(request: Any, draw: Random) -> bytes:
     text = json.dumps(request, ensure_ascii=draw.random() < 0.8)
     for number in NUMBERS:
         text = text.replace(f'"{MARK}{number}"', number)
-    if draw.random() < 0.05:
+    if draw.random() < 0.01:
         text = text.replace("{", '{"problem": "ibatch", ', 1)  # a key twice
-    if draw.random() < 0.05:
+    if draw.random() < 0.01:
         cut = draw.randrange(len(text))
         text = (
             text[:cut] + draw.choice(["", "}", "]", ",", "\x00", "\\ud800", "'"]) + text[cut + 1 :]
@@ -218,7 +169,7 @@ def written(request: Any, draw: Random) -> bytes:
     if draw.random() < 0.05:
         text = text.replace("0.5", "0.50000000000000011102").replace("p", "\\u0070")
     data = text.encode("utf-8", "surrogatepass")
-    if draw.random() < 0.02:
+    if draw.random() < 0.005:
         place = draw.randrange(len(data))
         data = data[:place] + bytes([draw.randrange(256)]) + data[place + 1 :]
     return data

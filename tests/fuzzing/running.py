@@ -1,128 +1,240 @@
 """Asks, and says what is wrong with the answer."""
 
+import faulthandler
 import json
+import tempfile
+import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import msgspec
-from jsonschema_rs import Draft202012Validator
 
 import planner
-from planner.jsonio import reply, schema
+from planner.jsonio import reply
 from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
-from tests import schemas
-from tests.fuzzing.oddities import by_schema, damaged, unwritten, written
-from tests.fuzzing.valid import MAKERS, shipped
+from tests.fuzzing.fields import by_schema, enriched, whole
+from tests.fuzzing.judging import Fault, told, without_times, wrong
+from tests.fuzzing.oddities import damaged, unwritten, written
+from tests.fuzzing.plans import planned, start_plan
+from tests.fuzzing.valid import MAKERS, limit, shipped
 
-__all__ = ["Asked", "Finding", "findings", "requests"]
+__all__ = ["SLOW", "Asked", "Asker", "Finding", "findings", "requests"]
 
-SLACK_S = 0.5
-"""Processor time an answer may take beyond its time limit."""
+SLACK_S = 1.0
+"""Processor time an answer may take beyond its time limit, or after it was cancelled."""
 
 ASKED_WHEN_LATE = 3
 """Times a late request is asked: what else a machine does can double processor time."""
 
 CALLED = 5
-"""One of so many requests is made as a library call too."""
+"""One of so many requests is made as a library call too; as many are asked and read again."""
 
 CALL_MEMORY = 2
 """Times the memory of a request that a library call may take: a million transfers as plain values,
 and as JSON text beside them, are more than 1 GiB."""
 
 
+SLOW = "slow"
+"""Kind of what takes very long without a limit: told, but no fault."""
+
+
 class Asked(NamedTuple):
-    """One request: its number, as JSON text, as plain values, and a seed for what else is drawn."""
+    """One request: its number, as JSON text, as plain values, and a seed for what else is drawn.
+
+    With `cancel_s` it is cancelled so many seconds after it was asked.
+    """
 
     number: int
     data: bytes
     value: Any
     dice: int
+    cancel_s: float | None = None
+
+    @property
+    def end_s(self) -> float | None:
+        """When its search has to end, if that is said."""
+        if self.cancel_s is not None:
+            return self.cancel_s
+        given = self.value.get("time_limit_s") if isinstance(self.value, dict) else None
+        return given if isinstance(given, int | float) and 0 < given <= 1 else None
 
 
 class Finding(NamedTuple):
-    """What is wrong with the answer to a request: what kind of thing, and what exactly."""
+    """What is wrong with the answer to a request."""
 
     asked: Asked
-    kind: str
-    detail: str
+    fault: Fault
+
+    @property
+    def kind(self) -> str:
+        """What kind of thing it is."""
+        return self.fault.kind
+
+
+class After:
+    """Is set some time after it was made."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def is_set(self) -> bool:
+        """Return whether the time is over."""
+        return time.monotonic() >= self._end
 
 
 def requests(problem: str, count: int, seed: int, start: int = 0) -> Iterator[Asked]:
-    """Yield requests, each of which depends on its number and the seed alone."""
+    """Yield requests, each of which depends on its number, the seed and kept plans alone."""
     for number in range(start, start + count):
         draw = Random(f"{problem} {seed} {number}")
         kind = draw.random()
-        if kind < 0.15 and shipped(problem):
+        if kind < 0.1 and shipped(problem):
             request = json.loads(draw.choice(shipped(problem)))
-            request.setdefault("time_limit_s", draw.choice([0.01, 0.1, 0.3]))
-        elif kind < 0.25:
-            request = by_schema(problem, schema(problem)["request"], draw)
-            request.setdefault("time_limit_s", 0.1)
+            request.setdefault("time_limit_s", draw.choice([limit(draw), 0.5]))
+        elif kind < 0.13:
+            request = by_schema(problem, whole(problem), draw)
+            request.setdefault("time_limit_s", limit(draw))
         else:
             request = MAKERS[problem](draw)
-        for _ in range(draw.choice([0, 0, 0, 1, 1, 1, 1, 2, 3])):
+        if draw.random() < 0.6:
+            given = enriched(request, problem, draw)
+            if "start_plan" in given and planned(problem):
+                another, request["start_plan"] = start_plan(problem, draw)
+                if draw.random() < 0.7:
+                    request = {**another, "start_plan": request["start_plan"]}
+                if draw.random() < 0.5:
+                    request["method"] = "replan"
+                if draw.random() < 0.5:
+                    request["time_limit_s"] = limit(draw)
+        cancel_s = None
+        if draw.random() < 0.08:
+            request.pop("time_limit_s", None)
+            cancel_s = draw.choice([0.0, 0.001, 0.1 * draw.random()])
+        elif draw.random() < 0.1:
+            request["time_limit_s"] = limit(draw)
+        for _ in range(draw.choice([0] * 8 + [1, 1, 2, 3])):
             damaged(request, problem, draw)
-        yield Asked(number, written(request, draw), request, draw.randrange(2**32))
+        given_s = request.get("time_limit_s")
+        if type(given_s) in (int, float) and 1 < given_s <= 10**9:  # nobody waits for it
+            request["time_limit_s"] = limit(draw)
+        yield Asked(number, written(request, draw), request, draw.randrange(2**32), cancel_s)
 
 
 def findings(
     problem: str, count: int, seed: int, limits: Limits, start: int = 0
 ) -> Iterator[Finding | None]:
     """Yield what is wrong with the answer to each request, None if nothing is."""
-    roomy = limits.memory_bytes and CALL_MEMORY * limits.memory_bytes
-    called = replace(limits, memory_bytes=roomy)
-    with Worker(_served, limits) as worker, Worker(_served, called) as caller:
+    planned(problem)  # before processes are forked, which need them too
+    with Asker(problem, limits) as asker:
         for asked in requests(problem, count, seed, start):
-            found = _judged(worker, b"J" + asked.data, asked, problem)
-            if found is None and asked.dice % CALLED == 0:
+            fault = asker.fault(asked)
+            if fault is None and asked.dice % CALLED == 0 and asked.cancel_s is None:
                 call = b"P" + json.dumps([problem, seed, asked.number]).encode()
-                found = _judged(caller, call, asked, problem)
-            yield None if found is None else Finding(asked, *found)
+                fault = asker.fault(asked, call)
+            yield None if fault is None else Finding(asked, fault)
 
 
-def _judged(worker: Worker, message: bytes, asked: Asked, problem: str) -> tuple[str, str] | None:
-    where = "" if message.startswith(b"J") else "library call: "
-    try:
-        status, data = worker.ask(message)
-    except OverLimitError as error:
-        seconds, size = worker.usage
-        return "limit", f"{where}{error.limit}, {seconds:.1f} s, {size / 2**20:.0f} MiB"
-    except WorkerFaultError as error:
-        return "death", f"{where}{error}"
-    if status == 1:
-        return "internal", where + data.decode()
-    kind = "error" if data.startswith(b'{"error"') else "answer"
-    wrong = _against_schema(data, schemas.validator(problem, kind))
-    if wrong:
-        return "schema", f"{where}{wrong}"
-    limit = asked.value.get("time_limit_s")
-    if kind == "answer" and limit is not None:
-        used = [worker.usage.seconds]
-        while min(used) > limit + SLACK_S and len(used) < ASKED_WHEN_LATE:
-            worker.ask(message)
-            used.append(worker.usage.seconds)
-        if min(used) > limit + SLACK_S:
-            return "time", f"{where}{min(used):.2f} s of {limit} s"
-    return None
+class Asker:
+    """Asks one problem's requests in processes of their own, and judges the answers.
+
+    Parameters
+    ----------
+    problem : str
+        Its name.
+    limits : Limits
+        What a request may take.
+    """
+
+    def __init__(self, problem: str, limits: Limits) -> None:
+        self._problem = problem
+        roomy = limits.memory_bytes and CALL_MEMORY * limits.memory_bytes
+        self._stacks: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._worker = Worker(self._served, limits)
+        self._caller = Worker(self._served, replace(limits, memory_bytes=roomy))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._worker.close()
+        self._caller.close()
+        self._stacks.close()
+
+    def fault(self, asked: Asked, call: bytes | None = None) -> Fault | None:
+        """Return what is wrong with the answer to a request, or to a library call of it."""
+        worker = self._worker if call is None else self._caller
+        message = b"%r J%s" % (asked.end_s or 0.0, asked.data) if call is None else b"0.0 " + call
+        end = asked.end_s
+        self._stacks.seek(0)
+        self._stacks.truncate()
+        try:
+            status, data = self._ask(worker, message, asked)
+            if status == 1:
+                return told(data.decode())
+            answered = not data.startswith(b'{"error"')
+            if answered and end is not None and worker.usage.seconds > end + SLACK_S:
+                used = [worker.usage.seconds]
+                while min(used) > end + SLACK_S and len(used) < ASKED_WHEN_LATE:
+                    self._ask(worker, message, asked)
+                    used.append(worker.usage.seconds)
+                if min(used) > end + SLACK_S:
+                    return Fault(
+                        "time", f"{min(used):.2f} s of {end} s\n{self._stack()}", self._stack()
+                    )
+            again = asked.dice % CALLED == 1
+            found = wrong(self._problem, data, thorough=again)
+            if found is None and answered and again and end is None:
+                _, other = self._ask(worker, message, asked)
+                if without_times(other) != without_times(data):
+                    found = Fault("another answer", other[:300].decode(), "")
+        except OverLimitError as error:
+            seconds, size = worker.usage
+            kinds = {"seconds": SLOW if end is None else "time"}
+            kind = kinds.get(error.limit, error.limit)
+            detail = f"{error.limit}, {seconds:.1f} s, {size / 2**20:.0f} MiB, limit {end}"
+            return Fault(kind, f"{detail}\n{self._stack()}", self._stack())
+        except WorkerFaultError as error:
+            return Fault("death", str(error), str(error))
+        return found
+
+    @staticmethod
+    def _ask(worker: Worker, message: bytes, asked: Asked) -> tuple[int, bytes]:
+        cancel = None if asked.cancel_s is None else After(asked.cancel_s)
+        return worker.ask(message, None, cancel)
+
+    def _stack(self) -> str:
+        """Return where a request was that took too long: its innermost functions of planner."""
+        self._stacks.seek(0)
+        lines = self._stacks.read().decode().split("Timeout")[-1].splitlines()
+        own = [line.partition("planner/")[2] for line in lines if "planner/" in line]
+        own = [line for line in own if not line.startswith("workers.py")]
+        return " < ".join(line.replace('", line ', ":").replace(" in ", " ") for line in own[:3])
+
+    def _served(self, message: bytes, *others: Any) -> tuple[int, bytes]:
+        end, _, message = message.partition(b" ")
+        late = (float(end) + SLACK_S + 0.5) if float(end) else 5.0
+        faulthandler.dump_traceback_later(late, file=self._stacks)
+        try:
+            return _answered(message, *others)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
 
-def _against_schema(data: bytes, validator: Draft202012Validator) -> str:
-    """Return how an answer breaks its schema, the outermost of its faults."""
-    faults = list(validator.iter_errors(json.loads(data)))
-    if not faults:
-        return ""
-    wrong = min(faults, key=lambda fault: len(fault.instance_path))
-    return f"{'.'.join(map(str, wrong.instance_path))}: {wrong.message[:200]}"
-
-
-def _served(message: bytes, *_: object) -> tuple[int, bytes]:
+def _answered(message: bytes, *others: Any) -> tuple[int, bytes]:
     if message.startswith(b"J"):
-        one = reply(message[1:])
+        one = reply(message[1:], others[1] if len(others) > 1 else None)
         if isinstance(one.fault, MemoryError):
             raise one.fault
-        return one.exit_status, one.data
+        return one.exit_status, _place(one.fault) if one.fault else one.data
     problem, seed, number = json.loads(message[1:])
     (asked,) = requests(problem, 1, seed, number)
     try:
@@ -130,5 +242,12 @@ def _served(message: bytes, *_: object) -> tuple[int, bytes]:
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - any is a finding
-        return 1, repr(error).encode()
+        return 1, _place(error)
     return 0, msgspec.json.encode(answer)
+
+
+def _place(fault: Exception) -> bytes:
+    """Return a fault, and in a line of its own where in planner it was raised."""
+    own = [one for one in traceback.extract_tb(fault.__traceback__) if "/planner/" in one.filename]
+    places = [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in own[-3:]]
+    return f"{fault!r:.300}\n{type(fault).__name__} {' > '.join(places)}".encode()

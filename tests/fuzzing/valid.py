@@ -4,64 +4,24 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
-__all__ = ["MAKERS", "shipped"]
+from tests.fuzzing.parts import (
+    ROOT,
+    Request,
+    amount,
+    cluster,
+    graph,
+    limit,
+    network,
+    profile,
+    rate,
+    rows,
+    size,
+)
 
-ROOT = Path(__file__).parents[2]
-
-Request = dict[str, Any]
-
-
-def size(draw: Random) -> int:
-    """Return how many layers or ops there are: mostly few, sometimes hundreds."""
-    return draw.choice([1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 20, 40, draw.choice([100, 400, 1500])])
-
-
-def amount(draw: Random) -> int:
-    """Return a time or a size: 0, small, real or huge."""
-    return draw.choice(
-        [
-            0,
-            1,
-            draw.randrange(10),
-            draw.randrange(10**3),
-            draw.randrange(10**6),
-            draw.randrange(10**9),
-            draw.randrange(2 ** draw.randrange(1, 60)),
-        ]
-    )
-
-
-def rate(draw: Random) -> float | int:
-    """Return a rate above 0."""
-    return draw.choice([1e9, 1.25e9, 5e9, 0.5, 1, 3, 1e-3, 123456.789, 10**12, 1 / 3])
-
-
-def unsure(draw: Random, spreads: int = 0) -> Request:
-    """Return what else a plan is made for, now and then: scenarios, spreads, regret."""
-    found: Request = {}
-    if spreads and draw.random() < 0.2:
-        found["spread_ns"] = [draw.randrange(10**6) for _ in range(spreads)]
-    if draw.random() < 0.2:
-        options: dict[str, list[float]] = {
-            "computation": [0.5, 1, 2],
-            "startup": [0, 1, 2],
-            "bandwidth": [0.3, 1, 3],
-            "late": [0, 0.1, 2],
-            "weight": [1, 1e-3],
-        }
-        found["scenarios"] = [
-            {name: draw.choice(options[name]) for name in draw.sample(list(options), 2)}
-            for _ in range(draw.choice([1, 2, 5, 30]))
-        ]
-        if draw.random() < 0.3:
-            found["percentile"] = draw.choice([1, 50, 90, 100])
-    if draw.random() < 0.1:
-        found["regret"] = True
-    return found
+__all__ = ["MAKERS", "limit", "shipped"]
 
 
 def ibatch(draw: Random) -> Request:
@@ -73,14 +33,9 @@ def ibatch(draw: Random) -> Request:
     request: Request = {"problem": "ibatch", "compute_ns": [each() for _ in range(layers)]}
     sizes = [draw.randrange(10**6) for _ in range(layers)]
     if draw.random() < 0.3:
-        rows = sorted({draw.randrange(10**6) for _ in range(draw.randrange(2, 6))} | {0, 10})
-        steps = sorted(draw.randrange(10**6) for _ in rows)
-        request |= {
-            "layer_bytes": sizes,
-            "cost_table": [list(p) for p in zip(rows, steps, strict=True)],
-        }
+        request |= {"layer_bytes": sizes, "cost_table": rows(draw)}
     elif draw.random() < 0.3:
-        request |= {"layer_bytes": sizes, "network": cost(draw) | interference(draw)}
+        request |= {"layer_bytes": sizes, "network": network(draw)}
     else:
         request |= {"startup_ns": amount(draw), "transfer_ns": [each() for _ in range(layers)]}
     if draw.random() < 0.3:
@@ -91,74 +46,20 @@ def ibatch(draw: Random) -> Request:
         request["direction"] = draw.choice(["pull", "push"])
     if draw.random() < 0.4:
         request["objective"] = draw.choice(["makespan", "eq4"])
-    request |= unsure(draw, layers)
-    if layers > 40 or "scenarios" in request or "spread_ns" in request:
-        request["time_limit_s"] = draw.choice([1e-9, 0.001, 0.01, 0.1])
+    if layers > 40 or draw.random() < 0.3:
+        request["time_limit_s"] = limit(draw)
     return request
-
-
-def graph(draw: Random) -> Request:
-    """Return ops and parameters."""
-    layers = min(size(draw), 400)
-    each: Callable[[], int] = draw.choice([lambda: amount(draw) >> 12, lambda: draw.randrange(50)])
-    ops: list[dict[str, Any]] = []
-    for number in range(layers):
-        before = [f"f{number - 1}"] if number else []
-        if number > 1 and draw.random() < 0.2:
-            before.append(f"f{draw.randrange(number - 1)}")
-        ops.append({"name": f"f{number}", "ns": each(), "pass": "forward", "after": before})
-    for number in reversed(range(layers)):
-        before = [f"b{number + 1}"] if number + 1 < layers else [f"f{number}"]
-        ops.append({"name": f"b{number}", "ns": each(), "pass": "backward", "after": before})
-    parameters = []
-    for number in range(layers):
-        if draw.random() < 0.8 or number == 0:
-            one: dict[str, Any] = {
-                "name": f"w{number}",
-                "bytes": each(),
-                "updated_by": f"b{number}",
-            }
-            one["read_by"] = f"f{number}"
-            if number and draw.random() < 0.1:
-                one |= {"updated_by": [f"b{number}", "b0"], "read_by": [f"f{number}", "f0"]}
-            parameters.append(one)
-    return {"ops": ops, "parameters": parameters}
-
-
-def cost(draw: Random) -> Request:
-    """Return what a transfer costs."""
-    if draw.random() < 0.3:
-        points = sorted({0, *(draw.randrange(10**5) for _ in range(3))} | {1})
-        times = sorted(draw.randrange(10**5) for _ in points)
-        return {"table": [list(pair) for pair in zip(points, times, strict=True)]}
-    return {"startup_ns": amount(draw) >> 10, "ns_per_byte": draw.choice([0, 0.8, 1, 1e-3, 2.5])}
-
-
-def interference(draw: Random) -> Request:
-    """Return what transfers and computation take from each other, now and then something."""
-    if draw.random() < 0.7:
-        return {}
-    found = {
-        "startup_ns": amount(draw),
-        "ns_per_byte": draw.choice([0, 0.3, 1e9]),
-        "slowdown": draw.choice([1, 1.1, 1000]),
-        "delay_ns": draw.choice([0, 5000, 10**12]),
-    }
-    return {"interference": found}
 
 
 def caramel(draw: Random) -> Request:
     """Return an iteration whose gradients are to be ordered."""
-    request = {"problem": "caramel", **graph(draw), "network": cost(draw) | interference(draw)}
-    if draw.random() < 0.2:
-        request["network"] |= {"depths": {"2": cost(draw), "8": cost(draw)}}
+    request = {"problem": "caramel", **graph(draw), "network": network(draw)}
     if draw.random() < 0.2:
         request["op_order"] = [op["name"] for op in request["ops"]]
     if draw.random() < 0.2:
         request["workers"] = draw.choice([1, 2, 8, 100, 65536])
-    request |= unsure(draw)
     if len(request["ops"]) > 16 or draw.random() < 0.5:
-        request["time_limit_s"] = draw.choice([1e-9, 0.001, 0.01, 0.1])
+        request["time_limit_s"] = limit(draw)
     if draw.random() < 0.2:
         request["target"] = draw.choice(["ddp", "horovod", "deepspeed", "megatron"])
     return request
@@ -167,10 +68,11 @@ def caramel(draw: Random) -> Request:
 def yan(draw: Random) -> Request:
     """Return a job to configure."""
     layers: list[dict[str, Any]] = []
+    side = draw.choice([1, 6, 24])
     for number in range(draw.choice([1, 2, 3, 5, 8])):
         name = f"l{number}"
         if draw.random() < 0.4 and not any(layer["kind"] == "full" for layer in layers):
-            channels, side, kernel = draw.choice([1, 3, 10]), draw.choice([1, 6, 24]), 3
+            channels, kernel = draw.choice([1, 3, 10]), 3
             neurons = channels * side * side
             layers.append(
                 {
@@ -184,7 +86,8 @@ def yan(draw: Random) -> Request:
                 }
             )
         else:
-            neurons, inputs = draw.choice([1, 10, 400]), draw.choice([1, 7, 1000])
+            neurons = draw.choice([1, 10, 400])
+            inputs = layers[-1]["neurons"] if layers else draw.choice([1, 7, 1000])
             layers.append(
                 {
                     "name": name,
@@ -211,10 +114,15 @@ def yan(draw: Random) -> Request:
             "interference": [1.0 + one / 20 for one in range(threads)],
         },
     }
-    if request["machines"] > 4 or draw.random() < 0.5:
-        request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    if draw.random() < 0.1:
+        del request["layers"], request["constants"], request["machines"], request["cores"]
+        request |= {"profile": profile(draw), "cluster": cluster(draw)}
+    elif request["machines"] > 4 or draw.random() < 0.5:
+        request["time_limit_s"] = limit(draw)
     if draw.random() < 0.3:
         request["memory_bytes"] = draw.choice([1, 10**4, 10**7, 10**12])
+    if "machines" not in request:
+        return request | {"time_limit_s": limit(draw)}
     if draw.random() < 0.2:
         request["machine_speeds"] = [draw.choice([0.5, 1, 2]) for _ in range(request["machines"])]
     if draw.random() < 0.2:
@@ -232,9 +140,10 @@ def yan(draw: Random) -> Request:
 def bml(draw: Random) -> Request:
     """Return a BCube, with or without failures."""
     small = [(2, 1), (2, 2), (3, 2), (2, 3), (4, 2), (3, 3), (8, 2), (16, 2), (2, 6)]
-    large = [(10, 3), (2, 10), (64, 2), (20, 3), (2, 14), (2**10, 2), (700, 2), (2, 16), (16, 4)]
+    large = [(10, 3), (2, 10), (64, 2), (65, 2), (257, 2), (20, 3), (2, 14), (2**10, 2), (700, 2)]
+    large += [(2, 16), (16, 4)]
     huge = [(2, 24), (51, 10), (2**30, 2), (2, 40), (2**20, 2), (2**62, 1), (2, 56)]
-    n, k = draw.choice(draw.choice([small, small, small, large, huge]))
+    n, k = draw.choice(draw.choices([small, large, huge], [90, 5, 5])[0])
     request: Request = {
         "problem": "bml",
         "n": n,
@@ -261,26 +170,29 @@ def bml(draw: Random) -> Request:
         }
     if draw.random() < 0.4:
         request["schedule"] = draw.choice(["none", "all", {"server": digits(k)}])
-    if draw.random() < 0.5 or n**k > 100:
-        request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    if draw.random() < 0.8 or n**k > 100:
+        request["time_limit_s"] = limit(draw)
     return request
 
 
 def bigdl(draw: Random) -> Request:
     """Return nodes with gradients."""
-    return {
+    request: Request = {
         "problem": "bigdl",
         "elements": max(1, amount(draw)),
         "element_bytes": draw.choice([1, 2, 4, 8]),
-        "nodes": draw.choice(
-            [1, 2, 3, 4, 5, 7, 8, 16, 16, 30, 60, draw.choice([200, 1024, 1025, 4096])]
-        ),
-        "partitions_per_node": draw.choice([1, 2, 4, 100, 2**20]),
+        "nodes": draw.choice([1, 2, 3, 4, 5, 7, 8, 16, 16, 30, 60])
+        if draw.random() < 0.98
+        else draw.choice([200, 1024, 1025, 4096]),
+        "partitions_per_node": draw.choice([1, 2, 4, 100, draw.choice([100, 2**20])]),
         **({"pull_order": "rule"} if draw.random() < 0.7 else {}),
         "link_bytes_per_s": rate(draw) * 10**6,
         **({"latency_ns": amount(draw) >> 20} if draw.random() < 0.4 else {}),
         **({"reduce_ns_per_byte": draw.choice([0, 0.1, 3])} if draw.random() < 0.4 else {}),
     }
+    if draw.random() < 0.5:
+        request["time_limit_s"] = limit(draw)
+    return request
 
 
 def drizzle(draw: Random) -> Request:
@@ -338,70 +250,15 @@ def fsdp(draw: Random) -> Request:
         request["tied"] = [[0, draw.randrange(layers)]]
     if draw.random() < 0.3:
         request["blocks"] = [0, *range(2, layers, 3)]
+    if layers > 6 or draw.random() < 0.5:
+        request["time_limit_s"] = limit(draw)
     return request
-
-
-def profile(draw: Random) -> Request:
-    """Return a profiled model."""
-    found: Request = {
-        "name": "a model",
-        "provenance": {"kind": "synthetic", "source": "a generator"},
-        "batch_size": draw.choice([1, 2, 32]),
-    }
-    if draw.random() < 0.4:
-        return {**found, **graph(draw)}
-    found["layers"] = [
-        {
-            "name": f"l{number}",
-            "forward_ns": amount(draw) >> 8,
-            "backward_ns": amount(draw) >> 8,
-            "parameter_bytes": (amount(draw) >> 8) + (not number),
-            "activation_bytes": amount(draw) >> 8,
-        }
-        for number in range(min(size(draw), 100))
-    ]
-    return found
-
-
-def cluster(draw: Random) -> Request:
-    """Return machines on a network."""
-    networks: list[tuple[int, dict[str, Any]]] = [
-        (4, {"kind": "switch"}),
-        (1, {"kind": "switch"}),
-        (2, {"kind": "switch"}),
-        (4, {"kind": "bcube", "n": 2, "k": 2}),
-        (9, {"kind": "bcube", "n": 3, "k": 2}),
-        (16, {"kind": "fattree", "ports": 4}),
-        (3, {"kind": "fattree", "ports": 16}),
-        (4, {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}),
-        (65536, {"kind": "switch"}),
-    ]
-    machines, topology = draw.choice(networks)
-    found: Request = {
-        "name": "a cluster",
-        "source": "a generator",
-        "machines": machines,
-        "topology": topology,
-        "nic": {"bytes_per_s": rate(draw) * 10**6, "startup_ns": draw.choice([0, 100, 10**6])},
-    }
-    if topology["kind"] == "bcube":
-        found["nic"]["per_machine"] = topology["k"]
-    if topology["kind"] == "rails":
-        found["nic"]["per_machine"] = topology["accelerators"]
-    if draw.random() < 0.3:
-        found["memory_bytes"] = draw.choice([1, 10**6, 10**9, 2**60])
-    if draw.random() < 0.2:
-        found["shared_bytes_per_s"] = rate(draw) * 10**6
-    if draw.random() < 0.2:
-        found["scheduling"] = {"task_ns": draw.choice([0, 10**6]), "group_ns": 5}
-    return found | interference(draw)
 
 
 def iteration(draw: Random) -> Request:
     """Return a model and a cluster."""
     request: Request = {"problem": "iteration", "profile": profile(draw), "cluster": cluster(draw)}
-    request |= unsure(draw)
-    request["time_limit_s"] = draw.choice([1e-9, 0.001, 0.01, 0.1])
+    request["time_limit_s"] = limit(draw)
     if draw.random() < 0.2:
         request["epoch_samples"] = draw.choice([1, 1000, 10**6])
     if draw.random() < 0.2:
@@ -417,6 +274,7 @@ def overlap(draw: Random) -> Request:
     """Return layers that gather what they compute with, and sum up what they make."""
     nodes: list[dict[str, Any]] = []
     collectives: list[dict[str, Any]] = []
+    each: Callable[[], int] = draw.choice([lambda: amount(draw), lambda: draw.randrange(20)])
     for layer in range(draw.choice([1, 2, 3, 8, 60])):
         before = [len(nodes) - 1] if nodes else []
         begin = len(nodes)
@@ -426,8 +284,19 @@ def overlap(draw: Random) -> Request:
             {"name": f"use {layer}", "after": [begin + 1, *before], "duration_ns": amount(draw)},
         ]
         row = {"start": begin, "wait": begin + 1, "kind": draw.choice([0, 0, 1])}
-        collectives.append({**row, "size_bytes": amount(draw), "pack_ns": draw.choice([0, 5])})
+        collectives.append({**row, "size_bytes": each(), "pack_ns": draw.choice([0, 5])})
+    tensors: list[dict[str, Any]] = []
+    for begin in range(0, len(nodes), 3):
+        if draw.random() < 0.5:  # what was gathered, and what is computed
+            tensors.append({"producer": begin + 1, "readers": [begin + 2], "size_bytes": each()})
+            tensors.append({"producer": begin + 2, "size_bytes": each()})
+            tensors[-1]["readers"] = [begin + 5] if begin + 5 < len(nodes) else []
+    if draw.random() < 0.3:
+        readers = sorted({draw.randrange(1, len(nodes)) for _ in range(2)})
+        tensors.append({"producer": 0, "readers": readers, "size_bytes": each()})
     times = [[[0, 10]], [[0, 10], [1000, 20]], [[0, amount(draw)]]]
+    sizes = [tensor["size_bytes"] for tensor in tensors]
+    most = draw.randrange(max(sizes), sum(sizes) + 1) if sizes else 0
     return {
         "problem": "overlap",
         "nodes": nodes,
@@ -436,7 +305,9 @@ def overlap(draw: Random) -> Request:
             {"name": "b", "channel": draw.choice("01"), "times": draw.choice(times)},
         ],
         "collectives": collectives,
-        "time_limit_s": draw.choice([0.001, 0.01, 0.1]),
+        "tensors": tensors,
+        **({"memory_limit_bytes": most} if sizes and draw.random() < 0.5 else {}),
+        **({"time_limit_s": limit(draw)} if len(nodes) > 9 or draw.random() < 0.5 else {}),
     }
 
 

@@ -337,3 +337,30 @@ def test_the_schema_lists_every_method() -> None:
 def test_shipped_requests_are_answered(path: Path) -> None:
     request = decode_request(path.read_bytes())
     assert Exchange(request.elements, request.nodes) == solve(request.to_problem()).plan
+
+
+def test_an_answer_whose_plan_is_the_start_plan_can_be_read_again() -> None:
+    request = {
+        "problem": "bigdl",
+        "elements": 10,
+        "element_bytes": 4,
+        "nodes": 5,
+        "partitions_per_node": 2,
+        "link_bytes_per_s": 3e6,
+    }
+    plan = ask({**request, "with_plan": True})["plan"]
+    answer = ask({**request, "method": "reduce", "start_plan": plan})
+    assert answer["method"] == "replan"
+    assert decode_answer(json.dumps(answer).encode())
+    with pytest.raises(InvalidInputError, match="comparison"):
+        decode_answer(json.dumps({**answer, "method": "reduce"}).encode())
+
+
+def test_no_method_may_be_left_to_compare_where_a_start_plan_does_not_fit() -> None:
+    request = {**CONTRACT, "elements": 1, "partitions_per_node": 1, "latency_ns": 2**62}
+    path, _ = error(request)
+    assert path == "elements"
+    plan = ask({**CONTRACT, "with_plan": True})["plan"]
+    answer = ask({**request, "method": "replan", "start_plan": plan})
+    validate(answer, "answer")
+    assert (answer["status"], answer["comparison"]) == ("infeasible", {})

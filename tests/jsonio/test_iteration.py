@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import planner
 from planner import iteration
 from planner.draw import GANTT
 from planner.draw.plans import plan_chart
-from planner.jsonio import PROBLEMS, decode_answer
+from planner.iteration.explanation import explain
+from planner.jsonio import PROBLEMS, decode_answer, iteration_making
 from planner.units import format_bytes
 from tests import schemas
 from tests.jsonio.test_caramel_answers import broken
@@ -79,6 +81,20 @@ def test_the_parts_of_the_time_add_up() -> None:
     transfers = answer["transfers"]
     spent = sum(transfer["end_ns"] - transfer["start_ns"] for transfer in transfers)
     assert spent == answer["communication_ns"]
+
+
+def test_a_runner_up_that_takes_more_than_63_bits_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*given: Any) -> Any:
+        explanation = explain(*given)
+        assert explanation.runner_up is not None
+        second = replace(explanation.runner_up, objective_ns=2**63 - 1)
+        return replace(explanation, runner_up=second)
+
+    assert asked()["why"]["runner_up"] is not None
+    monkeypatch.setattr(iteration_making, "explain", slow)
+    answer = asked()
+    schemas.validate(answer, "iteration", "answer")
+    assert answer["why"]["runner_up"] is None
 
 
 @pytest.mark.parametrize("mode", iteration.MODES)
