@@ -34,7 +34,8 @@ def main() -> None:
 
     model: Any = make_model()
     optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.01)
-    ddp_s = train(accelerator, *accelerator.prepare(model, optimizer), batches)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    ddp_s = train(accelerator, model, optimizer, batches)
 
     # As for evaluation the model is placed, cast and compiled, but not wrapped in DDP.
     model = accelerator.prepare_model(make_model(), evaluation_mode=True)

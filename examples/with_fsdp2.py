@@ -66,7 +66,7 @@ def main() -> None:
             model = shard(make_model(), mesh)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01)  # of the shards
             ends.append(train(model, optimizer, batches))
-        show(world.rank, *ends, "FSDP2, block by block")
+        show(world.rank, ends[0], ends[1], "FSDP2, block by block")
         del model, optimizer  # before the group it uses
         gc.collect()
         distributed.barrier()

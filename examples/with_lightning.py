@@ -59,14 +59,15 @@ class Following(Job, Callback):
 def main() -> None:
     """Train both ways."""
     options, ends = options_of(), list[list[float]]()
-    batches = make_batches(int(os.environ["RANK"]), options.steps)
-    made = plan_for(options.plan, Classifier(), batches[0][:1])
+    data: Any = make_batches(int(os.environ["RANK"]), options.steps)
+    made = plan_for(options.plan, Classifier(), data[0][:1])
     for strategy, plan in ((DDPStrategy, None), (Planned, made)):
         job = Following(plan)
         settings = {**TRAINER, "strategy": strategy(process_group_backend="gloo"), "callbacks": job}
-        Trainer(**settings).fit(Classifier(), DataLoader(batches, batch_size=None))
+        loader: Any = DataLoader(data, batch_size=None)
+        Trainer(**settings).fit(Classifier(), loader)
         ends.append(job.ends)
-    show(int(os.environ["RANK"]), *ends)
+    show(int(os.environ["RANK"]), ends[0], ends[1])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -76,7 +77,7 @@ def main() -> None:
             slices = planner.solve(request(elements, 1e9))["slices"]
             made = gradients(context, elements)
             by_slices(made, slices)  # Java compiles while the first jobs run
-            times[elements] = timed(lambda made=made, slices=slices: by_slices(made, slices))
+            times[elements] = timed(partial(by_slices, made, slices))
         job_s = times[4 * TASKS]
         # A plan of a rate r takes objective_ns / r; a shuffle only aggregates, which is half of it.
         unit_s = planner.solve(request(SMALL, 1e9))["objective_ns"] / 2 / 1e9

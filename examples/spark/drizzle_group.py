@@ -12,7 +12,6 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 from statistics import median
 from typing import Any
 
@@ -33,8 +32,8 @@ def run_group(context: Any, size: int) -> tuple[float, np.ndarray]:
         import torch
         from torch import distributed
 
-        store = distributed.TCPStore("127.0.0.1", port, TASKS, rank == 0, timedelta(seconds=60))
-        distributed.init_process_group("gloo", store=store, rank=rank, world_size=TASKS)
+        meet = f"tcp://127.0.0.1:{port}"
+        distributed.init_process_group("gloo", init_method=meet, rank=rank, world_size=TASKS)
         data, weights = torch.tensor(list(rows)), torch.zeros(1)
         for _ in range(size):
             time.sleep(COMPUTE_S)  # stands for computing
