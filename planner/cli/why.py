@@ -154,13 +154,17 @@ def _aside(recorded: Recorded) -> str:
     if not recorded.periods:
         return ""
     begin, end = recorded.periods[0][0], recorded.periods[-1][1]
-    outside = [one for one in recorded.transfers if one.end_ns <= begin or one.start_ns >= end]
+    outside = [
+        transfer
+        for transfer in recorded.transfers
+        if transfer.end_ns <= begin or transfer.start_ns >= end
+    ]
     if not outside:
         return ""
     return (
         f"{len(outside)} of {counted(len(recorded.transfers), 'transfer')}, "
-        f"{format_ns(sum(one.lasts_ns for one in outside))} in all, ran before or behind the "
-        "marked steps: no step's wait"
+        f"{format_ns(sum(transfer.lasts_ns for transfer in outside))} in all, ran before or "
+        "behind the marked steps: no step's wait"
     )
 
 

@@ -1,7 +1,7 @@
 """What ``planner why`` prints: where the time of a step went, and what a better plan saves."""
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from planner.cli.common import readable
@@ -87,7 +87,7 @@ def _kernels(answer: Why) -> Iterator[str]:
         ),
     ):
         sums: dict[tuple[str, str], list[int]] = {}
-        for kernels in (kernels for one in sets for kernels in one):
+        for kernels in chain.from_iterable(sets):
             row = sums.setdefault((kernels.name, kernels.library), [0, 0])
             row[0] += kernels.times
             row[1] += kernels.total_ns

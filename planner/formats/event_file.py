@@ -77,7 +77,7 @@ def decoded(decoder: "msgspec.json.Decoder[T]", text: bytes) -> T:
 def _mended(string: re.Match[bytes]) -> bytes:
     """Return a string with control characters escaped and what is no UTF-8 replaced."""
     plain = string[0].decode(errors="replace").encode()
-    return _CONTROL.sub(lambda found: b"\\u%04x" % found[0][0], plain)
+    return _CONTROL.sub(lambda match: b"\\u%04x" % match[0][0], plain)
 
 
 class EventFile(Generic[T]):
@@ -293,8 +293,8 @@ class EventFile(Generic[T]):
 def _typed(error: msgspec.ValidationError, before: int) -> InvalidInputError:
     """Return the error of an event, by its place among all."""
     message, _, place = str(error).partition(" - at `$")
-    found = re.match(r"\[(\d+)\](.*?)`?$", place)
-    path = f"traceEvents[{before + int(found[1])}]{found[2]}" if found else "traceEvents"
+    inner = re.match(r"\[(\d+)\](.*?)`?$", place)
+    path = f"traceEvents[{before + int(inner[1])}]{inner[2]}" if inner else "traceEvents"
     message = re.sub(r"`([^`]*)`", r"\1", message[:1].lower() + message[1:])
     message = message.replace(" | null,", ",").replace("int | decimal", "number")
     if "decimal" in message or "out of range" in message:

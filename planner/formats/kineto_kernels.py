@@ -48,7 +48,7 @@ def told_apart(
 
 def launched_by_sending(trace: Trace, calls: Mapping[int | None, Event]) -> dict[int, str]:
     """Return the positions of kernels that an operator that sends launched itself, and its name."""
-    found = {}
+    operators = {}
     for call in trace.calls:
         if not any(_SENDING.search(event.name) for event in call.inside):
             continue
@@ -58,8 +58,8 @@ def launched_by_sending(trace: Trace, calls: Mapping[int | None, Event]) -> dict
             at = launch.start_ns
             around = [event for event in call.inside if event.start_ns <= at < event.end_ns]
             if around and _SENDING.search(around[-1].name):
-                found[kernel.index] = around[-1].name
-    return found
+                operators[kernel.index] = around[-1].name
+    return operators
 
 
 def has_several(trace: Trace, *, sent: bool) -> bool:

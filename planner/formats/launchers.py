@@ -72,12 +72,12 @@ def printed_lines(text: str, header: re.Pattern[str], word: str) -> list[Printed
     lines = []
     for place, line in enumerate(raw):
         after = bisect_right(places, place)
-        found = [
+        matches = [
             match
             for known in headers[max(after - 1, 0) : after + 1]
             if (match := known.pattern.match(line))
         ]
-        longest = max((match.end() for match in found), default=0)
+        longest = max((match.end() for match in matches), default=0)
         lines.append(PrintedLine(place + 1, line[:longest].strip(), line[longest:]))
     if _mixed(lines, headers):
         lines.sort(key=lambda line: line.prefix)

@@ -19,7 +19,7 @@ from planner.formats.launchers import PrintedLine, printed_lines
 from planner.measured import COLLECTIVES
 from planner.validation import MAX_VALUE, shown
 
-__all__ = ["CPU_TIMES", "HEADER", "Rank", "Row", "Run", "Side", "Sides", "rows_of", "test_of"]
+__all__ = ["CPU_TIMES", "HEADER", "ListedRank", "Row", "Run", "Side", "Sides", "rows_of", "test_of"]
 
 HEADER = re.compile(r"(#\s*)?\bsize\s+count\s+type\b.*\b(cpu)?time\b")
 """The header of a table, from its own first character."""
@@ -62,7 +62,7 @@ Sides = tuple[Side | None, Side | None]
 """Out of place and in place."""
 
 
-class Rank(NamedTuple):
+class ListedRank(NamedTuple):
     """A rank as the output lists it."""
 
     number: int
@@ -76,7 +76,7 @@ class Run:
     """What is known of the run whose rows come next."""
 
     collective: str = ""
-    ranks: list[Rank] = field(default_factory=list)
+    ranks: list[ListedRank] = field(default_factory=list)
     gpus: int = 0
 
 
@@ -158,7 +158,7 @@ def _tables(text: str, name: str) -> list[_Table]:
             run.gpus, named = int(match[1]) * int(match[2]), True
         elif "Rank" in own and (match := _RANK.match(own)):
             where = f"line {line.number}"
-            run.ranks.append(Rank(int(match[1]), match[3], match[2] or "", where))
+            run.ranks.append(ListedRank(int(match[1]), match[3], match[2] or "", where))
             named = True
         elif "busbw" in own and HEADER.match(own):
             if tables and not named:

@@ -25,7 +25,7 @@ from planner.errors import InvalidInputError
 from planner.formats.nccl_tables import (
     CPU_TIMES,
     HEADER,
-    Rank,
+    ListedRank,
     Row,
     Run,
     Side,
@@ -151,7 +151,7 @@ def _of_json(text: str) -> Iterator[Row]:
         known = _mapping(device)
         if isinstance(known.get("rank"), int):
             host, group = str(known.get("hostname")), str(known.get("group", ""))
-            run.ranks.append(Rank(known["rank"], host, group, f"{key}[{place}]"))
+            run.ranks.append(ListedRank(known["rank"], host, group, f"{key}[{place}]"))
     counts = [config.get(key) for key in ("nthreads", "ngpus")]
     if all(isinstance(count, int) for count in counts):
         run.gpus = counts[0] * counts[1]  # type: ignore[operator]
@@ -244,9 +244,9 @@ def _ranks(run: Run, ranks: int | None, per_host: int | None, where: str) -> tup
     return count, each
 
 
-def _check_listed(ranks: list[Rank]) -> None:
+def _check_listed(ranks: list[ListedRank]) -> None:
     """Refuse ranks that are not those of one run."""
-    seen: dict[int, Rank] = {}
+    seen: dict[int, ListedRank] = {}
     for rank in ranks:
         before = seen.setdefault(rank.number, rank)
         if before is not rank:

@@ -14,7 +14,7 @@ from planner.jsonio.heads import of_profile
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
-from planner.methods import known_method
+from planner.methods import REPLAN, known_method
 from planner.validation import inside
 from planner.yan.configuration import Fixed, LayerChoice
 from planner.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
@@ -327,7 +327,7 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     made = asked(request)
     problem = made.problem
     if request.sensitivity:
-        known_method(request.method, METHODS)
+        known_method(request.method, (*METHODS, REPLAN))
         refuse_sensitivity(problem, request.method)
     result = solve(problem, method=request.method, time_limit=limit, **control)
     answered = with_extras(

@@ -20,9 +20,7 @@ def network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
             logs.append(str(log))
     place = tmp_path / "network.json"
     assert main(["import", "nccl-tests", *logs, "-o", str(place)]) == 0
-    said = capsys.readouterr().err
-    assert "left out" in said
-    assert "mean error" in said
+    capsys.readouterr()
     return str(place)
 
 

@@ -84,22 +84,6 @@ def pulls(**changes: Any) -> dict[str, Any]:
     return planner.solve_or_raise({**request, **changes})
 
 
-def iteration(startup_ns: int) -> dict[str, Any]:
-    """Return a plan of a whole iteration for FSDP2."""
-    cluster = {
-        "name": "two",
-        "source": "made up",
-        "machines": 2,
-        "topology": {"kind": "switch"},
-        "nic": {"bytes_per_s": 1e9, "startup_ns": startup_ns},
-    }
-    origin = {"kind": "synthetic", "source": "made up"}
-    profile = {"name": "m", "provenance": origin, "batch_size": 1, **dataflow()}
-    return planner.solve_or_raise(
-        {"problem": "iteration", "profile": profile, "cluster": cluster, "target": "fsdp2"}
-    )
-
-
 class Recorder(TorchDispatchMode):
     """Notes what collectives are issued, and how many numbers each of them sends or fills."""
 
@@ -180,14 +164,12 @@ def gathered(form: str, plan: dict[str, Any], settings: dict[str, Any]) -> list[
 
 
 def made(kind: str) -> dict[str, Any]:
-    if kind == "iteration":
-        return iteration(800)
     return pulls(**({} if kind == "layers" else {"startup_ns": 1000}))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["fully_shard", "as_fsdp2"])
-@pytest.mark.parametrize("kind", ["layers", "batches", "iteration"])
+@pytest.mark.parametrize("kind", ["layers", "batches"])
 def test_fsdp2_gathers_and_scatters_the_planned_units_in_order(
     form: str, kind: str, tmp_path: Path
 ) -> None:
@@ -198,16 +180,8 @@ def test_fsdp2_gathers_and_scatters_the_planned_units_in_order(
         for group in settings["groups"]
     ]
     assert (len(units) < len(MODULES)) == (kind != "layers")
-    if kind == "iteration":
-        sent = {
-            way: [row["parameters"] for row in plan["transfers"] if row["kind"] == way]
-            for way in ("push", "pull")
-        }
-        assert list(map(set, sent["pull"])) == list(map(set, units))
-        assert list(map(set, sent["push"])) == list(map(set, units[::-1]))
-    else:
-        rows = [range(*batch) for batch in plan["batches"]]
-        assert settings["groups"] == [[MODULES[layer] for layer in row] for row in rows]
+    rows = [range(*batch) for batch in plan["batches"]]
+    assert settings["groups"] == [[MODULES[layer] for layer in row] for row in rows]
     sizes = [sum(SIZES[name] for name in unit) for unit in units]
     planned = [("gather", size) for size in sizes]
     planned += [("scatter", size) for size in reversed(sizes)]
