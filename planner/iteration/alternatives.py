@@ -22,6 +22,7 @@ Source: own.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import ge, itemgetter
 
 from planner import caramel
@@ -338,13 +339,13 @@ def _best(
     tight = room is not None and any(
         transfer.size_bytes > room for plan in plans for transfer in plan.transfers
     )
-    if tight:
-        plans = [
-            *(filled(problem, synchronisation, mode, waiting=waiting) for waiting in (True, False)),
-            *plans,
-        ]
+    filling = (
+        filled(problem, synchronisation, mode, waiting=waiting)
+        for waiting in (True, False)
+        if tight and (waiting or not deadline.passed)
+    )
     priced: list[tuple[int, Plan]] = []
-    for plan in plans:
+    for plan in chain(filling, plans):
         if priced and deadline.passed:
             timed_out = True
             break

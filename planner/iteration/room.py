@@ -16,7 +16,7 @@ from planner.results import Infeasibility
 
 __all__ = ["capped", "too_many", "too_small"]
 
-MAX_TRANSFERS = 10_000
+MAX_TRANSFERS = 4_000
 """Transfers of a plan if all are as large as there is room for; more of them take too long."""
 
 
