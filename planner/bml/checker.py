@@ -349,7 +349,9 @@ def _check_transfer(ground: Ground, plan: Plan, transfer: Transfer) -> None:
     """Refuse a transfer that takes no link that works, or names pieces that are not there."""
     bcube = ground.bcube
     if transfer.stage not in ("aggregate", "broadcast") or not 0 <= transfer.step < plan.steps:
-        raise InvalidPlanError(str(transfer), f"expected a step from 0 to {plan.steps - 1} of a stage")
+        raise InvalidPlanError(
+            str(transfer), f"expected a step from 0 to {plan.steps - 1} of a stage"
+        )
     if not 0 <= transfer.thread < plan.threads:
         raise InvalidPlanError(str(transfer), f"expected a thread from 0 to {plan.threads - 1}")
     offset, length = transfer.offset, transfer.length

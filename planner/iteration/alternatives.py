@@ -39,7 +39,7 @@ from planner.iteration.interleaved import interleaved
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Mode, Plan
 from planner.iteration.problem import Problem
-from planner.iteration.room import capped, too_many, too_small
+from planner.iteration.room import capped, too_long, too_many, too_small
 from planner.iteration.rules import (
     GRADIENTS,
     enforced,
@@ -200,7 +200,7 @@ def _both_modes(
     bounds: dict[Mode, int] = {}
     for mode in problem.modes:
         small = too_small(problem, mode) or synchronisation.refusal(mode)
-        many = too_many(problem, mode)
+        many = too_many(problem, mode) or too_long(problem, synchronisation, mode)
         if not small:
             bounds[mode] = bound(problem, synchronisation, mode, brief=deadline.passed)
         if small or many:  # if many, there are plans, though none is made: their bound counts
