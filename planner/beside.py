@@ -112,6 +112,8 @@ def best_beside(
     for outcome in first:
         limited |= outcome.timed_out
         best = _better(family, best, outcome)
+        if best is not None and deadline.passed:  # each price of thousands of transfers takes long
+            break
     enough = least_ns + least_ns // NEAR
     merged = best = best and _merged(family, *best, deadline, enough)
     plan: PlanT | None = None
@@ -126,6 +128,8 @@ def best_beside(
         for outcome in family.search(asked):
             limited |= outcome.timed_out
             found = _better(family, found, outcome)
+            if found is not None and deadline.passed:
+                break
         assert found is not None
         plan = found[1]
         best = found if best is None or found[0] < best[0] else best

@@ -347,23 +347,25 @@ def _check_hops(
 
 def _check_transfer(ground: Ground, plan: Plan, transfer: Transfer) -> None:
     """Refuse a transfer that takes no link that works, or names pieces that are not there."""
-    bcube, name = ground.bcube, str(transfer)
+    bcube = ground.bcube
     if transfer.stage not in ("aggregate", "broadcast") or not 0 <= transfer.step < plan.steps:
-        raise InvalidPlanError(name, f"expected a step from 0 to {plan.steps - 1} of a stage")
+        raise InvalidPlanError(
+            str(transfer), f"expected a step from 0 to {plan.steps - 1} of a stage"
+        )
     if not 0 <= transfer.thread < plan.threads:
-        raise InvalidPlanError(name, f"expected a thread from 0 to {plan.threads - 1}")
+        raise InvalidPlanError(str(transfer), f"expected a thread from 0 to {plan.threads - 1}")
     offset, length = transfer.offset, transfer.length
     if length < 1 or offset < 0 or offset + length > plan.pieces:
-        raise InvalidPlanError(name, f"expected pieces from 0 to {plan.pieces - 1}")
+        raise InvalidPlanError(str(transfer), f"expected pieces from 0 to {plan.pieces - 1}")
     level, ends = transfer.level, (transfer.server, transfer.peer)
     if not 0 <= level < bcube.k or not all(0 <= end < bcube.servers for end in ends):
-        raise InvalidPlanError(name, "no such link")
+        raise InvalidPlanError(str(transfer), "no such link")
     if (
         transfer.server == transfer.peer
         or bcube.switch(transfer.server, level) != bcube.switch(transfer.peer, level)
         or any(end in ground.dead or (end, level) in ground.down for end in ends)
     ):
-        raise InvalidPlanError(name, "takes no link that works")
+        raise InvalidPlanError(str(transfer), "takes no link that works")
 
 
 def _check_way(bcube: BCube, plan: Plan, transfer: Transfer) -> None:

@@ -8,19 +8,24 @@ Complexity. O(1) a transfer and part; where pieces start is worked out for many 
 Source. Own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from planner.bml.plan import Plan, Transfer
 from planner.bml.problem import Problem
-from planner.collectives.layout import Layout
 from planner.deadline import NEVER, Deadline
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["Listed", "listed", "parts_of"]
 
 _BATCH = 1024
 """Transfers worked out at once."""
+
+_Batch: TypeAlias = "tuple[list[Transfer], NDArray[np.int64]]"
 
 
 class Listed(NamedTuple):
@@ -67,21 +72,27 @@ def listed(
     TimeUpError
         At the deadline.
     """
+    batches: Iterable[_Batch] = _batches(plan, server, deadline)
+    if len(problem.chunks) * plan.rounds > 1:  # the same transfers for each part
+        batches = list(batches)
     for layer, part, first, elements in parts_of(problem, plan.rounds):
         layout = plan.layout(elements, problem.element_bytes)
-        transfers = iter(plan.transfers(server))
-        while batch := list(islice(transfers, _BATCH)):
+        for batch, pieces in batches:
             deadline.check()
-            for transfer, start, stop in zip(batch, *_spans(plan, layout, batch), strict=True):
+            edges = layout.starts(pieces).tolist()
+            starts, stops = edges[: len(batch)], edges[len(batch) :]
+            for transfer, start, stop in zip(batch, starts, stops, strict=True):
                 if start < stop:
                     yield Listed(transfer, layer, part, first + start, stop - start)
 
 
-def _spans(plan: Plan, layout: Layout, batch: Sequence[Transfer]) -> tuple[list[int], list[int]]:
-    """Return where the pieces of each transfer start and stop, in bytes."""
+def _batches(plan: Plan, server: int, deadline: Deadline) -> Iterator[_Batch]:
+    """Yield what a server sends, with the pieces at which transfers start, and then stop."""
     import numpy as np
 
-    firsts = [transfer.thread * plan.pieces + transfer.offset for transfer in batch]
-    stops = [first + transfer.length for first, transfer in zip(firsts, batch, strict=True)]
-    edges = layout.starts(np.array(firsts + stops, dtype=np.int64)).tolist()
-    return edges[: len(batch)], edges[len(batch) :]
+    transfers = iter(plan.transfers(server))
+    while batch := list(islice(transfers, _BATCH)):
+        deadline.check()
+        firsts = [transfer.thread * plan.pieces + transfer.offset for transfer in batch]
+        stops = [first + transfer.length for first, transfer in zip(firsts, batch, strict=True)]
+        yield batch, np.array(firsts + stops, dtype=np.int64)

@@ -250,8 +250,14 @@ def _judge(problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[Evaluat
     exclusive = not problem.failed and not isinstance(plan, TreePlan)
     ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
     # Algorithm 1 is there at once, its price is a formula, and a hasty check is short.
-    last = NEVER if is_intact(plan) else damage.deadline
-    check(ground, plan, last, hasty=damage.deadline.remaining_s is not None)
+    intact, hasty = is_intact(plan), damage.deadline.remaining_s is not None
+    last = NEVER if intact else damage.deadline
+    try:
+        check(ground, plan, deadline if intact and not hasty else last, hasty=hasty)
+    except TimeUpError:
+        if not intact:
+            raise
+        check(ground, plan, last, hasty=True)  # somebody cancelled the complete one
     evaluation = evaluate(problem, plan, last)
     return evaluation, total(evaluation.time_ns, _largest_term(problem), "the time")
 

@@ -9,7 +9,7 @@ Source: Caramel §3.1 (ρ, overlap coefficient, utilisation), §3.3.1 (transfer 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from planner.caramel.held import check_held, late_heads
@@ -30,6 +30,7 @@ __all__ = [
     "check_times",
     "duration_ns",
     "evaluate",
+    "lasting_ns",
     "plan_heads",
 ]
 
@@ -148,12 +149,36 @@ def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
     return heads
 
 
+def _first_read(graph: Graph, plan: Plan) -> list[int]:
+    """Return the position in the forward order of the first op that reads each parameter."""
+    place = {index: position for position, index in enumerate(plan.forward_order)}
+    return [min(place[index] for index in readers) for readers in graph.readers]
+
+
+def lasting_ns(problem: Problem, plan: Plan) -> int:
+    """Return what an iteration lasts, as `evaluate` does.
+
+    Where nothing interferes, without the times of anything else, for those who ask often.
+    """
+    if plan.late or not problem.interference.is_none:
+        return evaluate(problem, plan).iteration_ns
+    graph, heads = problem.graph, plan_heads(problem.graph, plan)
+    first_read = _first_read(graph, plan)
+    forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
+    left = list(accumulate(reversed(forward_ns), initial=0))[::-1]  # from each op on
+    free, end = 0, left[0] + sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
+    for group, lasts in zip(plan.groups, _lasting(problem, plan), strict=True):
+        ready = max(heads[part.parameter] for part in group.parts)
+        needed = 0 if plan.barrier else min(first_read[part.parameter] for part in group.parts)
+        free = max(free, ready, group.not_before_ns) + lasts.alone_ns
+        end = max(end, free + left[needed])
+    return end
+
+
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a checked plan."""
     graph = problem.graph
-    heads = plan_heads(graph, plan)
-    place = {index: position for position, index in enumerate(plan.forward_order)}
-    first_read = [min(place[index] for index in readers) for readers in graph.readers]
+    heads, first_read = plan_heads(graph, plan), _first_read(graph, plan)
     backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
     ready = [max(heads[part.parameter] for part in group.parts) for group in plan.groups]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.bucketing import ddp_buckets, fitting_buckets, nearest_size
-from planner.caramel.evaluation import evaluate, plan_heads
+from planner.caramel.evaluation import lasting_ns, plan_heads
 from planner.caramel.problem import Group, Plan, Problem
 from planner.caramel.targeted import Lane, default_counts, in_cycles, lane_of, plan_of_buckets
 from planner.deadline import Deadline, TimeUpError
@@ -51,7 +51,7 @@ def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline
     free = replace(problem, target=None)
     lane = lane_of(free, target, deadline)
     counts = default_counts(free, target, lane, deadline)
-    default = evaluate(free, plan_of_buckets(free, target, lane, counts)).iteration_ns
+    default = lasting_ns(free, plan_of_buckets(free, target, lane, counts))
     sizes = problem.windows.sizes
     parts = [part for group in plan.groups for part in group.parts]
     if any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts):
@@ -63,7 +63,7 @@ def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline
         why = f"the plan has too many groups ({len(plan.groups)}) to find the nearest size"
         return Exported(None, default, f"{target.title} has one size for all buckets, and {why}")
     sent = _sent(free, target, lane, plan.groups)
-    return Exported(evaluate(free, sent).iteration_ns, default)
+    return Exported(lasting_ns(free, sent), default)
 
 
 def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Group]) -> Plan:

@@ -19,7 +19,7 @@ from functools import cache
 from itertools import accumulate, pairwise
 
 from planner.caramel.buckets import best_buckets
-from planner.caramel.evaluation import evaluate
+from planner.caramel.evaluation import lasting_ns
 from planner.caramel.one_size import MOST_BUCKETS, every_size
 from planner.caramel.problem import Plan, Problem
 from planner.caramel.targeted import (
@@ -70,7 +70,7 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
     except TimeUpError:
         timed_out = True
     plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
-    best = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
+    best = min(plans, key=lambda plan: lasting_ns(problem, plan))
     if not problem.interference.is_none:
         bound = None
     return Outcome(best, bound, timed_out)

@@ -79,6 +79,10 @@ class LoadPricer:
     def _steps(self, loads: Sequence[Load]) -> Iterator[Step]:
         heads, tails = self.windows.heads, self.windows.tails
         for load in loads:
+            if len(load) == 1:  # most are, where there are thousands of transfers
+                ((j, size),) = load
+                yield Step(heads[j], self.cost_ns(size), tails[j])
+                continue
             head = tail = size = 0
             for j, part in load:
                 head = max(head, heads[j])

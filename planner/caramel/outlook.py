@@ -31,7 +31,7 @@ from planner.bucketing import BUCKET_COUNTS
 from planner.caramel.baselines import ddp
 from planner.caramel.bounds import NEAR
 from planner.caramel.descent import neighbours
-from planner.caramel.evaluation import Evaluation, evaluate
+from planner.caramel.evaluation import Evaluation, lasting_ns
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.problem import Plan, Problem
 from planner.caramel.scenarios import under
@@ -147,7 +147,7 @@ class _Search:
         """Return what counts of a plan's times."""
         if plan not in self._values:
             self._values[plan] = self._outlook.of(
-                [evaluate(scenario, plan).iteration_ns for scenario in self._scenarios]
+                [lasting_ns(scenario, plan) for scenario in self._scenarios]
             )
         return self._values[plan]
 
@@ -186,7 +186,7 @@ class _Search:
         return [LoadPricer(scenario.windows, scenario.cost) for scenario in self._scenarios]
 
     def _may_be(self, plan: Plan) -> bool:
-        return evaluate(self._problem, plan).iteration_ns <= self._most_ns
+        return lasting_ns(self._problem, plan) <= self._most_ns
 
     def _estimate(self, loads: Sequence[Load]) -> Fraction:
         """Return what counts of their times without interference: no more than with it."""

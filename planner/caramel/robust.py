@@ -33,6 +33,8 @@ def steadied(
     deadline : Deadline
         When to stop.
     """
+    if not pricer.looks(budget, loads):
+        return list(loads)
     value, best = pricer.iteration_ns(loads), list(loads)
     limits = [Limit(NOMINAL, value)]
     for strain in STRAINS:

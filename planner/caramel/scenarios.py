@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from planner.advice import Advice, advice
 from planner.caramel.baselines import ddp
-from planner.caramel.evaluation import Evaluation, evaluate
+from planner.caramel.evaluation import Evaluation, lasting_ns
 from planner.caramel.problem import Plan, Problem
 from planner.caramel.solver import solve
 from planner.deadline import Deadline
@@ -46,4 +46,4 @@ def advised(
 
 
 def _price(problem: Problem, plan: Plan) -> int:
-    return evaluate(problem, plan).iteration_ns
+    return lasting_ns(problem, plan)

@@ -22,7 +22,14 @@ from planner.caramel.baselines import (
 from planner.caramel.beside import planned_beside
 from planner.caramel.bounds import lower_bound, tighter_bound
 from planner.caramel.descent import descend
-from planner.caramel.evaluation import Evaluation, check, check_times, evaluate, plan_heads
+from planner.caramel.evaluation import (
+    Evaluation,
+    check,
+    check_times,
+    evaluate,
+    lasting_ns,
+    plan_heads,
+)
 from planner.caramel.for_target import least_ns, within
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
@@ -103,9 +110,10 @@ def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     outcome, best = _mirrored(problem, outcome, deadline)
     if deadline.passed:
         return replace(outcome, timed_out=True)
-    luckiest = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns, default=None)
-    if luckiest is None or evaluate(problem, luckiest).iteration_ns >= best:
+    lasting = [lasting_ns(problem, plan) for plan in plans]
+    if not plans or min(lasting) >= best:
         return outcome
+    luckiest = plans[lasting.index(min(lasting))]
     # Orders drawn at random beat the activation order: then what they beat it with is planned for
     # one of them, enforced, under which no gradient is ready later.
     order = OpOrder(luckiest.backward_orders[0], luckiest.forward_order)
@@ -121,7 +129,7 @@ def _mirrored(
     may not be the better order.
     """
     assert outcome.plan is not None
-    best = evaluate(problem, outcome.plan).iteration_ns
+    best = lasting_ns(problem, outcome.plan)
     if deadline.passed or best == problem.windows.compute_ns:
         return outcome, best
     known = windows(problem.graph, *problem.mirrored)
@@ -129,7 +137,7 @@ def _mirrored(
         return outcome, best
     mirrored = _best(problem, problem.mirrored, [], deadline)
     assert mirrored.plan is not None
-    value = evaluate(problem, mirrored.plan).iteration_ns
+    value = lasting_ns(problem, mirrored.plan)
     if value < best:
         return mirrored, value
     return replace(outcome, timed_out=outcome.timed_out or mirrored.timed_out), best

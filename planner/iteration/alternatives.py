@@ -22,6 +22,7 @@ Source: own.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import ge, itemgetter
 
 from planner import caramel
@@ -38,7 +39,7 @@ from planner.iteration.interleaved import interleaved
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Mode, Plan
 from planner.iteration.problem import Problem
-from planner.iteration.room import capped, too_many, too_small
+from planner.iteration.room import capped, too_long, too_many, too_small
 from planner.iteration.rules import (
     GRADIENTS,
     enforced,
@@ -199,7 +200,7 @@ def _both_modes(
     bounds: dict[Mode, int] = {}
     for mode in problem.modes:
         small = too_small(problem, mode) or synchronisation.refusal(mode)
-        many = too_many(problem, mode)
+        many = too_many(problem, mode) or too_long(problem, synchronisation, mode)
         if not small:
             bounds[mode] = bound(problem, synchronisation, mode, brief=deadline.passed)
         if small or many:  # if many, there are plans, though none is made: their bound counts
@@ -338,13 +339,13 @@ def _best(
     tight = room is not None and any(
         transfer.size_bytes > room for plan in plans for transfer in plan.transfers
     )
-    if tight:
-        plans = [
-            *(filled(problem, synchronisation, mode, waiting=waiting) for waiting in (True, False)),
-            *plans,
-        ]
+    filling = (
+        filled(problem, synchronisation, mode, waiting=waiting)
+        for waiting in (True, False)
+        if tight and (waiting or not deadline.passed)
+    )
     priced: list[tuple[int, Plan]] = []
-    for plan in plans:
+    for plan in chain(filling, plans):
         if priced and deadline.passed:
             timed_out = True
             break

@@ -13,6 +13,7 @@ Source: own.
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from planner.caramel.evaluation import check as check_gradients
 from planner.caramel.evaluation import check_lanes
@@ -20,8 +21,8 @@ from planner.caramel.held import check_held
 from planner.caramel.problem import Group
 from planner.caramel.problem import Plan as GradientPlan
 from planner.errors import BrokenConstraintError, InvalidPlanError
-from planner.iteration.evaluation import cost_of, heads_of
-from planner.iteration.plan import Plan, Transfer
+from planner.iteration.evaluation import heads_of
+from planner.iteration.plan import How, Kind, Plan, Transfer
 from planner.iteration.problem import Part, Problem
 from planner.simulator import Iteration
 
@@ -185,18 +186,17 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
     """
     graph, heads = problem.graph, heads_of(problem, plan)
     computed = (*plan.backward_orders[0], *plan.forward_order)
-    lasting = [
-        cost_of(problem.costs, plan, transfer).cost_ns(transfer.size_bytes)
+
+    @cache  # where there are thousands of transfers, many are alike
+    def priced(how: How, kind: Kind, size: int) -> tuple[int, int, int]:
+        lasts, disturbed = problem.costs[how].cost(kind).cost_ns(size), problem.beside(kind)
+        return lasts, disturbed.processor_ns(size, lasts), disturbed.beside_ns(lasts)
+
+    prices = [
+        priced(plan.how(transfer), transfer.kind, transfer.size_bytes)
         for transfer in plan.transfers
     ]
-    processor = [
-        problem.beside(transfer.kind).processor_ns(transfer.size_bytes, lasts)
-        for transfer, lasts in zip(plan.transfers, lasting, strict=True)
-    ]
-    beside = [
-        problem.beside(transfer.kind).beside_ns(lasts)
-        for transfer, lasts in zip(plan.transfers, lasting, strict=True)
-    ]
+    lasting, processor, beside = ([price[place] for price in prices] for place in range(3))
     ops = [graph.ops[index] for index in computed]
     before = check_lanes(ops, iteration, lasting, processor, beside, held=plan.late)
     if plan.late and problem.interference.is_none:

@@ -11,13 +11,14 @@ parameters are there.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from planner.caramel.evaluation import TransferTimes, plan_heads
 from planner.caramel.held import late_heads
 from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.windows import windows
 from planner.costs import AffineCost, DepthCost, TableCost
-from planner.iteration.plan import How, Plan, Transfer
+from planner.iteration.plan import How, Kind, Plan, Transfer
 from planner.iteration.problem import Problem
 from planner.iteration.ways import Way
 from planner.robustness import Step, strained
@@ -105,19 +106,22 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
     never = len(forward_ns)  # no op waits for a push: its pulls follow it on the same channel
     known = problem.costs if costs is None else costs
-    prices = [cost_of(known, plan, transfer) for transfer in plan.transfers]
+
+    @cache  # where there are thousands of transfers, many are alike
+    def priced(how: How, kind: Kind, size: int) -> tuple[int, int, int]:
+        lasts, beside = known[how].cost(kind).cost_ns(size), problem.beside(kind)
+        return lasts, beside.processor_ns(size, lasts), beside.beside_ns(lasts) - lasts
+
     steps = []
     works = [_work_before(transfer, heads, sum(backward_ns)) for transfer in plan.transfers]
     if plan.late:
         firsts = [heads[transfer.parts[0].parameter] for transfer in plan.transfers]
         works = late_heads(works, firsts, backward_ns)
-    for transfer, work, cost in zip(plan.transfers, works, prices, strict=True):
+    for transfer, work in zip(plan.transfers, works, strict=True):
         needed = never
         if transfer.kind != "push":
             needed = min(first_read[part.parameter] for part in transfer.parts)
-        lasts = cost.cost_ns(transfer.size_bytes)
-        beside = problem.beside(transfer.kind)
-        taken = beside.processor_ns(transfer.size_bytes, lasts), beside.beside_ns(lasts) - lasts
+        lasts, *taken = priced(plan.how(transfer), transfer.kind, transfer.size_bytes)
         steps.append(TimedTransfer(work, lasts, needed, transfer.not_before_ns, *taken))
     iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier, held=plan.late)
     undisturbed = iteration.undisturbed
@@ -127,7 +131,7 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
         iteration_ns=iteration.end_ns,
         communication_ns=sum(end - start for start, end in iteration.transfers),
         computation_ns=undisturbed[-1],
-        startup_ns=sum(cost.startup_ns for cost in prices),
+        startup_ns=sum(cost_of(known, plan, transfer).startup_ns for transfer in plan.transfers),
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.crossover import Change, changes, dominating
-from planner.iteration.evaluation import evaluate
+from planner.iteration.evaluation import Evaluation, evaluate
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
 from planner.iteration.ways import without_startup
@@ -81,7 +81,11 @@ def _same(mixed: Plan, plan: Plan) -> bool:
 
 
 def explain(
-    problem: Problem, plan: Plan, candidates: Iterable[Alternative], deadline: Deadline = NEVER
+    problem: Problem,
+    plan: Plan,
+    candidates: Iterable[Alternative],
+    deadline: Deadline = NEVER,
+    evaluation: Evaluation | None = None,
 ) -> Explanation:
     """Explain the choice of a plan among the alternatives it was chosen from.
 
@@ -95,8 +99,10 @@ def explain(
         All of them.
     deadline : Deadline
         When to stop looking for what would change the choice.
+    evaluation : Evaluation, optional
+        What the plan costs, where that is known.
     """
-    evaluation = evaluate(problem, plan)
+    evaluation = evaluation or evaluate(problem, plan)
     # One that is shorter was passed over for what it costs in scenarios: nothing has to change.
     candidates = tuple(
         candidate

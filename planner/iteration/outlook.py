@@ -29,7 +29,7 @@ from planner.caramel.baselines import ddp
 from planner.deadline import Cancel, Deadline, TimeUpError
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.iteration.checker import check, check_room
-from planner.iteration.evaluation import Evaluation, evaluate
+from planner.iteration.evaluation import Evaluation, lasting
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
@@ -104,7 +104,7 @@ def solve_for(
             variants.append(under(fixed, scenario))
 
     def value(plan: Plan) -> Fraction:
-        return outlook.of([evaluate(variant, plan).iteration_ns for variant in variants])
+        return outlook.of([lasting(variant, plan)(variant.costs) for variant in variants])
 
     best, least = start, value(start)
     usual_value = least
@@ -180,4 +180,4 @@ def _may_be(problem: Problem, plan: Plan, most_ns: Fraction) -> bool:
         check_room(problem, plan)
     except InvalidPlanError:
         return False
-    return evaluate(problem, plan).iteration_ns <= most_ns
+    return lasting(problem, plan)(problem.costs) <= most_ns

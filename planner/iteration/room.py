@@ -1,7 +1,7 @@
 """Room for transfers: what a cap, or memory, leaves to them.
 
-Problem: can there be any transfer in a mode, can a plan be made of so many, and how is a plan cut
-to transfers that fit?
+Problem: can there be any transfer in a mode, can a plan be made of so many and so long ones, and
+how is a plan cut to transfers that fit?
 
 Guarantee: a plan that was cut sends the same bytes in the same order.
 
@@ -10,13 +10,16 @@ Complexity: O(parts + transfers). Source: own.
 
 from dataclasses import replace
 
+from planner.costs import TableCost
 from planner.iteration.plan import Mode, Plan, Transfer
 from planner.iteration.problem import Part, Problem
+from planner.iteration.ways import Way
 from planner.results import Infeasibility
+from planner.validation import MAX_TOTAL
 
-__all__ = ["capped", "too_many", "too_small"]
+__all__ = ["capped", "too_long", "too_many", "too_small"]
 
-MAX_TRANSFERS = 10_000
+MAX_TRANSFERS = 4_000
 """Transfers of a plan if all are as large as there is room for; more of them take too long."""
 
 
@@ -52,6 +55,28 @@ def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
         f"{MAX_TRANSFERS} transfers are planned",
         (binding,),
     )
+
+
+def too_long(problem: Problem, way: Way, mode: Mode) -> Infeasibility | None:
+    """Return why the times of a mode cannot be counted, if measured tables say so.
+
+    That all-reduces can be, and all that is not measured, a `Problem` checks itself.
+    """
+    if mode == "replicated" or problem.cluster.network is None:
+        return None
+    for kind, sizes in (("push", problem.pushed), ("pull", problem.pulled)):
+        for cost in (option.cost(kind) for option in way.options):
+            dearest = cost.cost_ns(sum(sizes))
+            if isinstance(cost, TableCost):
+                dearest = max(dearest, *(time for _, time in cost.points))
+            lasts = 4 * (len(sizes) + 1) * problem.interference.beside_ns(dearest)
+            if lasts + problem.base.windows.compute_ns > MAX_TOTAL:
+                return Infeasibility(
+                    f"{mode}: the computation and the time of four times as many transfers of kind "
+                    f"{kind} as parameters do not fit in 63 bits, by the tables that were measured",
+                    ("cluster.network",),
+                )
+    return None
 
 
 def capped(problem: Problem, plan: Plan) -> Plan:

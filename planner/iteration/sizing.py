@@ -14,7 +14,7 @@ with fewer machines one as short, unless the time limit cuts in. That compares b
 that were found, so that a better plan than those may still prefer another number.
 
 Complexity: O(machines + ops), one bound for each number of machines that the first one does not
-rule out, one run of `planner.iteration.solve` for each that the second one does not.
+rule out, one run of `planner.iteration.solve_all` for each that the second one does not.
 
 Source: own. Yan's model (`planner.iteration.epochs`) is shown beside it.
 """
@@ -27,13 +27,14 @@ from typing import Any
 from planner.clusters import Cluster
 from planner.deadline import Cancel, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.iteration.alternatives import Alternative
 from planner.iteration.bounds import bound
 from planner.iteration.epochs import EpochEstimate, batch_size_of, computation_ns, yan_estimates
 from planner.iteration.evaluation import Evaluation
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
 from planner.iteration.room import too_small
-from planner.iteration.solver import JOINT, solve
+from planner.iteration.solver import JOINT, solve_all
 from planner.iteration.synchronisation import least
 from planner.methods import deadline_in
 from planner.profiles import Profile
@@ -72,6 +73,8 @@ class Candidate:
     result : Result or None
         The planned iteration, or why there is none; None if it was not planned, because of the
         bound or because the time was up.
+    alternatives : tuple of Alternative
+        What it was chosen from.
     """
 
     cluster: Cluster
@@ -79,6 +82,7 @@ class Candidate:
     estimate_ns: int
     bound_ns: int | None
     result: Result[Plan, Evaluation] | None
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def machines(self) -> int:
@@ -184,6 +188,7 @@ class _Search:
         self._progress = progress
         self._bounds: dict[int, int] = {}
         self._results: dict[int, Result[Plan, Evaluation]] = {}
+        self._alternatives: dict[int, tuple[Alternative, ...]] = {}
         self._too_few = 0  # so many machines, or fewer, have too little memory
 
     def run(self) -> Sizing:
@@ -243,8 +248,8 @@ class _Search:
             self._progress(f"{machines} of {len(self._ranked)} machines")
         left = self._deadline.remaining_s
         limit = None if left is None else max(left, LEAST_SECONDS)
-        result = solve(problem, time_limit=limit, cancel=self._deadline.cancel)
-        self._results[machines] = result
+        result, listed = solve_all(problem, time_limit=limit, cancel=self._deadline.cancel)
+        self._results[machines], self._alternatives[machines] = result, listed
         if result.objective_ns is None:
             return None
         epoch = self._ranked[machines].iterations * result.objective_ns
@@ -268,6 +273,7 @@ class _Search:
                 self._ranked[machines].epoch_ns,
                 self._bounds.get(machines),
                 self._results.get(machines),
+                self._alternatives.get(machines, ()),
             )
             for machines in sorted(shown)
         }

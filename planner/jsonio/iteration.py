@@ -235,9 +235,14 @@ def planned(
     left = deadline.remaining_s
     limit = None if left is None else max(left, LEAST_SECONDS)
     if target is None and method in ("auto", iteration.JOINT):
-        result, alternatives = iteration.solve_all(
-            problem, time_limit=limit, progress=progress, **control
-        )
+        sized = sizing.chosen if sizing and control.get("start") is None else None
+        if sized and sized.result and (deadline.passed or not sized.result.timed_out):
+            result, alternatives = sized.result, sized.alternatives  # nothing would be better
+            tell(result, control)
+        else:
+            result, alternatives = iteration.solve_all(
+                problem, time_limit=limit, progress=progress, **control
+            )
         if outlook is not None:
             if progress:
                 progress("for scenarios")

@@ -120,6 +120,7 @@ def answer(
     evaluation = result.evaluation
     assert evaluation is not None
     schedule = _schedule(problem, plan, evaluation)
+    names = [parameter.name for parameter in problem.graph.parameters]
     return filled(
         IterationAnswer,
         evaluation,
@@ -128,7 +129,7 @@ def answer(
         synchronisation=_synchronisation(problem, plan),
         op_order=tuple(row.op for row in schedule),
         transfers=tuple(
-            _transfer(problem, plan, transfer, *times)
+            _transfer(problem, plan, names, transfer, *times)
             for transfer, times in zip(plan.transfers, evaluation.times, strict=True)
         ),
         barrier=plan.barrier,
@@ -138,7 +139,9 @@ def answer(
         parameter_bytes=_sizes(problem, problem.pushed),
         pull_bytes=UNSET if problem.pulled == problem.pushed else _sizes(problem, problem.pulled),
         memory=_memory(problem, plan),
-        why=_why(explain(problem, plan, alternatives, deadline)) if alternatives else UNSET,
+        why=_why(explain(problem, plan, alternatives, deadline, evaluation))
+        if alternatives
+        else UNSET,
     )
 
 
@@ -284,9 +287,15 @@ def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpT
 
 
 def _transfer(
-    problem: Problem, plan: Plan, transfer: Transfer, ready: int, start: int, end: int, due: int
+    problem: Problem,
+    plan: Plan,
+    names: Sequence[str],
+    transfer: Transfer,
+    ready: int,
+    start: int,
+    end: int,
+    due: int,
 ) -> TransferAnswer:
-    names = [parameter.name for parameter in problem.graph.parameters]
     sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
     startup = cost_of(problem.costs, plan, transfer).startup_ns
     return TransferAnswer(
