@@ -112,3 +112,21 @@ def test_an_example_runs_a_plan_on_spark(name: str, tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout[-4000:]
     assert re.search(r"predicted [\d.]+ ms.*, measured [\d.]+ ms", ran.stdout), ran.stdout[-4000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "package"), [("requests", None), ("on_dask", "distributed")])
+def test_an_example_answers_many_requests(name: str, package: str | None) -> None:
+    if package is not None:
+        pytest.importorskip(package, reason="needs the extra `examples`")
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"many_{name}.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    rows = re.findall(r"^([\d.]+) Gb/s: ", ran.stdout, re.MULTILINE)
+    assert [float(rate) for rate in rows] == [2.0**power for power in range(8)]
