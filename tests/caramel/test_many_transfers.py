@@ -236,7 +236,9 @@ def test_scenarios_change_little_in_very_many_transfers(monkeypatch: pytest.Monk
 
 def test_there_are_partitions_nobody_would_wait_for() -> None:
     size = 4 * 10**6
-    assert len(METHODS["bytescheduler"](chain(MAX_PARTITIONS * size), NEVER).plan.groups) == 10_000
+    plan = METHODS["bytescheduler"](chain(MAX_PARTITIONS * size), NEVER).plan
+    assert plan is not None
+    assert len(plan.groups) == 10_000
     with pytest.raises(NotApplicableError, match="expected at most 10000 partitions") as error:
         solve(chain((MAX_PARTITIONS + 1) * size), method="bytescheduler")
     assert error.value.path == "parameters"
