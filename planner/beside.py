@@ -54,6 +54,9 @@ NEAR = 2000
 PARTS = 1024
 """What transfers are slowed down by in the mean is rounded up to such a part."""
 
+MANY = 5_000
+"""Transfers of a plan beyond which one search has to do."""
+
 MERGING = 10**6
 """Transfers priced at most while neighbours are merged: enough to go through 1,000 once."""
 
@@ -119,6 +122,8 @@ def best_beside(
     plan: PlanT | None = None
     for charged in (*(0,) * (1 + ROUNDS), startup_ns):
         if best is not None and (deadline.passed or best[0] <= enough):
+            break
+        if plan is not None and len(family.transfers(plan)) > MANY:
             break
         try:
             asked = family.asked(plan, charged)

@@ -1,11 +1,12 @@
 """The search beside computation, of a family whose plans are words and cost what a table says."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from planner.beside import MERGING, Beside, best_beside, mean_slowdown, raised
+from planner.beside import MANY, MERGING, Beside, best_beside, mean_slowdown, raised
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError
@@ -103,3 +104,30 @@ def test_costs_are_raised_by_a_factor_and_a_charge() -> None:
     assert mean_slowdown(3, 2) == Fraction(3, 2)
     assert mean_slowdown(0, 0) == 1
     assert mean_slowdown(10, 3) * 3 >= 10
+
+
+def test_of_very_many_transfers_one_search_has_to_do() -> None:
+    asked: list[str] = []
+    long = replace(family(asked), transfers=lambda plan: range(MANY + 1))
+    assert best_beside(long, iter([Outcome("rule")]), 3, NEVER).plan == "rule"
+    assert asked == ["None 0"]
+    exact = replace(family(asked), transfers=lambda plan: range(MANY))
+    assert best_beside(exact, iter([Outcome("rule")]), 3, NEVER).plan == "rule"
+    assert len(asked) == 4
+
+
+def test_nothing_is_made_or_priced_after_the_deadline() -> None:
+    """But for the first plan: a price of thousands of transfers takes long."""
+    priced: list[str] = []
+
+    def lasts(plan: str) -> int:
+        priced.append(plan)
+        return LASTS[plan]
+
+    def first() -> Iterator[Outcome[str]]:
+        yield Outcome("rule")
+        raise AssertionError
+
+    words = replace(family([]), lasts=lasts)
+    assert best_beside(words, first(), 3, Deadline(1e-9)).plan == "rule"
+    assert priced == ["rule"]

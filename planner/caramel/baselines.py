@@ -44,8 +44,8 @@ HOROVOD_FUSION_BYTES = 128 * 2**20
 BYTESCHEDULER_PARTITION_BYTES = 4 * 10**6
 """ByteScheduler's default of a million parameters, of four bytes each."""
 
-MAX_PARTITIONS = 10**5
-"""More would take minutes to check and to price; 400 GB of gradients."""
+MAX_PARTITIONS = 10_000
+"""More would take long to check and to price, in every scenario; 40 GB of gradients."""
 
 
 def unordered(problem: Problem, deadline: Deadline) -> Plan:

@@ -164,6 +164,7 @@ class _Search:
         """Return a plan at least as good; every change counts as the family prices it."""
         value, loads = self.value(plan), loads_of(plan)
         left = PRICES // (len(self._scenarios) * max(len(loads), len(self._problem.windows.sizes)))
+        left = self._pricers[0].looks(left, loads)
         improving = True
         while improving and value > target:
             improving = False

@@ -1,6 +1,6 @@
 """What is listed, replayed byte by byte as an executor would that knows nothing but the list."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -258,3 +258,21 @@ def test_a_server_with_next_to_nothing_to_send_looks_at_the_clock() -> None:
     problem = Problem(BCube(64, 3), LINKS, 1)
     with pytest.raises(TimeUpError):
         list(listed(problem, Schedule(problem.bcube), 1234, Deadline(0)))
+
+
+def test_transfers_of_many_layers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the same for each; only where the bytes are differs."""
+    made = []
+    before = Schedule.transfers
+
+    def counted(plan: Schedule, server: int) -> Iterator[Transfer]:
+        made.append(server)
+        return before(plan, server)
+
+    monkeypatch.setattr(Schedule, "transfers", counted)
+    problem = Problem(BCube(2, 2), LINKS, layer_bytes=(100, 40, 0, 600))
+    plan = Schedule(problem.bcube)
+    layers = [entry.layer for entry in listed(problem, plan, 3)]
+    assert made == [3]
+    assert layers == sorted(layers, reverse=True)
+    assert set(layers) == {0, 1, 3}

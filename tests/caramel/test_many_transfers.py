@@ -1,6 +1,7 @@
 """Plans of very many transfers: bounded work, and no answer without a plan."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,7 +11,10 @@ import pytest
 import planner
 from planner import AffineCost
 from planner.caramel import METHODS, Group, Part, Plan, Problem, descent, evaluate, solve
+from planner.caramel.baselines import MAX_PARTITIONS
+from planner.caramel.evaluation import lasting_ns
 from planner.caramel.loads import Load, LoadPricer
+from planner.caramel.outlook import solve_for
 from planner.caramel.resizing import resize
 from planner.caramel.windows import Windows
 from planner.costs import DepthCost, TableCost
@@ -18,6 +22,7 @@ from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.interference import ALONE, Interference
+from planner.scenarios import Outlook, Scenario
 
 BESIDE = Interference(300, Fraction(1, 100), Fraction(3, 2), 50)
 
@@ -66,7 +71,7 @@ def test_an_answer_without_time_is_no_fault(method: str, more: Mapping[str, Any]
     request = {
         "problem": "caramel",
         "ops": [ops[0], {**ops[1], "after": ["f"]}],
-        "parameters": [{"name": "w", "bytes": 10**11, "updated_by": "b", "read_by": "f"}],
+        "parameters": [{"name": "w", "bytes": 4 * 10**10, "updated_by": "b", "read_by": "f"}],
         "network": {"startup_ns": 9, "ns_per_byte": 1},
         "op_order": ["f", "b"],
         "method": method,
@@ -172,3 +177,68 @@ def test_a_huge_parameter_in_equal_pieces_is_not_searched_as_many_parameters_are
     )
     assert few.looks(4000, pieces) < 100
     assert many.looks(4000, pieces) == 4000
+
+
+@pytest.mark.parametrize("interference", [ALONE, BESIDE])
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "ps"])
+def test_an_iteration_lasts_as_long_without_the_times_of_everything_else(
+    method: str, interference: Interference
+) -> None:
+    for sizes in ((7,), (10**4, 3, 10**6), (10**7, 10**5, 10**6, 1)):
+        problem = chain(*sizes, interference=interference)
+        plan = solve(problem, method=method).plan
+        assert plan is not None
+        for one in (plan, replace(plan, barrier=True), replace(plan, traffic=Fraction(7, 3))):
+            assert lasting_ns(problem, one) == evaluate(problem, one).iteration_ns
+
+
+FALLING = TableCost(((0, 10**6), (4 * 10**6, 10**5), (8 * 10**6, 10**8)))
+"""Costs that are least for transfers of so many bytes, in as many as there have to be."""
+
+
+def test_a_plan_of_very_many_transfers_is_priced_in_full_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Searches that compare plans need nothing of them but what the iteration lasts."""
+    priced = []
+
+    def counted(problem: Problem, plan: Plan) -> Any:
+        priced.append(len(plan.groups))
+        return evaluate(problem, plan)
+
+    for name in ("evaluation", "solver", "scenarios", "outlook"):
+        module = sys.modules[f"planner.caramel.{name}"]
+        monkeypatch.setattr(module, "evaluate", counted, raising=False)
+    problem = replace(chain(4 * 10**9), cost=FALLING)
+    result = solve(problem)
+    assert result.plan is not None
+    assert len(result.plan.groups) == 1000
+    assert priced == [1000]
+
+
+def test_scenarios_change_little_in_very_many_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    module = sys.modules["planner.caramel.outlook"]
+    before = module.neighbours
+
+    def counted(*args: Any) -> Iterator[Any]:
+        for changed in before(*args):
+            looked.append(len(changed))
+            yield changed
+
+    monkeypatch.setattr(module, "neighbours", counted)
+    outlook = Outlook(((Scenario(late=Fraction(2)), Fraction(1)),))
+    result, _ = solve_for(replace(chain(4 * 10**9), cost=FALLING), outlook)
+    assert result.plan is not None
+    assert len(result.plan.groups) == 1000
+    assert len(looked) < 10
+
+
+def test_there_are_partitions_nobody_would_wait_for() -> None:
+    size = 4 * 10**6
+    plan = METHODS["bytescheduler"](chain(MAX_PARTITIONS * size), NEVER).plan
+    assert plan is not None
+    assert len(plan.groups) == 10_000
+    with pytest.raises(NotApplicableError, match="expected at most 10000 partitions") as error:
+        solve(chain((MAX_PARTITIONS + 1) * size), method="bytescheduler")
+    assert error.value.path == "parameters"
