@@ -174,6 +174,7 @@ class Problem:
             check_count(self.names, self.layers, "names", "forward_ns")
             object.__setattr__(self, "names", tuple(self.names))
         self._check_meshes()
+        self._check_memory()
         self._check_tied()
         self._check_checkpoints()
         self._check_blocks()
@@ -196,6 +197,12 @@ class Problem:
                 longest = 3 * self.layers * dearest
                 longest += 2 * sum(self.forward_ns) + sum(self.backward_ns)
                 total(longest, "all_gather", "the time of all computations and transfers")
+
+    def _check_memory(self) -> None:
+        """Refuse sizes of which a rank's memory could not be counted in 63 bits."""
+        state = max(self.state_bytes(mesh.shards) for mesh in self.meshes)
+        moving = 2 * sum(self.parameter_bytes) + 3 * sum(self.gradients) + sum(self.activations)
+        total(state + moving, "parameter_bytes", "the memory of a rank, in bytes,")
 
     def _check_tied(self) -> None:
         pairs = []
