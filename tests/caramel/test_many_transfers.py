@@ -227,8 +227,10 @@ def test_scenarios_change_little_in_very_many_transfers(monkeypatch: pytest.Monk
             yield changed
 
     monkeypatch.setattr(module, "neighbours", counted)
-    outlook = Outlook(((Scenario(late=Fraction(2)), Fraction(1)),))
-    result, _ = solve_for(replace(chain(4 * 10**9), cost=FALLING), outlook)
+    rows = ((0, 1000), (100, 5000), (10**5, 90_000), (10**6, 500_000), (10**7, 8 * 10**6))
+    free, late = Scenario(startup=Fraction(0)), Scenario(late=Fraction(2))
+    outlook = Outlook(((free, Fraction(1)), (late, Fraction(1))))
+    result, _ = solve_for(replace(chain(4 * 10**9), cost=TableCost(rows)), outlook)
     assert result.plan is not None
     assert len(result.plan.groups) == 1000
     assert len(looked) < 10
