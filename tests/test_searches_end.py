@@ -37,6 +37,9 @@ from tests.test_time_limits import (
 
 Request = dict[str, Any]
 
+NOISE = 2
+"""How much more processor time the same work takes where tests share a core's threads."""
+
 LATE_S = 1.0
 """Processor time an answer may take beyond its time limit, or a cancel."""
 
@@ -268,7 +271,7 @@ def ended(request: Request, seconds: float, *, cancelled: bool = False) -> Reque
     begin = used_s()
     with interrupted(seconds + HANGING_S):
         answer = planner.solve(request, cancel=At(seconds) if cancelled else None)
-    assert used_s() - begin <= seconds + LATE_S, (seconds, cancelled)
+    assert used_s() - begin <= seconds + NOISE * LATE_S, (seconds, cancelled)
     if "error" in answer:
         assert answer["error"]["code"] == "invalid_request", answer
         assert answer["error"]["path"] in REFUSED_AT, answer

@@ -33,8 +33,9 @@ LATE_S = 0.5
 REFUSED_AT = {"method", "layer_bytes", "memory_bytes", "workers", "time_limit_s"}
 """What a method may say it does not apply to, or that there was no time even for the question."""
 
-NOISE = 2
-"""How much slower than usual this machine may be just now."""
+NOISE = 3
+"""How much slower than usual this machine may be just now: two tests on the threads of one core, and
+other processes beside them, make the same work take twice the processor time and more."""
 
 
 def used_s() -> float:
