@@ -34,7 +34,7 @@ REFUSED_AT = {"method", "layer_bytes", "memory_bytes", "workers", "time_limit_s"
 """What a method may say it does not apply to, or that there was no time even for the question."""
 
 NOISE = 3
-"""How much slower than usual this machine may be just now: two tests on the threads of one core, and
+"""How much slower than usual this machine may be just now: two tests on the threads of one core and
 other processes beside them, make the same work take twice the processor time and more."""
 
 
