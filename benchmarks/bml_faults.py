@@ -24,7 +24,7 @@ from tables import rows_below
 
 from planner.bml import Failures, Problem, evaluate, solve
 from planner.bml.evaluation import Evaluation
-from planner.bml.solver import TREES_MAX_NICS, AnyPlan
+from planner.bml.family import TREES_MAX_NICS, AnyPlan
 from planner.errors import NotApplicableError
 from planner.network import Network
 from planner.results import Result

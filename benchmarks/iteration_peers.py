@@ -30,7 +30,7 @@ from peer_tables import (
 from planner.iteration import METHODS as ALL
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.methods import concrete
+from planner.solving.methods import concrete
 
 METHODS = concrete(ALL)
 

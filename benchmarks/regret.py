@@ -20,11 +20,10 @@ from statistics import fmean
 from tables import rows_below
 
 from planner import AffineCost, caramel
-from planner.caramel.outlook import solve_for
-from planner.caramel.scenarios import advised, regretted
 from planner.deadline import NEVER
 from planner.jsonio import decode_profile
 from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario
+from planner.solving.what_if import advise, regrets, robust_plan
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
 RATIOS = (Fraction(1, 2), Fraction(1), Fraction(2))
@@ -64,20 +63,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one profile")
     options = parser.parse_args()
     names = ["alexnet_v2"] if options.quick else sorted(one.stem for one in PROFILES.glob("*.json"))
-    regrets: dict[Scenario, list[tuple[float, ...]]] = {one: [] for one in SCENARIOS}
+    rows: dict[Scenario, list[tuple[float, ...]]] = {one: [] for one in SCENARIOS}
     kept, gains = 0, []
     known = list(problems(names))
     for problem in known:
         result = caramel.solve(problem)
         assert result.plan is not None
-        found = advised(problem, result, NEVER)
+        found = advise(caramel.CARAMEL, problem, result, NEVER)
         assert found is not None
         kept += found.keep_ddp
         gains.append(float(found.gain))
-        for one in regretted(problem, result.plan, NEVER):
+        for one in regrets(caramel.CARAMEL, problem, result.plan, NEVER):
             others = [(time or 0) / one.plan_ns for time in (one.ddp_ns, one.layers_ns)]
             bounds = float(one.at_least), float(one.at_most or one.at_least)
-            regrets[one.scenario].append((*bounds, *others))
+            rows[one.scenario].append((*bounds, *others))
     print(f"## Regret, {len(known)} cases\n")
     columns = (
         "if",
@@ -88,7 +87,7 @@ def main() -> None:
         "layer by layer over it",
     )
     rows = []
-    for scenario, found_rows in regrets.items():
+    for scenario, found_rows in rows.items():
         least, most, ddp, layers = zip(*found_rows, strict=True)
         numbers = [f"{value:.4f}" for value in (mean(least), mean(most), max(most))]
         rows.append([named(scenario), *numbers, f"{mean(ddp):.3f}", f"{mean(layers):.3f}"])
@@ -107,8 +106,9 @@ def outlook(known: Sequence[caramel.Problem], percentile: Fraction | None) -> li
     likely = Outlook(tuple((one, Fraction(1)) for one in (Scenario(), *SCENARIOS)), percentile)
     ratios: list[tuple[float, ...]] = []
     for problem in known:
-        result, prospect = solve_for(problem, likely)
+        result, prospect = robust_plan(caramel.CARAMEL, problem, likely, NEVER)
         assert result.objective_ns is not None
+        assert prospect is not None
         if result.objective_ns > MOST * prospect.usual_ns:
             sys.exit(f"{result.objective_ns} ns, more than {float(MOST)} × {prospect.usual_ns} ns")
         gain, over = prospect.usual_value / prospect.value, prospect.value / prospect.bound

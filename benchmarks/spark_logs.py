@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tables import rows_below
 
+from planner.drizzle.family import solve
 from planner.drizzle.loops import in_words, loops_of, main_loop, problem_of
 from planner.drizzle.observed import Application
-from planner.drizzle.solver import solve
 from planner.errors import PlannerError
 from planner.formats.spark_events import read_spark_log
 from planner.formats.spark_log import lines_of, parts_of

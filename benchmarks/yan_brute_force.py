@@ -23,7 +23,7 @@ from math import prod
 
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 from planner.yan.applicable import refuse_fixed
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
 from planner.yan.engine import rank

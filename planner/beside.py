@@ -24,26 +24,22 @@ from fractions import Fraction
 from math import ceil
 from typing import Generic, TypeVar
 
-from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
-from planner.methods import Method, Outcome
 from planner.simulator import Iteration
+from planner.solving.methods import Method, Outcome
 
 __all__ = [
     "Beside",
     "best_beside",
     "mean_slowdown",
     "plans_of",
-    "raised",
-    "raised_affine",
     "slowed",
 ]
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
-AnyCost = AffineCost | TableCost | DepthCost
 
 ROUNDS = 1
 """Searches after the first one, before transfers are charged; more found next to nothing."""
@@ -199,26 +195,3 @@ def mean_slowdown(lasted_ns: int, alone_ns: int) -> Fraction:
     """Return how many times as long as alone transfers lasted in all, rounded up."""
     factor = Fraction(lasted_ns, alone_ns) if alone_ns else Fraction(1)
     return Fraction(ceil(factor * PARTS), PARTS)
-
-
-def raised(cost: AnyCost, charged_ns: int, factor: Fraction = Fraction(1)) -> AnyCost:
-    """Return a cost times a factor, with more start-up cost."""
-    if isinstance(cost, DepthCost):
-        return DepthCost(
-            tuple((depth, _raised(at, charged_ns, factor)) for depth, at in cost.by_depth)
-        )
-    return _raised(cost, charged_ns, factor)
-
-
-def _raised(
-    cost: AffineCost | TableCost, charged_ns: int, factor: Fraction
-) -> AffineCost | TableCost:
-    if isinstance(cost, AffineCost):
-        return raised_affine(cost, charged_ns, factor)
-    points = ((size, ceil(factor * time) + charged_ns) for size, time in cost.points)
-    return TableCost(tuple(points))
-
-
-def raised_affine(cost: AffineCost, charged_ns: int, factor: Fraction) -> AffineCost:
-    """Return an affine cost times a factor, with more start-up cost."""
-    return AffineCost(ceil(factor * cost.startup_ns) + charged_ns, factor * cost.ns_per_byte)

@@ -5,17 +5,18 @@ remember, and what it costs them to communicate. A cluster knows no algorithm; w
 says `planner.iteration.synchronisation`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from planner.costs import TableCost, scaled_cost
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference, check_interference
 from planner.measured import MeasuredNetwork
 from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.units import format_bytes
-from planner.validation import set_exact, set_integer, shown
+from planner.validation import MAX_VALUE, set_exact, set_integer, shown
 
-__all__ = ["Cluster", "Nic", "Scheduling"]
+__all__ = ["Cluster", "Nic", "Scheduling", "scaled_cluster"]
 
 MAX_MACHINES = 2**16
 
@@ -246,3 +247,48 @@ class Cluster:
             f"{workers} accelerators; if it is that of one, give accelerator_memory_bytes instead"
         )
         return (text,)
+
+
+def scaled_cluster(
+    cluster: Cluster, *, startup: Fraction = Fraction(1), bandwidth: Fraction = Fraction(1)
+) -> Cluster:
+    """Return a cluster with the start-ups, and the bandwidths, of all its links multiplied.
+
+    Start-ups are those of NICs, of links within hosts and of further messages; bandwidths those of
+    NICs, of links within hosts and of what machines share. Of a measured table what its smallest
+    transfer takes is start-up.
+    """
+    nic, topology, network = cluster.nic, cluster.topology, cluster.network
+    nic = replace(
+        nic,
+        startup_ns=round(nic.startup_ns * startup),
+        message_ns=round(nic.message_ns * startup),
+        bytes_per_s=nic.bytes_per_s * bandwidth,
+    )
+    if isinstance(topology, Rails):
+        topology = replace(
+            topology,
+            link_startup_ns=round(topology.link_startup_ns * startup),
+            link_bytes_per_s=topology.link_bytes_per_s * bandwidth,
+        )
+    if network is not None:
+        network = replace(
+            network,
+            tables=tuple(
+                replace(table, points=_scaled_rows(table.cost, startup, 1 / bandwidth))
+                for table in network.tables
+            ),
+        )
+    shared = cluster.shared_bytes_per_s
+    return replace(
+        cluster,
+        nic=nic,
+        topology=topology,
+        network=network,
+        shared_bytes_per_s=None if shared is None else shared * bandwidth,
+    )
+
+
+def _scaled_rows(cost: TableCost, startup: Fraction, rate: Fraction) -> tuple[tuple[int, int], ...]:
+    scaled = scaled_cost(cost, startup=startup, rate=rate, most_ns=MAX_VALUE)
+    return tuple((size, max(time, 1)) for size, time in scaled.points)

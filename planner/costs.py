@@ -9,11 +9,12 @@ none of them wraps, and what does not fit is refused.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from planner.errors import InvalidInputError
 from planner.validation import MAX_TOTAL, exact, integer, set_exact, set_integer
@@ -32,7 +33,16 @@ __all__ = [
     "fit_affine",
     "fit_table",
     "least_rate",
+    "scaled_cost",
 ]
+
+CostT = TypeVar(
+    "CostT",
+    "AffineCost",
+    "TableCost",
+    "AffineCost | TableCost",
+    "AffineCost | TableCost | DepthCost",
+)
 
 _TOO_LONG = MAX_TOTAL + 1
 """Stands for every time that does not fit, in arrays: the largest 64-bit integer."""
@@ -288,6 +298,52 @@ class DepthCost:
         import numpy as np
 
         return _fitting(np.min([cost.times(sizes) for _, cost in self.by_depth], axis=0))
+
+
+def scaled_cost(
+    cost: CostT,
+    *,
+    startup: Fraction | int = 1,
+    rate: Fraction | int = 1,
+    extra_ns: int = 0,
+    rounding: Callable[[Fraction], int] = round,
+    most_ns: int | None = None,
+) -> CostT:
+    """Return a cost with its start-up and its time beyond the start-up multiplied.
+
+    Of a table, the time of the smallest transfer is the start-up.
+
+    Parameters
+    ----------
+    cost : AffineCost, TableCost or DepthCost
+        The cost.
+    startup, rate : Fraction
+        The factor of the start-up, and that of the time beyond it.
+    extra_ns : int
+        Added to the start-up (ns).
+    rounding : callable
+        How a time becomes whole nanoseconds.
+    most_ns : int, optional
+        Times of a table are cut to this (ns).
+
+    Raises
+    ------
+    InvalidInputError
+        If a number is too large then.
+    """
+    if isinstance(cost, DepthCost):
+        at = partial(scaled_cost, startup=startup, rate=rate, extra_ns=extra_ns, rounding=rounding)
+        depths = ((depth, at(priced, most_ns=most_ns)) for depth, priced in cost.by_depth)
+        return DepthCost(tuple(depths))
+    if isinstance(cost, AffineCost):
+        start = rounding(Fraction(cost.startup_ns * startup)) + extra_ns
+        return AffineCost(start, cost.ns_per_byte * rate)
+    assert isinstance(cost, TableCost)
+    first, rows = cost.startup_ns, []
+    for size, time in cost.points:
+        lasts = rounding(Fraction(min(time, first) * startup + max(time - first, 0) * rate))
+        rows.append((size, lasts + extra_ns if most_ns is None else min(lasts + extra_ns, most_ns)))
+    return TableCost(tuple(rows))
 
 
 def least_rate(cost: TransferCost, total_bytes: int) -> Fraction:

@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
+from planner.errors import InvalidInputError
+from planner.validation import shown
+
 __all__ = ["NEVER", "Cancel", "Control", "Deadline", "Incumbent", "TimeUpError", "watched"]
 
 T = TypeVar("T")
 PlanT = TypeVar("PlanT")
+
+_LEAST_S = 0.001
+"""The least share (s) of the time left: a method has time for its first plan."""
 
 _LOOK_S = 0.02
 """How often somebody looks whether to stop a library that cannot ask."""
@@ -116,6 +122,36 @@ class Deadline:
         self._end = None if seconds is None else time.monotonic() + seconds
         self._offered = offered
         self.cancel = cancel
+
+    @classmethod
+    def of(cls, limit: Any, cancel: Cancel | None = None) -> "Deadline":
+        """Return the deadline that a time limit (seconds, a deadline, or None) and a cancel set.
+
+        Raises
+        ------
+        InvalidInputError
+            If the limit is no number above 0.
+        """
+        if isinstance(limit, Deadline):
+            return limit.telling(None)
+        number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        if limit is not None and not (number and limit > 0):
+            raise InvalidInputError("time_limit_s", f"expected a number > 0, got {shown(limit)}")
+        return cls(limit, cancel)
+
+    def telling(self, offered: Callable[[Any, int | Fraction | None], object] | None) -> "Deadline":
+        """Return the same point in time, at which somebody else is told of plans, or nobody."""
+        same = Deadline(None, self.cancel, offered)
+        same._end = self._end
+        return same
+
+    def share(self, parts: int) -> "Deadline":
+        """Return the end of an equal share of the time left among so many parts; nobody is told.
+
+        A share is never shorter than `_LEAST_S`, so that each part has a plan.
+        """
+        left = self.remaining_s
+        return Deadline(None if left is None else max(left / parts, _LEAST_S), self.cancel)
 
     @property
     def remaining_s(self) -> float | None:

@@ -23,7 +23,6 @@ from fractions import Fraction
 from operator import mul
 from typing import Literal, get_args
 
-from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Phase
 from planner.validation import exact, set_exact, shown
@@ -37,7 +36,6 @@ __all__ = [
     "Part",
     "Prospect",
     "Scenario",
-    "cost_under",
     "graph_under",
     "later",
     "measured",
@@ -237,30 +235,3 @@ def later(
         late = scenario.part in ("all", phase, third if phase == "backward" else "all")
         moved.append(round((duration + (scenario.spread * spread if late else 0)) * factor))
     return moved
-
-
-def cost_under(
-    cost: AffineCost | TableCost | DepthCost, scenario: Scenario
-) -> AffineCost | TableCost | DepthCost:
-    """Return what transfers cost in a scenario.
-
-    Of a table what the smallest transfer takes is start-up, and the rest is bandwidth.
-    """
-    if isinstance(cost, DepthCost):
-        return DepthCost(
-            tuple((depth, _at_depth(priced, scenario)) for depth, priced in cost.by_depth)
-        )
-    return _at_depth(cost, scenario)
-
-
-def _at_depth(cost: AffineCost | TableCost, scenario: Scenario) -> AffineCost | TableCost:
-    startup, bandwidth = scenario.startup, scenario.bandwidth
-    if isinstance(cost, AffineCost):
-        return AffineCost(round(cost.startup_ns * startup), cost.ns_per_byte / bandwidth)
-    least = cost.startup_ns
-    return TableCost(
-        tuple(
-            (size, round(min(time, least) * startup + max(time - least, 0) / bandwidth))
-            for size, time in cost.points
-        )
-    )

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from planner.bucketing import DDP_LIMITS
 from planner.errors import InvalidInputError
-from planner.methods import known_method
+from planner.solving.methods import known_method
 from planner.validation import shown
 
 __all__ = [

@@ -10,7 +10,7 @@ from planner.beside import MANY, MERGING, Beside, best_beside, mean_slowdown, ra
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 LASTS = {"rule": 7, "search": 9, "ab": 5, "abc": 4, "abcd": 6, "late": 8}
 

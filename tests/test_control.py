@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from planner.methods import solve_with
 
 import planner
 from planner import caramel, ibatch, iteration
@@ -14,8 +15,8 @@ from planner.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
 from planner.iteration.refit import adapt, refit
-from planner.methods import REPLAN, Outcome, solve_with
 from planner.results import Status
+from planner.solving.methods import REPLAN, Outcome
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems

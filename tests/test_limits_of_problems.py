@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.methods import concrete
+from planner.solving.methods import concrete
 from tests import schemas
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import DRIZZLE, FSDP, IBATCH, OVERLAP

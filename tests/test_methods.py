@@ -12,7 +12,7 @@ from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overl
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.jsonio import PROBLEMS
-from planner.methods import Outcome, concrete
+from planner.solving.methods import Outcome, concrete
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.test_numbers import MAKERS
 

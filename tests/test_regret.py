@@ -7,13 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.advice import advice
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 from planner.deadline import NEVER, Cancel, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.regret import Regret, regrets
 from planner.results import Infeasibility, Result
 from planner.scenarios import SCENARIOS, Scenario
+from planner.solving.what_if import Regret, advice, regrets
 
 times = st.integers(1, 1000)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 ROOT = Path(__file__).parents[1] / "planner"
 PUBLIC = (

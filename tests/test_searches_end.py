@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.methods import REPLAN
+from planner.solving.methods import REPLAN
 from planner.targets import TARGETS
 from tests.test_time_limits import (
     EXTRAS,

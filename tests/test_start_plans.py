@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from planner.methods import solve_with
 
 import planner
 from planner.deadline import TimeUpError
@@ -14,9 +15,10 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import PROBLEMS, bml, yan
 from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.service import decode_request, solve_or_raise
-from planner.methods import OUT_OF_TIME, REPLAN, Outcome, solve_with
 from planner.overlap import Node
 from planner.results import Status
+from planner.solving.family import OUT_OF_TIME
+from planner.solving.methods import REPLAN, Outcome
 from tests import schemas
 from tests.fuzzing.valid import MAKERS
 from tests.jsonio.test_plan_files import METHODS as REQUESTS

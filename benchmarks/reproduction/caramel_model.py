@@ -33,7 +33,7 @@ from planner.costs import DepthCost
 from planner.deadline import Deadline
 from planner.graphs import Graph
 from planner.jsonio import decode_profile
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = [
     "DEPTHS",

@@ -27,7 +27,7 @@ import numpy as np
 
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, NotApplicableError
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, Plan, Ranked
 from planner.yan.cuts import Array

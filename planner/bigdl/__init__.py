@@ -16,12 +16,13 @@ from planner.bigdl.checker import (
     check_starts,
 )
 from planner.bigdl.evaluation import Evaluation, Phase, evaluate
+from planner.bigdl.family import BIGDL, METHODS, solve
 from planner.bigdl.hot_spots import pulls_at_once
 from planner.bigdl.plan import Driver, Exchange, Plan
 from planner.bigdl.problem import Problem
-from planner.bigdl.solver import METHODS, solve
 
 __all__ = [
+    "BIGDL",
     "METHODS",
     "Driver",
     "Evaluation",

@@ -15,7 +15,7 @@ from math import isqrt
 from planner.bigdl.plan import Driver, Exchange, Plan
 from planner.bigdl.problem import Problem
 from planner.deadline import Deadline
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = [
     "reduce",

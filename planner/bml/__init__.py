@@ -7,14 +7,15 @@ Training", NeurIPS 2018.
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage
 from planner.bml.evaluation import Evaluation, evaluate
+from planner.bml.family import BML, METHODS, ideal_ns, lower_bound_ns, solve
 from planner.bml.plan import Plan, Transfer
 from planner.bml.problem import Failures, Problem
 from planner.bml.program import program_of
 from planner.bml.schedule import Schedule
-from planner.bml.solver import METHODS, ideal_ns, lower_bound_ns, solve
 from planner.bml.trees import TreePlan
 
 __all__ = [
+    "BML",
     "METHODS",
     "Damage",
     "Evaluation",

@@ -24,10 +24,10 @@ from types import MappingProxyType
 
 from planner.bml.damage import Damage
 from planner.bml.detour import detour
+from planner.bml.family import infeasibility_of
 from planner.bml.packing import few_trees
 from planner.bml.plan import Plan
 from planner.bml.program import listed
-from planner.bml.solver import infeasibility_of
 from planner.bml.trees import TreePlan, root_at_centre
 from planner.collectives import recipes
 from planner.collectives.parts import in_parts
@@ -35,7 +35,7 @@ from planner.collectives.program import Program
 from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.methods import known_method
+from planner.solving.methods import known_method
 from planner.topologies import BCube, Failures
 from planner.validation import integer
 

@@ -5,10 +5,11 @@ Computation Scheduling", arXiv 2004.14020.
 """
 
 from planner.caramel.evaluation import Evaluation, check, evaluate
+from planner.caramel.family import CARAMEL, METHODS, solve
 from planner.caramel.problem import Group, OpOrder, Part, Plan, Problem, Stages
-from planner.caramel.solver import METHODS, solve
 
 __all__ = [
+    "CARAMEL",
     "METHODS",
     "Evaluation",
     "Group",

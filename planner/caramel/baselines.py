@@ -20,7 +20,7 @@ from planner.caramel.problem import Group, Part, Plan, Problem
 from planner.costs import DepthCost
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = [
     "BYTESCHEDULER_PARTITION_BYTES",

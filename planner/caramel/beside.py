@@ -14,14 +14,15 @@ Complexity: that of `planner.beside`. Source: own.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import ceil
 
-from planner.beside import Beside, best_beside, mean_slowdown, plans_of, raised, slowed
+from planner.beside import Beside, best_beside, mean_slowdown, plans_of, slowed
 from planner.caramel.evaluation import duration_ns, evaluate
 from planner.caramel.problem import Group, Part, Plan, Problem
-from planner.costs import DepthCost
+from planner.costs import DepthCost, scaled_cost
 from planner.deadline import Deadline
 from planner.interference import ALONE, bound_beside
-from planner.methods import Method, Outcome
+from planner.solving.methods import Method, Outcome
 
 __all__ = ["joined", "planned_beside"]
 
@@ -49,7 +50,7 @@ def planned_beside(
 
     def asked(plan: Plan | None, charged: int) -> Problem:
         if plan is None:
-            return replace(alone, cost=raised(problem.cost, charged))
+            return replace(alone, cost=scaled_cost(problem.cost, extra_ns=charged))
         evaluation = evaluate(problem, plan)
         order = (*plan.backward_orders[0], *plan.forward_order)
         names = tuple(problem.graph.ops[index].name for index in order)
@@ -58,7 +59,9 @@ def planned_beside(
         return replace(
             alone,
             graph=slowed(problem.graph, order, evaluation.iteration),
-            cost=raised(problem.cost, charged, factor),
+            cost=scaled_cost(
+                problem.cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil
+            ),
             op_order=names,
         )
 

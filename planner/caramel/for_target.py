@@ -33,9 +33,9 @@ from planner.caramel.targeted import (
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.interference import ALONE
-from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, named
 from planner.robustness import NOMINAL, Step, end_under
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
 from planner.targets import Target
 
 __all__ = ["BEHIND_BARRIERS", "BUCKETS", "least_ns", "planned", "within"]

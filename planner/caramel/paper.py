@@ -22,7 +22,7 @@ from planner.caramel.packing import Item, pack
 from planner.caramel.problem import Group, Part, Plan, Problem
 from planner.costs import DepthCost
 from planner.deadline import Deadline
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["caramel", "threshold_of"]
 

@@ -25,7 +25,7 @@ from planner.caramel.windows import windows
 from planner.costs import TransferCost
 from planner.deadline import Deadline
 from planner.errors import InvalidPlanError
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["adapt", "improved", "refit", "resized"]
 

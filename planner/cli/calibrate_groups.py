@@ -87,7 +87,7 @@ def run_groups(options: argparse.Namespace) -> int:
 def run_drizzle(options: argparse.Namespace) -> int:
     """Fit to event logs, with a sentence about them and warnings on standard error."""
     from planner.cli.spark_logs import read_logs
-    from planner.drizzle.solver import solve
+    from planner.drizzle.family import solve
     from planner.jsonio.drizzle_measurements import encode_calibration
 
     check_outputs({"--output": options.output}, options.logs)

@@ -6,10 +6,10 @@ from planner import bigdl
 from planner.cli.compare_cluster import MACHINES, workers_of
 from planner.cli.family import ComparedProblem, Family, Option, Profiled, about
 from planner.jsonio import bigdl as bigdl_json
-from planner.methods import concrete
 from planner.network import AnyNetwork, links
 from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.methods import concrete
 from planner.units import counted, format_bytes, format_ns
 from planner.validation import integer
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Unpack
 
 from planner import bml
-from planner.bml.solver import AnyPlan
+from planner.bml.family import AnyPlan
 from planner.cli.family import ComparedProblem, Family, Option, Profiled, about, lost
 from planner.cli.parsing import parse_bcube
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
@@ -15,10 +15,10 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import bml as bml_json
 from planner.jsonio.bml_answer import BmlAnswer, algorithm_answer, answer
 from planner.jsonio.types import or_none
-from planner.methods import known_method
 from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.methods import known_method
 from planner.topologies import BCube, Failures
 from planner.units import format_bytes, format_ns
 

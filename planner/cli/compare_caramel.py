@@ -19,16 +19,17 @@ from planner.cli.family import (
     Profiled,
     about,
 )
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.interference import ALONE
 from planner.jsonio import caramel as caramel_json
 from planner.jsonio.heads import Head
 from planner.jsonio.settled_network import warnings_of
 from planner.jsonio.types import or_none
-from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork, scattered
 from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.methods import concrete
 from planner.targets import target_of
 from planner.units import counted, format_bytes, format_ns
 from planner.validation import integer
@@ -156,7 +157,7 @@ def _beside(
     problem: caramel.Problem, result: _Result, limit: float | None, *, regret: bool
 ) -> caramel_json.CaramelAnswer:
     """Return the best plan's answer, beside DDP; other scenarios have as long as a method has."""
-    deadline = deadline_in(DEFAULT_SECONDS if limit is None else limit)
+    deadline = Deadline.of(DEFAULT_SECONDS if limit is None else limit)
     return caramel_json.answer_beside(problem, result, deadline, regret=regret)
 
 

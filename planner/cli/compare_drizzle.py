@@ -14,10 +14,10 @@ from planner.drizzle.closed_form import largest_group
 from planner.errors import InvalidInputError
 from planner.iteration.scheduling import MAX_GROUP_NS, MAX_OVERHEAD, scheduling_problem
 from planner.jsonio import drizzle as drizzle_json
-from planner.methods import concrete
 from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.methods import concrete
 from planner.units import counted, format_ns, parse_time
 from planner.validation import MAX_VALUE
 

@@ -8,10 +8,10 @@ from planner.cli.family import ComparedProblem, Family, Option, Profiled, about
 from planner.fsdp.problem import CHANNELS
 from planner.iteration.fully_sharded import sharded_problem
 from planner.jsonio import fsdp as fsdp_json
-from planner.methods import concrete
 from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.methods import concrete
 from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FAMILY", "summary"]

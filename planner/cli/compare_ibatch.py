@@ -19,17 +19,17 @@ from planner.cli.family import (
     percent,
 )
 from planner.comparison import Comparison
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
-from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE
 from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.settled_network import warnings_of
 from planner.jsonio.types import or_none
-from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork
 from planner.profiles import Profile
-from planner.regret import Regret
 from planner.results import Result
+from planner.solving.methods import concrete
+from planner.solving.what_if import Regret, regrets
 from planner.targets import target_of
 from planner.units import format_bytes, format_ns, parse_bytes
 from planner.validation import integer
@@ -121,7 +121,7 @@ def _compared(
     def best(result: Result[ibatch.Plan, ibatch.Evaluation]) -> ibatch_json.IbatchAnswer:
         rows = None
         if options.regret and result.plan is not None:
-            rows = regretted(problem, result.plan, deadline_in(limit))
+            rows = regrets(ibatch.IBATCH, problem, result.plan, Deadline.of(limit))
         return finished(result, rows)
 
     def finished(
@@ -195,7 +195,7 @@ def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
         lambda result: ibatch_json.answer(problem, result, names, parameters),
         (_summary("request", problem),),
         best=lambda result: ibatch_json.answer_to(
-            request, problem, result, deadline_in(or_none(request.time_limit_s) or DEFAULT_SECONDS)
+            request, problem, result, Deadline.of(or_none(request.time_limit_s) or DEFAULT_SECONDS)
         ),
         methods=_methods(problem),
         doubts=lambda result: (

@@ -14,10 +14,10 @@ from planner.iteration.measured import notes_of
 from planner.jsonio import iteration as iteration_json
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import profile_of
-from planner.methods import concrete
 from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.methods import concrete
 from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FAMILY"]

@@ -3,8 +3,8 @@
 from planner import overlap
 from planner.cli.family import ComparedProblem, Family
 from planner.jsonio import overlap as overlap_json
-from planner.methods import concrete
 from planner.results import Result
+from planner.solving.methods import concrete
 from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FAMILY"]

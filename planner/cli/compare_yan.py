@@ -11,18 +11,18 @@ from planner.errors import InvalidInputError
 from planner.jsonio import yan as yan_json
 from planner.jsonio.measurements import decode_computation
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
-from planner.methods import concrete
 from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.methods import concrete
 from planner.units import counted
 from planner.validation import integer
 from planner.views import epoch_text
 from planner.yan.configuration import Plan
+from planner.yan.family import METHODS, solve
 from planner.yan.model import Estimate
 from planner.yan.problem import Problem
 from planner.yan.profiled import ProfiledProblem, profiled
-from planner.yan.solver import METHODS, solve
 from planner.yan.units import refuse_incomplete
 
 __all__ = ["FAMILY"]

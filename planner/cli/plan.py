@@ -28,7 +28,7 @@ from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.outlook import OUTLOOKS
-from planner.methods import concrete
+from planner.solving.methods import concrete
 from planner.units import format_ns, parse_time
 
 __all__ = ["add_parser"]

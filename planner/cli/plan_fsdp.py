@@ -29,9 +29,9 @@ from planner.iteration.fully_sharded import sharded_problem
 from planner.jsonio import PROBLEMS
 from planner.jsonio.fsdp import FsdpAnswer, answer
 from planner.jsonio.heads import of_profile
-from planner.methods import known_method
 from planner.printing import printable
 from planner.results import Result
+from planner.solving.methods import known_method
 from planner.targets import FSDP2, PLANNER
 from planner.units import counted, format_bytes, format_ns, parse_bytes
 

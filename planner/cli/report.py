@@ -16,10 +16,10 @@ from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
 from planner.cli.progress import Progress
 from planner.comparison import Comparison, compare
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
-from planner.iteration import Alternative, Evaluation, Plan, Problem
+from planner.iteration import ITERATION, Alternative, Evaluation, Plan, Problem
 from planner.iteration.for_target import exported
-from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sensitivity import Sweeps, sweep
 from planner.jsonio.heads import warned
@@ -27,9 +27,10 @@ from planner.jsonio.iteration import doubts
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.machine import own_version
-from planner.methods import concrete, deadline_in
 from planner.report import Report, page
 from planner.results import Result
+from planner.solving.methods import concrete
+from planner.solving.what_if import advise, regrets
 from planner.targets import FSDP2
 from planner.units import counted, format_bytes, format_ns
 
@@ -79,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         answers = shlex.join([*told, FSDP2.name])
         raise InvalidInputError("--for", f"no page shows plans for {FSDP2.title}: run {answers}")
     job = settle(options)
-    deadline_in(options.time_limit)  # refuses what is none
+    Deadline.of(options.time_limit)  # refuses what is none
     check_outputs(
         {"--output": options.output},
         (options.profile, options.cluster, options.interference, options.network),
@@ -89,9 +90,9 @@ def run(options: argparse.Namespace) -> int:
     planned = _freely if problem.target is None else _for_target
     made = planned(problem, options.time_limit, progress)
     result = made.result
-    end, plan = deadline_in(options.time_limit), result.plan
-    advice = advised(problem, result, end) if made.alternatives else None
-    regret = None if plan is None else regretted(problem, plan, end, progress)
+    end, plan = Deadline.of(options.time_limit), result.plan
+    advice = advise(ITERATION, problem, result, end) if made.alternatives else None
+    regret = None if plan is None else regrets(ITERATION, problem, plan, end, progress)
     targets = None if plan is None or problem.target is None else exported(problem, plan, end)
     progress.done()
     groups = None
@@ -127,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _freely(problem: Problem, limit: float | None, progress: Progress) -> _Planned:
     """Plan for planner's own runtime: every algorithm, every other method, other networks."""
-    deadline, begin = deadline_in(limit), time.perf_counter()
+    deadline, begin = Deadline.of(limit), time.perf_counter()
     alternatives = iteration.alternatives(
         problem, deadline, lambda name: progress(f"planning {name}")
     )

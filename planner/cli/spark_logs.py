@@ -9,6 +9,7 @@ from planner.cli.common import in_file, readable, warn, write_json
 from planner.cli.progress import Progress
 from planner.cli.telling import tell
 from planner.drizzle.calibration import Calibration, Measurement
+from planner.drizzle.family import solve
 from planner.drizzle.loops import (
     Loop,
     in_words,
@@ -19,7 +20,6 @@ from planner.drizzle.loops import (
 )
 from planner.drizzle.observed import Application
 from planner.drizzle.problem import Problem
-from planner.drizzle.solver import solve
 from planner.errors import InvalidInputError
 from planner.formats.spark_events import read_spark_log
 from planner.formats.spark_log import parts_of

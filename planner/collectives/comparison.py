@@ -42,8 +42,8 @@ from planner.collectives.tensor_servers import (
     tensors_program,
 )
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.methods import known_method
 from planner.network import Network
+from planner.solving.methods import known_method
 from planner.topologies import BCube
 
 __all__ = ["COLLECTIVES", "PROGRAMS", "choose", "collective", "compare", "program"]

@@ -23,7 +23,7 @@ from planner.collectives.program import Program
 from planner.collectives.rails import RAIL_PROGRAMS
 from planner.collectives.ring import ring_bcube_program, ring_program
 from planner.errors import InvalidInputError
-from planner.methods import known_method
+from planner.solving.methods import known_method
 from planner.topologies import BCube, Failures, Rails
 from planner.validation import integer
 

@@ -9,11 +9,12 @@ simulates it.
 from planner.drizzle.calibration import Calibration, Measurement, calibrate
 from planner.drizzle.controller import Band, State, adjusted, group_sizes
 from planner.drizzle.evaluation import Evaluation, check, evaluate
+from planner.drizzle.family import DRIZZLE, METHODS, solve
 from planner.drizzle.problem import Plan, Problem
-from planner.drizzle.solver import METHODS, solve
 from planner.drizzle.stages import Stage, Triggers
 
 __all__ = [
+    "DRIZZLE",
     "METHODS",
     "Band",
     "Calibration",

@@ -20,8 +20,8 @@ from planner.deadline import Deadline
 from planner.drizzle.digits import told_apart
 from planner.drizzle.problem import Plan, Problem
 from planner.drizzle.stages import triggers_of
-from planner.methods import Outcome
 from planner.results import Infeasibility
+from planner.solving.methods import Outcome
 from planner.units import format_ns
 from planner.validation import total
 

@@ -12,7 +12,7 @@ from planner.drizzle.closed_form import solve_exact
 from planner.drizzle.problem import Plan, Problem
 from planner.drizzle.stages import triggers_of
 from planner.errors import InvalidPlanError
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["adapt", "refit"]
 

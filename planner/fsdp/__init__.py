@@ -6,8 +6,19 @@ plan, and says what is in memory when; `check` rejects what is none.
 
 from planner.fsdp.checker import check
 from planner.fsdp.evaluation import Evaluation, evaluate
+from planner.fsdp.family import FSDP, METHODS, solve
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Mesh, Problem
-from planner.fsdp.solver import METHODS, solve
 
-__all__ = ["METHODS", "Evaluation", "Mesh", "Plan", "Problem", "Unit", "check", "evaluate", "solve"]
+__all__ = [
+    "FSDP",
+    "METHODS",
+    "Evaluation",
+    "Mesh",
+    "Plan",
+    "Problem",
+    "Unit",
+    "check",
+    "evaluate",
+    "solve",
+]

@@ -33,7 +33,7 @@ from planner.fsdp.plan import Plan, Unit, layer_ranges
 from planner.fsdp.problem import Problem
 from planner.fsdp.search import search
 from planner.fsdp.shaping import Room, Shape, issued_by, needs_of
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["MAX_LAYERS", "exact"]
 

@@ -15,7 +15,7 @@ from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
 from planner.fsdp.search import improved
 from planner.fsdp.shaping import Shape
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["refit"]
 

@@ -36,7 +36,7 @@ from planner.fsdp.rules import RULES, fitted
 from planner.fsdp.shaping import FARTHEST, Ahead, Shape, at_use, filled, room_of
 from planner.fsdp.slimming import slimmed
 from planner.fsdp.tight import cheapest_units
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["search"]
 

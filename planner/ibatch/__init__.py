@@ -6,11 +6,12 @@ plan, `check` rejects what is none, `schedule` and `timeline` say when everythin
 
 from planner.ibatch.blocks import OWN_UNITS, Blocks
 from planner.ibatch.evaluation import Evaluation, check, evaluate, schedule, timeline
+from planner.ibatch.family import IBATCH, METHODS, solve
 from planner.ibatch.problem import COLLECTIVES, Plan, Problem
-from planner.ibatch.solver import METHODS, solve
 
 __all__ = [
     "COLLECTIVES",
+    "IBATCH",
     "METHODS",
     "OWN_UNITS",
     "Blocks",

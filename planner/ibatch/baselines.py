@@ -12,7 +12,7 @@ from planner.bucketing import ddp_buckets, mg_wfbp_groups
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.ibatch.problem import Plan, Problem
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["ddp", "layer_by_layer", "mg_wfbp", "one_batch"]
 

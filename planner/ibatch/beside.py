@@ -16,14 +16,16 @@ Complexity: 2^(layers - 1) prices, or that of `planner.beside`. Source: own.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, combinations, pairwise
+from math import ceil
 
-from planner.beside import Beside, best_beside, mean_slowdown, plans_of, raised
+from planner.beside import Beside, best_beside, mean_slowdown, plans_of
+from planner.costs import scaled_cost
 from planner.deadline import Deadline
 from planner.ibatch.evaluation import evaluate
 from planner.ibatch.problem import Plan, Problem
 from planner.interference import ALONE, bound_beside
-from planner.methods import Method, Outcome
 from planner.simulator import TimedTransfer, simulate
+from planner.solving.methods import Method, Outcome
 
 __all__ = ["least_beside", "planned_beside"]
 
@@ -62,12 +64,18 @@ def planned_beside(
     def asked(plan: Plan | None, charged: int) -> Problem:
         assert problem.cost is not None
         if plan is None:
-            return replace(alone, cost=raised(problem.cost, charged))
+            return replace(alone, cost=scaled_cost(problem.cost, extra_ns=charged))
         times = evaluate(problem, plan).schedule
         lasted = sum(problem.transfer_time(start, stop) for start, stop in plan.batches)
         factor = mean_slowdown(sum(batch.transfer_ns for batch in times), lasted)
         slower = _layers_as_they_went(problem, plan)
-        return replace(alone, compute_ns=slower, cost=raised(problem.cost, charged, factor))
+        return replace(
+            alone,
+            compute_ns=slower,
+            cost=scaled_cost(
+                problem.cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil
+            ),
+        )
 
     family = Beside(
         lasts=lasts,

@@ -14,10 +14,10 @@ from functools import cached_property
 from itertools import pairwise
 
 from planner.ibatch.evaluation import Evaluation
+from planner.ibatch.family import IBATCH, solve
 from planner.ibatch.problem import Plan, Problem
-from planner.ibatch.solver import priced, solve
-from planner.methods import Outcome
 from planner.results import Infeasibility, Result
+from planner.solving.methods import Outcome
 
 __all__ = ["OWN_UNITS", "Blocks"]
 
@@ -86,7 +86,7 @@ class Blocks:
         plan = Plan(tuple((limits[a], limits[b]) for a, b in result.plan.batches))
         bound = self.best_of_layers.lower_bound_ns
         outcome = Outcome(plan, bound, result.timed_out, method=result.method)
-        return priced(self.problem, outcome, result.runtime_s)
+        return IBATCH.verify(self.problem, outcome, result.runtime_s)
 
     def _of_layers(self, infeasibility: Infeasibility) -> Infeasibility:
         """Say of layers what was found of blocks."""

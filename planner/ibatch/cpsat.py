@@ -21,7 +21,7 @@ from planner.deadline import Deadline, TimeUpError
 from planner.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
 from planner.ibatch.endings import nothing_covers, out_of_time
 from planner.ibatch.problem import Plan, Problem
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["solve_cpsat"]
 

@@ -25,7 +25,7 @@ from planner.deadline import Deadline
 from planner.ibatch.arrivals import Arrivals
 from planner.ibatch.endings import out_of_time
 from planner.ibatch.problem import Plan, Problem
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["solve_general", "within"]
 

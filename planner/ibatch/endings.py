@@ -9,8 +9,8 @@ from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.greedy import greedy_backward
 from planner.ibatch.problem import Plan, Problem
-from planner.methods import Outcome
 from planner.results import Infeasibility
+from planner.solving.methods import Outcome
 
 __all__ = ["nothing_covers", "out_of_time"]
 

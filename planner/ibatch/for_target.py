@@ -19,8 +19,8 @@ from planner.errors import BrokenConstraintError
 from planner.ibatch.baselines import layer_by_layer, one_batch
 from planner.ibatch.evaluation import Evaluation, check, evaluate
 from planner.ibatch.problem import Plan, Problem
-from planner.methods import Method as AnyMethod
-from planner.methods import Outcome
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome
 from planner.targets import FSDP2, Exported, Target
 
 __all__ = ["default", "exported", "within"]

@@ -30,7 +30,7 @@ from planner.errors import BrokenConstraintError
 from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.problem import Plan, Problem
 from planner.ibatch.strains import strained_of
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["greedy", "greedy_backward", "greedy_forward"]
 

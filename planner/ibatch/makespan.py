@@ -26,8 +26,8 @@ from collections.abc import Sequence
 from planner.deadline import Deadline
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.problem import Plan, Problem
-from planner.methods import Outcome
 from planner.robustness import NOMINAL, Limit
+from planner.solving.methods import Outcome
 
 __all__ = ["solve_additive", "sweep"]
 

@@ -22,7 +22,7 @@ from planner.errors import NotApplicableError
 from planner.ibatch.arrivals import Arrivals
 from planner.ibatch.endings import nothing_covers, out_of_time
 from planner.ibatch.problem import Plan, Problem
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["MAX_LAYERS", "solve_paper_model", "within"]
 

@@ -15,8 +15,8 @@ from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.makespan import solve_additive
 from planner.ibatch.problem import Plan, Problem
 from planner.ibatch.strains import boundaries_of, lasts_under
-from planner.methods import Outcome
 from planner.robustness import NOMINAL
+from planner.solving.methods import Outcome
 
 __all__ = ["refit"]
 

@@ -25,8 +25,8 @@ from planner.ibatch.evaluation import evaluate, objective_ns
 from planner.ibatch.makespan import sweep
 from planner.ibatch.problem import Plan, Problem
 from planner.ibatch.strains import boundaries_of, lasts_under
-from planner.methods import Outcome
 from planner.robustness import Limit, most_robust
+from planner.solving.methods import Outcome
 
 __all__ = ["robust"]
 

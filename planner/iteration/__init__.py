@@ -14,15 +14,16 @@ from planner.iteration.checker import check
 from planner.iteration.crossover import Change
 from planner.iteration.evaluation import Evaluation, evaluate
 from planner.iteration.explanation import Explanation, explain
+from planner.iteration.family import ITERATION, JOINT, METHODS, best_of, solve, solve_all
 from planner.iteration.memory import Footprint
 from planner.iteration.plan import MODES, Plan, Transfer
 from planner.iteration.problem import Problem
-from planner.iteration.solver import JOINT, METHODS, best_of, solve, solve_all
 from planner.iteration.synchronisation import ALGORITHMS, KNOWN
 from planner.iteration.ways import MIXED, Mixture, Synchronisation
 
 __all__ = [
     "ALGORITHMS",
+    "ITERATION",
     "JOINT",
     "KNOWN",
     "METHODS",

@@ -16,12 +16,13 @@ Complexity: that of `planner.beside`, and of the rules. Source: own.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import ceil
 from typing import TypeAlias
 
-from planner.beside import Beside, best_beside, mean_slowdown, raised_affine, slowed
+from planner.beside import Beside, best_beside, mean_slowdown, slowed
 from planner.caramel.beside import joined
-from planner.costs import AffineCost, TableCost
+from planner.costs import AffineCost, scaled_cost
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.interference import ALONE
@@ -33,7 +34,7 @@ from planner.iteration.problem import Problem
 from planner.iteration.room import capped
 from planner.iteration.rules import BY_ANY_ALGORITHM
 from planner.iteration.ways import Mixture, Synchronisation, Way
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["planned_beside"]
 
@@ -147,22 +148,15 @@ def _with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | Non
     return settled(replace(plan, transfers=transfers), way)
 
 
-def _later(cost: AffineCost | TableCost, charged: int, factor: Fraction) -> AffineCost | TableCost:
-    """Return a cost times a factor, with more start-up cost."""
-    if isinstance(cost, AffineCost):
-        return raised_affine(cost, charged, factor)
-    rows = tuple((size, ceil(factor * time) + charged) for size, time in cost.points)
-    return TableCost(rows)
-
-
 def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
     """Return a way whose halves cost a factor more, and start later."""
+    later = partial(scaled_cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil)
 
     def raised(option: Synchronisation) -> Synchronisation:
-        half = _later(option.half, charged, factor)
+        half = later(option.half)
         if isinstance(half, AffineCost):
             return replace(option, half=half, whole=None)
-        gather = None if option.gather is None else _later(option.gather, charged, factor)
+        gather = None if option.gather is None else later(option.gather)
         return replace(option, half=half, gather=gather)
 
     if isinstance(way, Mixture):

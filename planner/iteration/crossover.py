@@ -23,11 +23,10 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from planner.clusters import Cluster
-from planner.costs import AffineCost, TableCost
+from planner.costs import AffineCost, TableCost, scaled_cost
 from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.evaluation import lasting
-from planner.iteration.measured import faster
 from planner.iteration.plan import How, Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.synchronisation import synchronisations
@@ -84,7 +83,8 @@ class _Parts(NamedTuple):
         """Return the cost if one part were multiplied; a table has no further messages."""
         if self.table is not None:
             startup = factor if what == "startup" else Fraction(1)
-            return faster(self.table, startup, factor if what == "bandwidth" else Fraction(1))
+            rate = 1 / factor if what == "bandwidth" else Fraction(1)
+            return scaled_cost(self.table, startup=startup, rate=rate, most_ns=MAX_VALUE)
         starts = self.startup * (factor if what == "startup" else 1)
         message = self.message * (factor if what == "message" else 1)
         per_byte = self.per_byte / (factor if what == "bandwidth" else 1)

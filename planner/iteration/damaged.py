@@ -23,8 +23,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from planner.bml.damage import Damage
+from planner.bml.family import infeasibility_of
 from planner.bml.replan import replanned
-from planner.bml.solver import infeasibility_of
 from planner.clusters import Cluster
 from planner.collectives.loads import loads
 from planner.collectives.program import Kind

@@ -14,13 +14,13 @@ Source: own.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from planner.costs import scaled_cost
 from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.crossover import Change, changes, dominating
 from planner.iteration.evaluation import Evaluation, evaluate
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
-from planner.iteration.ways import without_startup
 
 __all__ = ["Explanation", "explain", "runner_up"]
 
@@ -114,9 +114,9 @@ def explain(
     prompt = {
         how: replace(
             option,
-            half=without_startup(option.half),
-            whole=without_startup(option.all_reduce),
-            gather=None if option.gather is None else without_startup(option.gather),
+            half=scaled_cost(option.half, startup=0),
+            whole=scaled_cost(option.all_reduce, startup=0),
+            gather=None if option.gather is None else scaled_cost(option.gather, startup=0),
         )
         for how, option in problem.costs.items()
     }

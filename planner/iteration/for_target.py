@@ -29,9 +29,9 @@ from planner.iteration.problem import Problem
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import from_gradients
 from planner.iteration.ways import MEASURED, Synchronisation
-from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, named
 from planner.results import Infeasibility
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
 from planner.targets import TARGETS, Exported, Target
 
 __all__ = ["exported", "within"]

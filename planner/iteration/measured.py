@@ -12,12 +12,11 @@ Guarantee: costs never fall with the size. `least_rates` is below every transfer
 Complexity: that of the predictions, once a cluster. Source: own.
 """
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 from planner.clusters import Cluster
 from planner.collectives.predicted import Predicted, predicted, range_note
-from planner.costs import TableCost, least_rate
+from planner.costs import least_rate
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.plan import Plan
 from planner.iteration.ways import MEASURED, Synchronisation
@@ -27,7 +26,6 @@ from planner.validation import MAX_VALUE
 __all__ = [
     "KINDS",
     "assumed_startups",
-    "faster",
     "least_rates",
     "measured_on",
     "notes_of",
@@ -93,24 +91,6 @@ def assumed_startups(cluster: Cluster) -> bool:
     return cluster.network is None and any(
         "assumed" in note and "startup_ns" in note for note in cluster.notes
     )
-
-
-def faster(cost: TableCost, startup: Fraction, bandwidth: Fraction) -> TableCost:
-    """Return a table with start-ups, and what larger transfers take beyond, multiplied.
-
-    Parameters
-    ----------
-    cost : TableCost
-        The table; its start-up is what its smallest size takes.
-    startup, bandwidth : Fraction
-        By what start-ups are multiplied, and speeds.
-    """
-    first = cost.startup_ns
-    rows: Sequence[tuple[int, int]] = [
-        (size, min(round(first * startup + (time - first) / bandwidth), MAX_VALUE))
-        for size, time in cost.points
-    ]
-    return TableCost(tuple(rows))
 
 
 def prediction(cluster: Cluster, kind: str) -> Predicted:

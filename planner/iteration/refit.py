@@ -26,7 +26,7 @@ from planner.iteration.room import capped, too_many, too_small
 from planner.iteration.rules import enforced, from_gradients
 from planner.iteration.sharded import both_ways
 from planner.iteration.ways import Way
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["adapt", "refit"]
 

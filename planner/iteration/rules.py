@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from planner import caramel
+from planner.caramel.family import Method
 from planner.caramel.problem import Plan as GradientPlan
-from planner.caramel.solver import Method
 from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.plan import Kind, Plan, Transfer

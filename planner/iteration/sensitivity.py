@@ -24,22 +24,19 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import Literal
 
-from planner.clusters import Cluster
+from planner.clusters import scaled_cluster
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
 from planner.iteration.evaluation import evaluate
-from planner.iteration.measured import faster
+from planner.iteration.family import best_of, solve
 from planner.iteration.plan import Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.room import too_small
-from planner.iteration.solver import best_of, solve
 from planner.iteration.ways import MIXED
-from planner.measured import MeasuredNetwork
-from planner.methods import deadline_in
-from planner.topologies import Rails
 
-__all__ = ["FACTORS", "Knob", "SweepPoint", "Sweeps", "changed", "sweep"]
+__all__ = ["FACTORS", "Knob", "SweepPoint", "Sweeps", "sweep"]
 
 Knob = Literal["bandwidth", "startup"]
 """What is changed."""
@@ -132,7 +129,9 @@ def sweep(
             if progress:
                 progress(f"planning with another {knob}", place, len(known))
             try:
-                changed_problem = replace(problem, cluster=changed(problem.cluster, knob, factor))
+                changed_problem = replace(
+                    problem, cluster=scaled_cluster(problem.cluster, **{knob: factor})
+                )
                 point = _point(changed_problem, kept, candidates, factor, time_limit)
             except InvalidInputError:  # times out of range: the problem itself was checked before
                 if factor == 1:
@@ -141,45 +140,6 @@ def sweep(
             yield point
 
     return Sweeps(tuple(points("bandwidth")), tuple(points("startup")))
-
-
-def changed(cluster: Cluster, knob: Knob, factor: Fraction) -> Cluster:
-    """Return the cluster with a network that carries, or with start-ups that cost, so much more."""
-    nic, topology = cluster.nic, cluster.topology
-    if cluster.network is not None:
-        cluster = replace(cluster, network=_scaled(cluster.network, knob, factor))
-    if knob == "startup":
-        nic = replace(
-            nic,
-            startup_ns=round(nic.startup_ns * factor),
-            message_ns=round(nic.message_ns * factor),
-        )
-        if isinstance(topology, Rails):
-            within = round(topology.link_startup_ns * factor)
-            topology = replace(topology, link_startup_ns=within)
-        return replace(cluster, nic=nic, topology=topology)
-    nic = replace(nic, bytes_per_s=nic.bytes_per_s * factor)
-    if isinstance(topology, Rails):
-        topology = replace(topology, link_bytes_per_s=topology.link_bytes_per_s * factor)
-    shared = cluster.shared_bytes_per_s
-    if shared is not None:
-        shared = shared * factor
-    return replace(cluster, nic=nic, topology=topology, shared_bytes_per_s=shared)
-
-
-def _scaled(measured: MeasuredNetwork, knob: Knob, factor: Fraction) -> MeasuredNetwork:
-    """Return tables whose smallest times, or whose times beyond those, are multiplied."""
-    startup, bandwidth = (factor, Fraction(1)) if knob == "startup" else (Fraction(1), factor)
-    tables = (
-        replace(
-            table,
-            points=tuple(
-                (size, max(time, 1)) for size, time in faster(table.cost, startup, bandwidth).points
-            ),
-        )
-        for table in measured.tables
-    )
-    return replace(measured, tables=tuple(tables))
 
 
 def _point(
@@ -210,7 +170,7 @@ def _point(
         anew = problem
         if len(names) < len(problem.options) and MIXED not in names:  # that takes all of them
             anew = replace(problem, algorithms=tuple(names))
-        again = alternatives(anew, deadline_in(time_limit))
+        again = alternatives(anew, Deadline.of(time_limit))
         priced += [
             (alternative.objective_ns or 0, alternative.plan)
             for alternative in again

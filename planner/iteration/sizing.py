@@ -31,12 +31,11 @@ from planner.iteration.alternatives import Alternative
 from planner.iteration.bounds import bound
 from planner.iteration.epochs import EpochEstimate, batch_size_of, computation_ns, yan_estimates
 from planner.iteration.evaluation import Evaluation
+from planner.iteration.family import JOINT, solve_all
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
 from planner.iteration.room import too_small
-from planner.iteration.solver import JOINT, solve_all
 from planner.iteration.synchronisation import least
-from planner.methods import deadline_in
 from planner.profiles import Profile
 from planner.results import Infeasibility, Result
 from planner.topologies import BCube, Rails, Switch
@@ -164,7 +163,7 @@ def choose_size(
     """
     integer(epoch_samples, "epoch_samples", minimum=1)
     batch_size_of(profile)  # refuses epochs that cannot be counted
-    deadline = deadline_in(time_limit, cancel)
+    deadline = Deadline.of(time_limit, cancel)
     resized(cluster, cluster.machines)  # refuses what has no other size
     problem = Problem.from_profile(profile, cluster, **options)
     ranking = yan_estimates(profile, problem, epoch_samples)

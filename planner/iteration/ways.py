@@ -31,7 +31,6 @@ __all__ = [
     "fastest",
     "lines_of",
     "mixture",
-    "without_startup",
 ]
 
 MIXED = "mixed"
@@ -206,14 +205,6 @@ def affine(cost: AffineCost | TableCost) -> AffineCost:
         return cost
     (first, least), (last, most) = cost.points[0], cost.points[-1]
     return AffineCost(least, Fraction(most - least, last - first))
-
-
-def without_startup(cost: AffineCost | TableCost) -> AffineCost | TableCost:
-    """Return a cost less its start-up, which of a table is what its smallest size takes."""
-    if isinstance(cost, AffineCost):
-        return AffineCost(0, cost.ns_per_byte)
-    first = cost.startup_ns
-    return TableCost(tuple((size, max(time - first, 0)) for size, time in cost.points))
 
 
 def bounding_lines(way: Way, kind: str, largest: int) -> tuple[tuple[Line, ...], ...]:

@@ -28,9 +28,9 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.methods import REPLAN, concrete
 from planner.network import Network as Links
 from planner.results import Result
+from planner.solving.methods import REPLAN, concrete
 from planner.units import counted, format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, check_count, check_same, shown, total
 from planner.views import MAX_CELLS, HotSpots, Pulls

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Unpack
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import GRACE_S
+from planner.bml.family import METHODS, solve
 from planner.bml.problem import Failures, Problem
-from planner.bml.solver import METHODS, solve
 from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
@@ -26,7 +26,7 @@ from planner.jsonio.types import (
     Time,
     or_none,
 )
-from planner.methods import OUT_OF_TIME
+from planner.solving.family import OUT_OF_TIME
 from planner.topologies import BCube
 from planner.validation import MAX_VALUE
 

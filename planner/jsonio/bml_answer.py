@@ -10,11 +10,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import Damage
 from planner.bml.evaluation import Evaluation
+from planner.bml.family import AnyPlan, ideal_ns
 from planner.bml.listing import listed
 from planner.bml.plan import Stage
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
-from planner.bml.solver import AnyPlan, ideal_ns
 from planner.collectives import COLLECTIVES, Collective, collective
 from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER, Deadline, watched

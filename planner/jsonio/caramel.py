@@ -7,16 +7,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import caramel
-from planner.advice import Advice
 from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.evaluation import Evaluation, plan_heads
 from planner.caramel.exported import exported
+from planner.caramel.family import RULES
 from planner.caramel.for_target import BUCKETS
-from planner.caramel.outlook import solve_for
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Plan, Problem, Stages
-from planner.caramel.scenarios import advised, regretted
-from planner.caramel.solver import RULES
 from planner.costs import DepthCost
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
@@ -56,11 +53,10 @@ from planner.jsonio.transfers import (
     sent,
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
-from planner.methods import deadline_in
 from planner.network import ring_cost
-from planner.regret import Regret
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
+from planner.solving.what_if import Advice, Regret, advise, regrets, robust_plan
 from planner.targets import PLANNER, TARGETS, Exported, target_of
 from planner.validation import MAX_VALUE, total
 
@@ -200,16 +196,15 @@ def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnsw
     """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
-    deadline = deadline_in(limit, control.get("cancel"))
+    deadline = Deadline.of(limit, control.get("cancel"))
     if limit is not None and request.regret:
         limit /= 2
     outlook, prospect = request.to_outlook(problem), None
     if outlook is None:
         result = caramel.solve(problem, method=request.method, time_limit=limit, **control)
     else:
-        result, prospect = solve_for(
-            problem, outlook, time_limit=limit, cancel=control.get("cancel")
-        )
+        end = Deadline.of(limit, control.get("cancel"))
+        result, prospect = robust_plan(caramel.CARAMEL, problem, outlook, end)
         result = without_start(result, control)
         tell(result, control)
     if result.plan is None:  # what replan was given does not fit
@@ -247,8 +242,12 @@ def answer_beside(
     return answer(
         problem,
         result,
-        advice=advised(problem, result, deadline) if result.method == "search" else None,
-        regret=regretted(problem, result.plan, deadline, progress) if regret else None,
+        advice=advise(caramel.CARAMEL, problem, result, deadline)
+        if result.method == "search"
+        else None,
+        regret=regrets(caramel.CARAMEL, problem, result.plan, deadline, progress)
+        if regret
+        else None,
         prospect=prospect,
         targets=exported(problem, result.plan, deadline),
     )

@@ -10,8 +10,8 @@ from planner.deadline import Cancel, Control, Incumbent
 from planner.errors import InvalidInputError
 from planner.jsonio.results import PlanDocument, plan_of
 from planner.jsonio.types import Seconds
-from planner.methods import REPLAN
 from planner.results import Result
+from planner.solving.methods import REPLAN
 from planner.validation import inside, shown
 
 __all__ = [

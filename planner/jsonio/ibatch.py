@@ -18,8 +18,6 @@ from planner.ibatch.evaluation import (
     times_of,
 )
 from planner.ibatch.for_target import exported
-from planner.ibatch.outlook import solve_for
-from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE, Interference
 from planner.jsonio.control import Controlled, method_names, tell, without_start
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
@@ -54,11 +52,10 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.methods import deadline_in
 from planner.network import batch_cost
-from planner.regret import Regret
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
+from planner.solving.what_if import Regret, regrets, robust_plan
 from planner.targets import FSDP2, PLANNER, Target, target_of
 from planner.timeline import Timeline
 from planner.units import counted, format_ns
@@ -278,16 +275,15 @@ def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer
     """Answer one request, controlled as its family's `solve`."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
-    deadline = deadline_in(limit, control.get("cancel"))
+    deadline = Deadline.of(limit, control.get("cancel"))
     if limit is not None and request.regret:
         limit /= 2
     outlook, prospect = request.to_outlook(problem), None
     if outlook is None:
         result = ibatch.solve(problem, method=request.method, time_limit=limit, **control)
     else:
-        result, prospect = solve_for(
-            problem, outlook, time_limit=limit, cancel=control.get("cancel")
-        )
+        end = Deadline.of(limit, control.get("cancel"))
+        result, prospect = robust_plan(ibatch.IBATCH, problem, outlook, end)
         result = without_start(result, control)
         tell(result, control)
     made, network = answer_to(request, problem, result, deadline, prospect), request.settled()
@@ -311,7 +307,7 @@ def answer_to(
         result,
         or_none(request.layer_names),
         or_none(request.layer_parameters),
-        regret=None if plan is None else regretted(problem, plan, deadline),
+        regret=None if plan is None else regrets(ibatch.IBATCH, problem, plan, deadline),
         prospect=prospect,
     )
 

@@ -14,8 +14,6 @@ from planner.errors import InvalidInputError
 from planner.iteration import Alternative, Evaluation, Plan, Problem
 from planner.iteration.for_target import exported
 from planner.iteration.measured import assumed_startups, notes_of
-from planner.iteration.outlook import LEAST_SECONDS, solve_for
-from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
@@ -35,10 +33,11 @@ from planner.jsonio.types import (
     Size,
     or_none,
 )
-from planner.methods import REPLAN, deadline_in, known_method
 from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
+from planner.solving.methods import REPLAN, known_method
+from planner.solving.what_if import advise, regrets, robust_plan
 from planner.targets import PLANNER, TARGETS, Target, target_of
 from planner.units import three_digits
 from planner.validation import MAX_VALUE, inside
@@ -202,10 +201,10 @@ def planned(
         raise InvalidInputError("epoch_samples", f"not with target {target.name}")
     if limits and cluster.scheduling is None:
         raise InvalidInputError(next(iter(limits)), "missing beside it: cluster.scheduling")
-    end = deadline_in(time_limit, cancel)
+    end = Deadline.of(time_limit, cancel)
     if time_limit is not None and regret:
         time_limit /= 2
-    deadline = deadline_in(time_limit, cancel)
+    deadline = Deadline.of(time_limit, cancel)
     sizing: Sizing | None = None
     if epoch_samples is not None:
         if method not in ("auto", iteration.JOINT):
@@ -232,8 +231,7 @@ def planned(
         chooses=iteration.JOINT,
         target=target,
     )
-    left = deadline.remaining_s
-    limit = None if left is None else max(left, LEAST_SECONDS)
+    limit = deadline.share(1)
     if target is None and method in ("auto", iteration.JOINT):
         sized = sizing.chosen if sizing and control.get("start") is None else None
         if sized and sized.result and (deadline.passed or not sized.result.timed_out):
@@ -264,9 +262,11 @@ def planned(
         samples=epoch_samples,
         sizing=sizing,
         groups=groups,
-        advice=advised(problem, result, end) if alternatives else None,
+        advice=advise(iteration.ITERATION, problem, result, end) if alternatives else None,
         prospect=prospect,
-        regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
+        regret=regrets(iteration.ITERATION, problem, result.plan, end, progress)
+        if regret and result.plan
+        else None,
         targets=exported(problem, result.plan, end) if result.plan else None,
         deadline=deadline,
     )
@@ -304,16 +304,9 @@ def _prepared(
     likely: Mapping[str, Any] | None,
 ) -> tuple[Result[Plan, Evaluation], Prospect | None]:
     """Return the plan for scenarios; the usual one if nobody asked and their numbers are none."""
-    left = deadline.remaining_s
+    others = [option.plan for option in alternatives if option.plan is not None]
     try:
-        return solve_for(
-            problem,
-            outlook,
-            time_limit=None if left is None else max(left, LEAST_SECONDS),
-            cancel=deadline.cancel,
-            usual=usual,
-            others=[option.plan for option in alternatives if option.plan is not None],
-        )
+        return robust_plan(iteration.ITERATION, problem, outlook, deadline.share(1), usual, others)
     except InvalidInputError:
         if any(value is not UNSET for value in (likely or {}).values()):
             raise

@@ -6,7 +6,6 @@ from typing import Any
 from msgspec import UNSET, UnsetType, structs
 
 from planner import drizzle
-from planner.advice import Advice
 from planner.clusters import Cluster
 from planner.costs import AffineCost, TableCost
 from planner.deadline import NEVER, Deadline
@@ -48,9 +47,9 @@ from planner.jsonio.regret import advice_answer, regret_answers
 from planner.jsonio.targets import target_answer, targets_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
-from planner.regret import Regret
 from planner.results import Result
 from planner.scenarios import Prospect
+from planner.solving.what_if import Advice, Regret
 from planner.targets import Exported
 from planner.topologies import BCube
 from planner.validation import MAX_TOTAL

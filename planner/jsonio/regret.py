@@ -6,9 +6,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.advice import Advice
 from planner.jsonio.types import Moment, filled
-from planner.regret import Regret
+from planner.solving.what_if import Advice, Regret
 
 __all__ = [
     "AdviceAnswer",

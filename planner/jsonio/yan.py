@@ -14,9 +14,10 @@ from planner.jsonio.heads import of_profile
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
-from planner.methods import REPLAN, known_method
+from planner.solving.methods import REPLAN, known_method
 from planner.validation import inside
 from planner.yan.configuration import Fixed, LayerChoice
+from planner.yan.family import METHODS, solve
 from planner.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
 from planner.yan.problem import (
     MAX_FIXED,
@@ -28,7 +29,6 @@ from planner.yan.problem import (
     Problem,
 )
 from planner.yan.profiled import ProfiledProblem, profiled
-from planner.yan.solver import METHODS, solve
 from planner.yan.units import refuse_incomplete
 
 __all__ = [

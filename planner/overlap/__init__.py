@@ -7,12 +7,13 @@ plan, `check` rejects what is none.
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.checker import check, check_memory, check_structure
 from planner.overlap.evaluation import Evaluation, Transfer, evaluate
+from planner.overlap.family import METHODS, OVERLAP, small, solve
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Collective, Kind, Node, Problem, Tensor, with_limit
-from planner.overlap.solver import METHODS, small, solve
 
 __all__ = [
     "METHODS",
+    "OVERLAP",
     "Collective",
     "Evaluation",
     "Kind",

@@ -1,10 +1,11 @@
 """What a method says that has found no order within the memory limit."""
 
-from planner.methods import OUT_OF_TIME, Outcome
 from planner.overlap.evaluation import peak_memory
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.results import Infeasibility
+from planner.solving.family import OUT_OF_TIME
+from planner.solving.methods import Outcome
 
 __all__ = ["no_order", "proven_infeasible"]
 

@@ -18,11 +18,12 @@ from ortools.sat.python import cp_model
 
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
-from planner.methods import OUT_OF_TIME, Outcome
 from planner.overlap.evaluation import peak_memory
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.results import Infeasibility
+from planner.solving.family import OUT_OF_TIME
+from planner.solving.methods import Outcome
 
 __all__ = ["MAX_MERGED", "MAX_NODES", "applicable", "solve_exact"]
 

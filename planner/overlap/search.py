@@ -14,7 +14,6 @@ from functools import partial
 from random import Random
 
 from planner.deadline import NEVER, Deadline
-from planner.methods import Outcome, named
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.evaluation import Evaluation, evaluate
 from planner.overlap.listing import Rules, list_schedule, profile_of, topological
@@ -22,6 +21,7 @@ from planner.overlap.merging import Room, groups_up_to, merge_order, room_of, sp
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.overlap.units import Units, contract
+from planner.solving.methods import Outcome, named
 
 __all__ = ["greedy", "own", "search"]
 

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 from msgspec import UNSET
 
-from planner.advice import WORTH
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
@@ -12,6 +11,7 @@ from planner.jsonio.outlook import ProspectAnswer
 from planner.jsonio.regret import AdviceAnswer, RegretAnswer
 from planner.report.html import Html, joined, paragraph, table
 from planner.report.words import percent
+from planner.solving.what_if import WORTH
 from planner.units import format_ns
 
 __all__ = ["COLUMNS", "advice_text", "cells", "prospect_text", "regret_table", "target_text"]

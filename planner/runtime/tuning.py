@@ -24,7 +24,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.advice import WORTH
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.regret import AdviceAnswer
 from planner.programs import read_plan
@@ -36,6 +35,7 @@ from planner.runtime.planning import Progress, make_plan, shown_by
 from planner.runtime.takeover import Takeover, take_over
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
+from planner.solving.what_if import WORTH
 from planner.units import format_ns
 
 __all__ = ["ROUNDS", "Tuned", "tune"]

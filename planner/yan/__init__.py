@@ -6,13 +6,14 @@ Distributed Deep Learning Systems", KDD'15.
 
 from planner.yan.checker import check
 from planner.yan.configuration import Configuration, Fixed, LayerChoice, Plan
+from planner.yan.family import METHODS, YAN, solve
 from planner.yan.layers import NeuronLayer
 from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Constants, Problem
-from planner.yan.solver import METHODS, solve
 
 __all__ = [
     "METHODS",
+    "YAN",
     "Configuration",
     "Constants",
     "Estimate",

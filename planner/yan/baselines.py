@@ -18,7 +18,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from planner.deadline import Deadline
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Plan
 from planner.yan.exact import any_mapping_bound, best_of

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, InvalidInputError
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 from planner.validation import MAX_VALUE
 from planner.yan.applicable import refuse_different
 from planner.yan.checker import server_bytes

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.deadline import Deadline, TimeUpError
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
 from planner.yan.cuts import Array, Places

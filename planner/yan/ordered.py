@@ -29,8 +29,8 @@ import numpy as np
 
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, InvalidInputError
-from planner.methods import Outcome
 from planner.results import Infeasibility
+from planner.solving.methods import Outcome
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
 from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of, normal, rank

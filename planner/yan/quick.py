@@ -15,8 +15,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from planner.errors import BrokenConstraintError
-from planner.methods import Outcome
 from planner.results import Infeasibility
+from planner.solving.methods import Outcome
 from planner.yan.configuration import Explored, Plan, Ranked
 from planner.yan.engine import configuration_of, normal
 from planner.yan.feasibility import infeasibility, least_triple, space_of

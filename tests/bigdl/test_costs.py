@@ -15,9 +15,9 @@ from planner.bigdl.methods import tree_levels
 from planner.comparison import compare
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.methods import Outcome
 from planner.network import Network
 from planner.results import Status
+from planner.solving.methods import Outcome
 from planner.validation import MAX_TOTAL, MAX_VALUE
 from tests.bigdl.replays import (
     exchange_turns,

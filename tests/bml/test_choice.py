@@ -11,13 +11,13 @@ from planner.bml import Damage, Failures, Problem, TreePlan, packing, solve, sol
 from planner.bml.checker import Ground, check
 from planner.bml.detour import detour
 from planner.bml.evaluation import busiest_load
+from planner.bml.family import AnyPlan
 from planner.bml.pipelining import with_best_rounds
 from planner.bml.pricing import time_ns
-from planner.bml.solver import AnyPlan
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
-from planner.methods import Outcome
 from planner.network import Network
+from planner.solving.methods import Outcome
 from planner.topologies import BCube
 
 FAST = Network(Fraction(5 * 10**9))

@@ -298,7 +298,7 @@ def test_a_wrong_plan_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise InvalidPlanError("somewhere", "it is wrong")
 
-    monkeypatch.setattr("planner.bml.solver.check", refuse)
+    monkeypatch.setattr("planner.bml.family.check", refuse)
     with pytest.raises(RuntimeError, match="method bml made no plan: somewhere: it is wrong"):
         solve(Problem(BCube(2, 2), NET, 8), method="bml")
 

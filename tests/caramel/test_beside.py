@@ -11,7 +11,7 @@ from planner import AffineCost, Graph, InvalidInputError, Op, Parameter
 from planner.caramel import METHODS, Group, Part, Plan, Problem, check, evaluate, solve
 from planner.caramel.beside import joined
 from planner.caramel.evaluation import check_times
-from planner.caramel.solver import RULES, _bound
+from planner.caramel.family import RULES, _bound
 from planner.deadline import NEVER
 from planner.errors import InvalidPlanError, NotApplicableError
 from planner.interference import ALONE, Interference

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from planner.caramel.outlook import solve_for
 
 import planner
 from planner import AffineCost
@@ -14,7 +15,6 @@ from planner.caramel import METHODS, Group, Part, Plan, Problem, descent, evalua
 from planner.caramel.baselines import MAX_PARTITIONS
 from planner.caramel.evaluation import lasting_ns
 from planner.caramel.loads import Load, LoadPricer
-from planner.caramel.outlook import solve_for
 from planner.caramel.resizing import resize
 from planner.caramel.windows import Windows
 from planner.costs import DepthCost, TableCost

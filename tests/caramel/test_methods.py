@@ -12,8 +12,8 @@ from planner import AffineCost, InvalidInputError, Result, Status
 from planner.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, evaluate, solve
 from planner.caramel.bounds import lower_bound
 from planner.caramel.evaluation import Evaluation, check_times, plan_heads
+from planner.caramel.family import EXACT_PARAMETERS
 from planner.caramel.jackson import preemptive_bound
-from planner.caramel.solver import EXACT_PARAMETERS
 from planner.caramel.windows import windows
 from planner.costs import DepthCost
 from planner.errors import NotApplicableError

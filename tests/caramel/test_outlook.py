@@ -7,11 +7,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner.caramel.outlook import solve_for
+from planner.caramel.scenarios import under
 
 from planner.caramel import Plan, Problem, evaluate, solve
 from planner.caramel.evaluation import check
-from planner.caramel.outlook import solve_for
-from planner.caramel.scenarios import under
 from planner.costs import AffineCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter

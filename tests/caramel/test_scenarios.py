@@ -8,9 +8,9 @@ from math import ceil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner.caramel.scenarios import advised, regretted, under
 
 from planner.caramel import Plan, Problem, evaluate, solve
-from planner.caramel.scenarios import advised, regretted, under
 from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
 from planner.graphs import Graph, Op, Parameter

@@ -12,8 +12,8 @@ from planner import AffineCost, ibatch
 from planner.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
 from planner.fsdp.checker import checked_peak
 from planner.fsdp.evaluation import peak_of
+from planner.fsdp.family import solve
 from planner.fsdp.problem import Channels
-from planner.fsdp.solver import solve
 from planner.simulator import TimedTransfer, simulate
 from tests.fsdp.making import followed, one_mesh, plans, problems
 

@@ -15,7 +15,7 @@ from planner.ibatch import METHODS, Plan, Problem, check, evaluate, solve
 from planner.ibatch import beside as search
 from planner.ibatch.beside import _layers_as_they_went, least_beside
 from planner.ibatch.evaluation import times_of
-from planner.ibatch.solver import RULES
+from planner.ibatch.family import RULES
 from planner.interference import ALONE, Interference
 from tests import oracles
 from tests.caramel.test_beside import interferences

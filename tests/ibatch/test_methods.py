@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner import AffineCost, InvalidInputError, Status, TableCost
 from planner.ibatch import METHODS, Plan, Problem, check, evaluate, solve
 from planner.ibatch.bounds import relaxation
-from planner.ibatch.solver import BOUND_MAX_LAYERS
+from planner.ibatch.family import BOUND_MAX_LAYERS
 from tests import oracles
 from tests.strategies import huge_problems, problems
 

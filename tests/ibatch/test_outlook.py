@@ -6,10 +6,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner.ibatch.outlook import ENUMERATED, solve_for
 
 from planner import ibatch
 from planner.errors import InvalidInputError
-from planner.ibatch.outlook import ENUMERATED, solve_for
 from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
 from tests.oracles import all_boundaries, boundaries_of, objective
 from tests.strategies import problems

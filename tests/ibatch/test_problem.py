@@ -77,7 +77,7 @@ def test_a_method_that_breaks_its_own_promise_is_a_fault_not_an_answer(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from planner.ibatch import METHODS
-    from planner.methods import Outcome
+    from planner.solving.methods import Outcome
 
     problem = Problem(**GOOD, layer_bytes=[5, 5], max_batch_bytes=5)
     for boundaries in ((0, 2), (0, 1), (0, 2, 1)):
@@ -86,6 +86,6 @@ def test_a_method_that_breaks_its_own_promise_is_a_fault_not_an_answer(
         def broken(_: Problem, __: Deadline, outcome: Outcome[Plan] = outcome) -> Outcome[Plan]:
             return outcome
 
-        monkeypatch.setattr("planner.ibatch.solver.METHODS", {**METHODS, method: broken})
+        monkeypatch.setattr("planner.ibatch.family.METHODS", {**METHODS, method: broken})
         with pytest.raises(RuntimeError, match="made no plan"):
             solve(problem, method=method)

@@ -16,8 +16,8 @@ from planner.ibatch.evaluation import evaluate, objective_ns
 from planner.ibatch.makespan import solve_additive
 from planner.ibatch.robust import robust
 from planner.ibatch.strains import strained_of
-from planner.methods import Outcome
 from planner.robustness import STRAINS
+from planner.solving.methods import Outcome
 from tests import oracles
 from tests.strategies import huge_problems, problems
 

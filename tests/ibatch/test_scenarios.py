@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
+from planner.ibatch.scenarios import regretted, under
 
 from planner import ibatch
 from planner.deadline import NEVER
-from planner.ibatch.scenarios import regretted, under
 from planner.scenarios import SCENARIOS, Scenario
 from tests.oracles import boundaries_of, brute_force, objective
 from tests.strategies import problems

@@ -7,13 +7,13 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner.iteration.outlook import solve_for
+from planner.iteration.scenarios import under
 
 from planner import iteration
 from planner.errors import NotApplicableError
 from planner.graphs import Graph
 from planner.iteration import Problem
-from planner.iteration.outlook import solve_for
-from planner.iteration.scenarios import under
 from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.pricing import lasts

@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner.iteration.scenarios import advised, regretted, under
 
 from planner import iteration
 from planner.clusters import Cluster, Nic
@@ -13,7 +14,6 @@ from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Problem
-from planner.iteration.scenarios import advised, regretted, under
 from planner.scenarios import SCENARIOS, Scenario
 from planner.topologies import Rails, Switch
 from tests.iteration.iteration_strategies import problems

@@ -16,7 +16,6 @@ from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Problem
 from planner.iteration.sensitivity import FACTORS, Knob, SweepPoint, changed, sweep
-from planner.methods import deadline_in
 from planner.topologies import Rails, Switch
 from tests.iteration.iteration_strategies import clusters, problems
 from tests.iteration.pricing import lasts
@@ -26,7 +25,7 @@ KNOBS: tuple[Knob, ...] = ("bandwidth", "startup")
 
 
 def unlimited() -> Deadline:
-    return deadline_in(None)
+    return Deadline.of(None)
 
 
 def test_everything_of_the_network_changes_with_its_knob() -> None:

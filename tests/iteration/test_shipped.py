@@ -34,8 +34,8 @@ from planner.iteration.plan import Mode
 from planner.iteration.ways import Synchronisation
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.methods import concrete
 from planner.profiles import Profile
+from planner.solving.methods import concrete
 from planner.topologies import Rails
 from tests.thorough import THOROUGH
 

@@ -12,8 +12,8 @@ from planner.bigdl import METHODS, Exchange, Problem, check_pulls, evaluate, sol
 from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer, decode_request, schema
 from planner.jsonio.bigdl import MAX_LISTED, MAX_NODES, PhaseName, answer
-from planner.methods import REPLAN
 from planner.network import Network
+from planner.solving.methods import REPLAN
 from planner.views import HotSpots
 from tests import schemas
 from tests.jsonio.test_caramel_answers import broken

@@ -16,7 +16,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer, decode_request, reply, schema
 from planner.jsonio.bml import problem_of
 from planner.jsonio.bml_answer import answer
-from planner.methods import REPLAN
+from planner.solving.methods import REPLAN
 from tests import schemas
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CONTRACT, CUT, NIC, changed

@@ -14,7 +14,7 @@ from planner import caramel
 from planner.graphs import Graph
 from planner.jsonio import decode_answer, reply, schema
 from planner.jsonio.graphs import documents_of
-from planner.methods import REPLAN
+from planner.solving.methods import REPLAN
 from planner.validation import MAX_VALUE
 from tests import schemas
 from tests.caramel.graph_strategies import graphs, training_graphs

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import planner
 from planner import ibatch
 from planner.jsonio import reply, schema
-from planner.methods import REPLAN
+from planner.solving.methods import REPLAN
 from planner.validation import MAX_VALUE
 from tests import schemas
 
@@ -289,7 +289,7 @@ def test_a_fault_of_one_request_leaves_the_others_alone(monkeypatch: pytest.Monk
         raise ZeroDivisionError
 
     methods = {**ibatch.METHODS, "greedy": broken}
-    monkeypatch.setattr("planner.ibatch.solver.METHODS", methods)
+    monkeypatch.setattr("planner.ibatch.family.METHODS", methods)
     lines = [json.dumps({**EXAMPLE, "method": m}).encode() for m in ("exact", "greedy", "exact")]
     replies = list(map(reply, lines))
     assert [one.exit_status for one in replies] == [0, 1, 0]

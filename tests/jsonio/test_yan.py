@@ -13,11 +13,11 @@ from planner.jsonio import decode_answer, schema
 from planner.jsonio.decoding import typed
 from planner.jsonio.yan import YanRequest, problem_of
 from planner.jsonio.yan_answer import _whole
-from planner.methods import REPLAN
+from planner.solving.methods import REPLAN
 from planner.views import Scaling
 from planner.yan.configuration import Configuration, LayerChoice
+from planner.yan.family import METHODS
 from planner.yan.model import estimate
-from planner.yan.solver import METHODS
 from tests import schemas
 from tests.jsonio.test_service import ask, error, without
 

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.deadline import NEVER, Incumbent
-from planner.methods import REPLAN
 from planner.overlap import (
     METHODS,
     Collective,
@@ -24,6 +23,7 @@ from planner.overlap import (
 from planner.overlap.bounds import least_ns
 from planner.overlap.exact import solve_exact
 from planner.results import Status
+from planner.solving.methods import REPLAN
 from tests.overlap.slow import all_plans, brute_force, slow_makespan, slow_peak
 from tests.overlap.strategies import problems
 

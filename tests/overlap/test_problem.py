@@ -8,7 +8,6 @@ import pytest
 
 from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.jsonio.service import decode_request
-from planner.methods import REPLAN
 from planner.overlap import (
     Collective,
     Kind,
@@ -25,6 +24,7 @@ from planner.overlap import (
 from planner.overlap.bounds import jackson_ns
 from planner.overlap.endings import no_order
 from planner.results import Status
+from planner.solving.methods import REPLAN
 
 DATA = Path(__file__).parents[2] / "data"
 KIND = Kind("all_gather", "0", ((0, 10), (100, 20)))

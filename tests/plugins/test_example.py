@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 
 BROKEN = '''
 from planner import bigdl, ibatch
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 def liar(problem, deadline):
     """Says that one batch a layer is optimal."""

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeAlias, Unpack
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
+from planner.methods import solve_with
 
 from planner.cli.family import ComparedProblem, Family
 from planner.deadline import Control, Deadline
@@ -23,9 +24,9 @@ from planner.jsonio.control import Controlled
 from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.service import Interface
 from planner.jsonio.types import Times
-from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, concrete, named, solve_with
 from planner.results import Result
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, concrete, named
 from planner.timeline import Interval, Timeline
 from planner.validation import integers
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 ONE_LINE = """
 import importlib, json, sys
-from planner.methods import concrete, named
+from planner.solving.methods import concrete, named
 
 families = "ibatch caramel yan bml bigdl drizzle fsdp overlap iteration".split()
 for family in families:

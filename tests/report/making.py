@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from planner.iteration.scenarios import advised, regretted
+
 from planner import iteration
 from planner.cli.plan_text import about_cluster
 from planner.clusters import Cluster, Nic
 from planner.comparison import Comparison, compare
-from planner.deadline import NEVER
+from planner.deadline import NEVER, Deadline
 from planner.iteration import Evaluation, Plan, Problem
-from planner.iteration.scenarios import advised, regretted
 from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
 from planner.layers import Layer
-from planner.methods import deadline_in
 from planner.profiles import Profile, Provenance
 from planner.report import Report
 from planner.topologies import Switch
@@ -42,7 +42,7 @@ def report(
     """What `planner report` makes of these."""
     profile, where = profile or model(), where or cluster()
     problem = Problem.from_profile(profile, where, **(options or {}))
-    found = iteration.alternatives(problem, deadline_in(None))
+    found = iteration.alternatives(problem, Deadline.of(None))
     result = iteration.best_of(problem, found, 0.0)
     others: Comparison[Plan, Evaluation] = compare(
         problem,

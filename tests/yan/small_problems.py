@@ -5,19 +5,19 @@ from fractions import Fraction
 from math import prod
 
 from hypothesis import strategies as st
+from planner.methods import solve_with
 from yan_brute_force import assignments, brute_force
 from yan_brute_force import configurations as all_configurations
 
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError
-from planner.methods import solve_with
 from planner.results import Result
 from planner.yan import solver
 from planner.yan.configuration import Configuration, Plan, Ranked
+from planner.yan.family import Method
 from planner.yan.layers import NeuronLayer
 from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Constants, Problem
-from planner.yan.solver import Method
 from planner.yan.tables import choices
 from tests.yan.yan_strategies import problems
 

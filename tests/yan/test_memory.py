@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from planner.results import Status
 from planner.yan import Configuration, Constants, Problem, solve
 from planner.yan.engine import Engine
+from planner.yan.family import METHODS
 from planner.yan.feasibility import infeasibility, least_memory, space_of
 from planner.yan.layer_program import Triple
 from planner.yan.layers import MAX_COUNT, NeuronLayer
 from planner.yan.memory import Memory, fitting
-from planner.yan.solver import METHODS
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
     TINY,

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.yan.configuration import Configuration, LayerChoice
+from planner.yan.family import solve
 from planner.yan.landscape import MAX_CELLS, landscape
 from planner.yan.layers import NeuronLayer
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import estimate
 from planner.yan.pareto import pareto_front
 from planner.yan.problem import Constants, Problem
-from planner.yan.solver import solve
 from tests.yan.yan_strategies import problems
 
 some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.yan.configuration import Configuration
+from planner.yan.family import solve
 from planner.yan.layers import NeuronLayer
 from planner.yan.model import estimate
 from planner.yan.problem import Constants, Problem
 from planner.yan.sensitivity import TOLERANCE, FactorRange, scaled, sensitivity
-from planner.yan.solver import solve
 from tests.yan.yan_strategies import configurations, problems
 
 few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

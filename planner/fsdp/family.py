@@ -4,11 +4,10 @@
 for all others.
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import TypeAlias, Unpack
+from typing import TypeAlias
 
-from planner.deadline import Control, Deadline
+from planner.deadline import Deadline
 from planner.fsdp.bounds import lower_bound
 from planner.fsdp.checker import check, checked_peak
 from planner.fsdp.evaluation import Evaluation, evaluate, iteration_ns
@@ -19,12 +18,13 @@ from planner.fsdp.problem import Problem
 from planner.fsdp.refit import refit
 from planner.fsdp.rules import RULES, Rule, fitted
 from planner.fsdp.search import search
-from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, named, solve_with, with_plugins
-from planner.results import Infeasibility, Result
+from planner.results import Infeasibility
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
 from planner.units import format_bytes
 
-__all__ = ["METHODS", "solve"]
+__all__ = ["FSDP", "METHODS", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -58,67 +58,31 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return named("search", search)(problem, deadline)
 
 
-METHODS: Mapping[str, Method] = with_plugins(
-    "fsdp",
-    {
+class _Fsdp(Family[Problem, Plan, Evaluation]):
+    name, plan_type, baselines = "fsdp", Plan, tuple(RULES)
+    own_methods = {
         "auto": _auto,
         "exact": exact,
         "search": search,
         **{name: _rule(name, run) for name, run in RULES.items()},
-    },
-)
-"""Every method by the name requests use."""
+    }
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
+        return evaluate(problem, plan)
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return evaluation.iteration_ns
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
+        return lower_bound(problem, deadline, enough_ns=iteration_ns(problem, plan))
+
+    def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+        return refit(problem, plan, deadline)
 
 
-def solve(
-    problem: Problem,
-    *,
-    method: str = "auto",
-    time_limit: float | None = None,
-    **control: Unpack[Control[Plan]],
-) -> Result[Plan, Evaluation]:
-    """Plan an iteration.
-
-    Parameters
-    ----------
-    problem : Problem
-        What to plan.
-    method : str
-        A key of `METHODS`.
-    time_limit : float, optional
-        Seconds after which the best plan so far is returned.
-    **control
-        See `planner.Control`.
-
-    Returns
-    -------
-    Result
-        The plan, checked and priced outside the method, with a proven bound; or the least memory
-        that would do.
-
-    Raises
-    ------
-    InvalidInputError
-        If the method is unknown or does not apply to the problem.
-    """
-    return solve_with(
-        METHODS,
-        problem,
-        method,
-        time_limit,
-        judge=_judge,
-        bound=_bound,
-        refit=refit,
-        form=Plan,
-        **control,
-    )
-
-
-def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
-    check(problem, plan)
-    evaluation = evaluate(problem, plan)
-    return evaluation, evaluation.iteration_ns
-
-
-def _bound(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
-    return lower_bound(problem, deadline, enough_ns=iteration_ns(problem, plan))
+FSDP = _Fsdp()
+METHODS = FSDP.methods
+solve = FSDP.solve

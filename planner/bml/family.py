@@ -5,11 +5,11 @@ elements; else the better one of `detour` and `trees`, which is left out in larg
 detours are far from the bound.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, TypeAlias
 
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage, damage_of
@@ -19,11 +19,12 @@ from planner.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.bml.schedule import Schedule
 from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
-from planner.deadline import NEVER, Control, Deadline, TimeUpError
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, solve_with, with_plugins
-from planner.results import Infeasibility, Result
+from planner.results import Infeasibility
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome
 from planner.topologies import BCube
 from planner.validation import total
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from planner.bml.trees import RootedTree
 
 __all__ = [
+    "BML",
     "METHODS",
     "AnyPlan",
     "Method",
@@ -196,76 +198,6 @@ def _connected(run: Method) -> Method:
     return method
 
 
-METHODS: Mapping[str, Method] = with_plugins(
-    "bml",
-    {
-        "auto": _connected(_auto),
-        "bml": _connected(_bml),
-        "detour": _connected(_detour),
-        "trees": _connected(_trees),
-    },
-)
-"""Every method by the name requests use."""
-
-
-def solve(
-    problem: Problem,
-    *,
-    method: str = "auto",
-    time_limit: float | None = None,
-    **control: Unpack[Control[AnyPlan]],
-) -> Result[AnyPlan, Evaluation]:
-    """Plan the synchronisation of a gradient.
-
-    Parameters
-    ----------
-    problem : Problem
-        The network, the gradient and what has failed.
-    method : str
-        A key of `METHODS`.
-    time_limit : float, optional
-        Seconds after which the best plan so far is returned.
-    **control
-        See `planner.Control`.
-
-    Returns
-    -------
-    Result
-        The plan, checked and priced outside the method, with a bound that holds for every plan;
-        infeasible if the failures cut the network; without a plan too if the time limit passed
-        before there was one.
-
-    Raises
-    ------
-    InvalidInputError
-        If the method is unknown or does not apply to the problem.
-    """
-    return solve_with(
-        METHODS, problem, method, time_limit, judge=_judge, bound=_bound, form=AnyPlan, **control
-    )
-
-
-def _judge(problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[Evaluation, int]:
-    damage = damage_of(problem, deadline)
-    exclusive = not problem.failed and not isinstance(plan, TreePlan)
-    ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
-    # Algorithm 1 is there at once, its price is a formula, and a hasty check is short.
-    intact, hasty = is_intact(plan), damage.deadline.remaining_s is not None
-    last = NEVER if intact else damage.deadline
-    try:
-        check(ground, plan, deadline if intact and not hasty else last, hasty=hasty)
-    except TimeUpError:
-        if not intact:
-            raise
-        check(ground, plan, last, hasty=True)  # somebody cancelled the complete one
-    evaluation = evaluate(problem, plan, last)
-    return evaluation, total(evaluation.time_ns, _largest_term(problem), "the time")
-
-
-def _bound(problem: Problem, _: AnyPlan, deadline: Deadline) -> tuple[int, bool]:
-    return lower_bound_ns(problem, damage_of(problem, deadline)), False
-
-
 def _largest_term(problem: Problem) -> str:
     """Return the field to name if a time does not fit: T_F does (`Problem`)."""
     network = problem.network
@@ -326,3 +258,42 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
 
 def _named(bcube: BCube, server: int) -> str:
     return "[" + ", ".join(map(str, bcube.digits(server))) + "]"
+
+
+class _Bml(Family[Problem, AnyPlan, Evaluation]):
+    name, plan_type, baselines = "bml", AnyPlan, ("bml",)
+    own_methods = {
+        "auto": _connected(_auto),
+        "bml": _connected(_bml),
+        "detour": _connected(_detour),
+        "trees": _connected(_trees),
+    }
+
+    def check(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> None:
+        damage = damage_of(problem, deadline)
+        exclusive = not problem.failed and not isinstance(plan, TreePlan)
+        ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
+        # Algorithm 1 is there at once, its price is a formula, and a hasty check is short.
+        intact, hasty = is_intact(plan), damage.deadline.remaining_s is not None
+        last = NEVER if intact else damage.deadline
+        try:
+            check(ground, plan, deadline if intact and not hasty else last, hasty=hasty)
+        except TimeUpError:
+            if not intact:
+                raise
+            check(ground, plan, last, hasty=True)  # somebody cancelled the complete one
+
+    def evaluate(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> Evaluation:
+        last = NEVER if is_intact(plan) else damage_of(problem, deadline).deadline
+        return evaluate(problem, plan, last)
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return total(evaluation.time_ns, _largest_term(problem), "the time")
+
+    def bound(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[int, bool]:
+        return lower_bound_ns(problem, damage_of(problem, deadline)), False
+
+
+BML = _Bml()
+METHODS = BML.methods
+solve = BML.solve

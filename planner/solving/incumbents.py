@@ -1,86 +1,68 @@
-"""Plans that a search tells of on its way: checked and priced like its last, the best one kept.
+"""Incumbents: each plan a search reports is verified like its last one, and the best is kept.
 
-So whoever listens hears of nothing but plans of the problem, at the price that results have; and
-who cancels at one of them gets a plan at least as good.
+So a listener hears of plans of the problem only, at the price that results have, and a search that
+is cancelled returns a plan at least as good as any it has told of.
 """
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from planner.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.errors import InvalidInputError
 from planner.results import Result
 
-__all__ = ["Bound", "Judge", "Offers"]
+if TYPE_CHECKING:
+    from planner.solving.family import Family
+
+__all__ = ["Incumbents"]
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
 
-Judge: TypeAlias = Callable[[ProblemT, PlanT, Deadline], tuple[EvaluationT, int]]
-"""Checks a plan and returns what it costs, in detail and as the objective (ns)."""
 
-Bound: TypeAlias = Callable[[ProblemT, PlanT, Deadline], tuple[int | Fraction | None, bool]]
-"""Returns a bound (ns) on every plan, if there is one, and whether the deadline cut it short."""
-
-
-class Offers(Generic[ProblemT, PlanT, EvaluationT]):
-    """The plans of one search.
-
-    Parameters
-    ----------
-    problem : object
-        Whose plans they are.
-    judge : callable
-        Checks and prices them.
-    on_progress : callable or None
-        Called with a `planner.deadline.Incumbent` for each better plan or bound.
-    """
+class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
+    """The plans of one search; `on_progress` is told of each better plan or bound."""
 
     def __init__(
         self,
+        family: "Family[ProblemT, PlanT, EvaluationT]",
         problem: ProblemT,
-        judge: Judge[ProblemT, PlanT, EvaluationT],
         on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
     ) -> None:
-        self._problem, self._judge, self._tell = problem, judge, on_progress
+        self._family, self._problem, self._tell = family, problem, on_progress
         self._begin = time.perf_counter()
-        self._best: tuple[PlanT, EvaluationT | None, int, str] | None = None
+        self._best: tuple[PlanT, EvaluationT, int, str] | None = None
         self._bound: int | None = None
 
-    @property
-    def listening(self) -> bool:
-        """Whether anybody is told."""
-        return self._tell is not None
+    def listening(self, deadline: Deadline) -> Deadline:
+        """Return the deadline to give to a search: plans that it offers come here."""
+        if self._tell is None:
+            return deadline.telling(None)
 
-    def consider(
+        def offered(plan: PlanT, lower_bound: int | Fraction | None) -> None:
+            with suppress(TimeUpError):  # a plan that there is no time to check is none
+                self.offer(plan, lower_bound, deadline=deadline)
+
+        return deadline.telling(offered)
+
+    def offer(
         self,
         plan: PlanT,
         lower_bound: int | Fraction | None = None,
         method: str = "",
         deadline: Deadline = NEVER,
     ) -> InvalidInputError | None:
-        """Take a plan with a bound on all plans; return why not, if it is none of the problem.
-
-        Parameters
-        ----------
-        plan : Plan
-            Not yet checked.
-        lower_bound : int or Fraction, optional
-            What no plan undercuts (ns).
-        method : str
-            Who made it, if not the method that is asked.
-        deadline : Deadline
-            When to give up checking it.
-        """
+        """Take a plan, unchecked, and a bound (ns); return why not, if it is no plan."""
         if self._best is not None and plan is self._best[0]:
             self._say(_whole(lower_bound), better=False)
             return None
         try:
-            evaluation, objective = self._judge(self._problem, plan, deadline)
+            evaluation, objective = self._family.priced(self._problem, plan, deadline)
         except InvalidInputError as error:  # a search may begin with a simpler problem
             return error
         better = self._best is None or objective < self._best[2]
@@ -89,30 +71,18 @@ class Offers(Generic[ProblemT, PlanT, EvaluationT]):
         self._say(_whole(lower_bound), better=better)
         return None
 
-    def end(
-        self,
-        result: Result[PlanT, EvaluationT],
-        deadline: Deadline,
-        bound: Bound[ProblemT, PlanT],
+    def best_of(
+        self, result: Result[PlanT, EvaluationT], deadline: Deadline, *, bounded: bool
     ) -> Result[PlanT, EvaluationT]:
-        """Return the result of the search, or the best plan before in its place if that is better.
+        """Return the result of the search, or a better incumbent in its place.
 
-        Parameters
-        ----------
-        result : Result
-            What the search ended with.
-        deadline : Deadline
-            When to stop bounding.
-        bound : callable
-            Bounds the plan that is returned, since what the search proved may not hold for it.
+        What the search proved may not hold for the op order of another plan, which is bounded anew
+        if `bounded`.
         """
         if self._best is not None:
             plan, evaluation, objective, method = self._best
             if result.objective_ns is None or objective < result.objective_ns:
-                try:
-                    least, cut = bound(self._problem, plan, deadline)
-                except TimeUpError:
-                    least, cut = None, True
+                least, cut = self._bounded(plan, deadline) if bounded else (None, False)
                 result = replace(
                     result,
                     method=method or result.method,
@@ -125,10 +95,17 @@ class Offers(Generic[ProblemT, PlanT, EvaluationT]):
                 )
         if self._tell is not None and result.plan is not None:
             assert result.objective_ns is not None
+            assert result.evaluation is not None
             better = self._best is None or result.plan is not self._best[0]
             self._best = result.plan, result.evaluation, result.objective_ns, result.method
             self._say(result.lower_bound_ns, better=better)
         return result
+
+    def _bounded(self, plan: PlanT, deadline: Deadline) -> tuple[int | Fraction | None, bool]:
+        try:
+            return self._family.bound(self._problem, plan, deadline)
+        except TimeUpError:
+            return None, True
 
     def _say(self, lower_bound_ns: int | None, *, better: bool) -> None:
         if lower_bound_ns is not None and (self._bound is None or lower_bound_ns > self._bound):

@@ -11,11 +11,16 @@ transfers are cut, grouped and ordered, for the op order of the plan.
 Complexity: that of `alternatives`, or of the method. Source: own.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias, Unpack
 
-from planner.deadline import NEVER, Control, Deadline
+from planner.bucketing import BUCKET_COUNTS
+from planner.caramel.baselines import ddp
+from planner.clusters import scaled_cluster
+from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound, raised
@@ -27,22 +32,33 @@ from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
 from planner.iteration.refit import adapt, refit
-from planner.iteration.room import too_many, too_small
-from planner.iteration.rules import RULES, Rule
-from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, judged, named, solve_with, with_plugins
+from planner.iteration.room import capped, too_many, too_small
+from planner.iteration.rules import (
+    GRADIENTS,
+    RULES,
+    Rule,
+    by_gradients,
+    enforced,
+    layers_apart,
+    servers,
+)
+from planner.iteration.ways import MIXED
 from planner.plugins import plugged
 from planner.results import Infeasibility, Result
+from planner.scenarios import Scenario, graph_under
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
 from planner.validation import total
 
 __all__ = [
+    "ITERATION",
     "JOINT",
     "METHODS",
     "Method",
     "best_of",
     "bound_under",
     "by_rule",
-    "result_of",
     "solve",
     "solve_all",
 ]
@@ -67,137 +83,6 @@ def by_rule(method: str, rule: Rule) -> Method:
         return _first_allowed(problem, method, _plans_of(problem, method, rule, deadline))
 
     return run
-
-
-METHODS: Mapping[str, Method] = with_plugins(
-    "iteration",
-    {
-        "auto": named(JOINT, _joint),
-        JOINT: _joint,
-        **{name: by_rule(name, rule) for name, rule in {**plugged("peers"), **RULES}.items()},
-    },
-)
-"""Every method by the name requests use."""
-
-
-def solve(
-    problem: Problem,
-    *,
-    method: str = "auto",
-    time_limit: float | None = None,
-    **control: Unpack[Control[Plan]],
-) -> Result[Plan, Evaluation]:
-    """Plan a whole iteration.
-
-    Parameters
-    ----------
-    problem : Problem
-        The model, the cluster and the options.
-    method : str
-        A key of `METHODS`.
-    time_limit : float, optional
-        Seconds after which the best plan so far is returned.
-    **control
-        See `planner.Control`.
-
-    Returns
-    -------
-    Result
-        The plan, checked and priced outside the method.
-
-    Raises
-    ------
-    InvalidInputError
-        If the method is unknown or does not apply to the problem.
-    """
-    methods = METHODS if problem.target is None else within(problem.target)
-    return solve_with(
-        methods,
-        problem,
-        method,
-        time_limit,
-        judge=_judge,
-        bound=_bound,
-        adapt=adapt,
-        refit=refit,
-        form=Plan,
-        **control,
-    )
-
-
-def solve_all(
-    problem: Problem,
-    *,
-    time_limit: float | None = None,
-    progress: Callable[[str], None] | None = None,
-    **control: Unpack[Control[Plan]],
-) -> tuple[Result[Plan, Evaluation], tuple[Alternative, ...]]:
-    """Return the joint plan, as `solve` does, and all it was chosen from.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem, without a target.
-    time_limit, **control
-        As for `solve`.
-    progress : callable, optional
-        Called with the name of each alternative before it is planned.
-    """
-    listed: list[Alternative] = []
-
-    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        listed.extend(alternatives(problem, deadline, progress))
-        return _best_of(problem, listed)
-
-    methods = {JOINT: run}
-    result = solve_with(
-        methods,
-        problem,
-        JOINT,
-        time_limit,
-        judge=_judge,
-        bound=_bound,
-        adapt=adapt,
-        refit=refit,
-        form=Plan,
-        **control,
-    )
-    return result, tuple(listed)
-
-
-def best_of(
-    problem: Problem, candidates: Iterable[Alternative], runtime_s: float
-) -> Result[Plan, Evaluation]:
-    """Return the best of all alternatives as a result; of equally long ones the simplest.
-
-    Parameters
-    ----------
-    problem : Problem
-        Their problem.
-    candidates : iterable of Alternative
-        All of them.
-    runtime_s : float
-        How long they took.
-    """
-    outcome = replace(_best_of(problem, candidates), method=JOINT)
-    return result_of(problem, outcome, runtime_s)
-
-
-def result_of(
-    problem: Problem, outcome: Outcome[Plan], runtime_s: float
-) -> Result[Plan, Evaluation]:
-    """Return a plan that was made elsewhere as a result, checked and priced.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its problem.
-    outcome : Outcome
-        The plan, what was proved, and by which method.
-    runtime_s : float
-        How long that took.
-    """
-    return judged(problem, outcome, runtime_s, NEVER, judge=_judge, bound=_bound)
 
 
 def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Plan]:
@@ -290,14 +175,6 @@ def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outc
     return Outcome(None, infeasibility=broken)
 
 
-def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
-    check(problem, plan)
-    evaluation = evaluate(problem, plan)
-    check_times(problem, plan, evaluation.iteration)
-    check_room(problem, plan)
-    return evaluation, total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
-
-
 def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
     """Return what no plan asked for undercuts: by any algorithm there is, in any mode.
 
@@ -320,3 +197,142 @@ def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
 
 def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
     return bound_under(problem, plan), False
+
+
+class _Iteration(Family[Problem, Plan, Evaluation]):
+    name, plan_type, baselines = "iteration", Plan, tuple(RULES)
+    own_methods = {
+        "auto": named(JOINT, _joint),
+        JOINT: _joint,
+        **{name: by_rule(name, rule) for name, rule in {**plugged("peers"), **RULES}.items()},
+    }
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+        check_room(problem, plan)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
+        evaluation = evaluate(problem, plan)
+        check_times(problem, plan, evaluation.iteration)
+        return evaluation
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
+        return bound_under(problem, plan), False
+
+    def methods_for(self, problem: Problem) -> Mapping[str, Method]:
+        return self.methods if problem.target is None else within(problem.target)
+
+    def adapt(self, problem: Problem, plan: Plan) -> Plan:
+        return adapt(problem, plan)
+
+    def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+        return refit(problem, plan, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        """Return the problem with the start-ups and bandwidths of all links multiplied."""
+        cluster = scaled_cluster(
+            problem.cluster, startup=scenario.startup, bandwidth=scenario.bandwidth
+        )
+        return replace(problem, graph=graph_under(problem.graph, scenario), cluster=cluster)
+
+    def fix_order(self, problem: Problem, plan: Plan) -> Problem:
+        """Return the problem with the plan's op order."""
+        names = [op.name for op in problem.graph.ops]
+        orders = (*plan.backward_orders[0], *plan.forward_order)
+        return replace(problem, op_order=tuple(names[index] for index in orders))
+
+    def narrow(self, problem: Problem, plan: Plan) -> Problem:
+        """Return the problem with the plan's algorithm and mode only."""
+        single = plan.way != MIXED and plan.way in problem.algorithms
+        algorithms = (plan.way,) if single else problem.algorithms
+        return replace(problem, algorithms=algorithms, modes=(plan.mode,))
+
+    def same_bound(self, plan: Plan, other: Plan) -> bool:
+        return plan.backward_orders == other.backward_orders
+
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        """Yield plans by the usual plan's algorithm, and plans for scenarios, adapted to it."""
+        start, *made = plans
+        way = next(option for option in problem.options if option.algorithm == start.way)
+        rules: dict[str, Rule] = {"layers": layers_apart, "parameters": servers}
+        if start.mode == "replicated":
+            rules = {**GRADIENTS}
+            for count in BUCKET_COUNTS:
+                limit = max(-(-sum(problem.pushed) // count), 1)
+                rules[f"{count} buckets"] = by_gradients(partial(ddp, limits=(limit, limit)))
+        for rule in rules.values():
+            if deadline.passed:
+                return
+            with suppress(NotApplicableError, TimeUpError):
+                sent = rule(problem, way, deadline).transfers
+                together = (replace(transfer, not_before_ns=0) for transfer in sent)
+                plan = enforced(problem, way.algorithm, together)
+                yield settled(capped(problem, plan), way)
+        yield from (settled(plan, way) for plan in made)
+
+    def ddp_price(
+        self, problem: Problem, limits: tuple[int, int], deadline: Deadline
+    ) -> int | None:
+        """Return what DDP costs by the best algorithm that today's libraries have."""
+        rule = by_gradients(partial(ddp, limits=limits))
+        plan = by_rule("ddp", rule)(problem, deadline).plan
+        return None if plan is None else evaluate(problem, plan).iteration_ns
+
+
+ITERATION = _Iteration()
+METHODS = ITERATION.methods
+solve = ITERATION.solve
+
+
+def solve_all(
+    problem: Problem,
+    *,
+    time_limit: float | Deadline | None = None,
+    progress: Callable[[str], None] | None = None,
+    **control: Unpack[Control[Plan]],
+) -> tuple[Result[Plan, Evaluation], tuple[Alternative, ...]]:
+    """Return the joint plan, as `solve` does, and all it was chosen from.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, without a target.
+    time_limit, **control
+        As for `solve`.
+    progress : callable, optional
+        Called with the name of each alternative before it is planned.
+    """
+    listed: list[Alternative] = []
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        listed.extend(alternatives(problem, deadline, progress))
+        return _best_of(problem, listed)
+
+    deadline = Deadline.of(time_limit, control.get("cancel"))
+    result = ITERATION.run(
+        problem, JOINT, {JOINT: run}, deadline, control.get("on_progress"), control.get("start")
+    )
+    return result, tuple(listed)
+
+
+def best_of(
+    problem: Problem, candidates: Iterable[Alternative], runtime_s: float
+) -> Result[Plan, Evaluation]:
+    """Return the best of all alternatives as a result; of equally long ones the simplest.
+
+    Parameters
+    ----------
+    problem : Problem
+        Their problem.
+    candidates : iterable of Alternative
+        All of them.
+    runtime_s : float
+        How long they took.
+    """
+    outcome = replace(_best_of(problem, candidates), method=JOINT)
+    return ITERATION.verify(problem, outcome, runtime_s)

@@ -6,11 +6,13 @@ finish. If no op order is given it plans for two, the activation order and the m
 takes the better; what it proves holds for that one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeAlias, Unpack
+from itertools import combinations
+from typing import TypeAlias
 
+from planner.bucketing import BUCKET_COUNTS
 from planner.caramel.baselines import (
     bytescheduler,
     ddp,
@@ -20,8 +22,8 @@ from planner.caramel.baselines import (
     parameter_servers,
 )
 from planner.caramel.beside import planned_beside
-from planner.caramel.bounds import lower_bound, tighter_bound
-from planner.caramel.descent import descend
+from planner.caramel.bounds import NEAR, lower_bound, tighter_bound
+from planner.caramel.descent import descend, neighbours
 from planner.caramel.evaluation import (
     Evaluation,
     check,
@@ -39,20 +41,25 @@ from planner.caramel.robust import steadied
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.targeted import broken_rule
 from planner.caramel.windows import windows
-from planner.deadline import NEVER, Control, Deadline, TimeUpError
+from planner.costs import scaled_cost
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidPlanError, NotApplicableError
 from planner.interference import ALONE, bound_beside
-from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, judged, named, solve_with, with_plugins
-from planner.results import Result
+from planner.scenarios import Scenario, graph_under
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
 from planner.validation import total
 
-__all__ = ["EXACT_PARAMETERS", "METHODS", "Method", "result_of", "solve"]
+__all__ = ["CARAMEL", "EXACT_PARAMETERS", "METHODS", "Method", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 EXACT_PARAMETERS = 12
 """Up to so many parameters the best plan of whole ones is found: 3^12 transfers a target."""
+
+ENUMERATED = 4
+"""Up to this many parameters every plan of whole ones is priced over scenarios: 75 of four."""
 
 SPLIT_PARAMETERS = 6
 """Up to so many parameters the best way of cutting them is searched for."""
@@ -196,85 +203,6 @@ RULES: Mapping[str, Method] = {
 }
 """Methods that follow a rule, whatever it costs."""
 
-METHODS: Mapping[str, Method] = with_plugins(
-    "caramel",
-    {
-        "auto": named("search", _search),
-        "search": _search,
-        "exact": _exact,
-        "exact_split": _exact_split,
-        **RULES,
-    },
-)
-"""Every method by the name requests use."""
-
-
-def solve(
-    problem: Problem,
-    *,
-    method: str = "auto",
-    time_limit: float | None = None,
-    **control: Unpack[Control[Plan]],
-) -> Result[Plan, Evaluation]:
-    """Plan the gradient transfers of `problem`.
-
-    Parameters
-    ----------
-    problem : Problem
-        The graph, the network and the options.
-    method : str
-        A key of `METHODS`.
-    time_limit : float, optional
-        Seconds after which the best plan so far is returned.
-    **control
-        See `planner.Control`.
-
-    Returns
-    -------
-    Result
-        The plan, checked and priced outside the method. Its bound holds for its op order; that of
-        `exact` for plans of whole parameters.
-
-    Raises
-    ------
-    InvalidInputError
-        If the method is unknown or does not apply to the problem.
-    """
-    methods = METHODS
-    if problem.target is not None:
-        methods = within(METHODS, problem.target)
-    elif not problem.interference.is_none:
-        methods = {name: _beside(name, method) for name, method in METHODS.items()}
-    return solve_with(
-        methods,
-        problem,
-        method,
-        time_limit,
-        judge=_judge,
-        bound=_bound,
-        adapt=adapt,
-        refit=refit,
-        form=Plan,
-        **control,
-    )
-
-
-def result_of(
-    problem: Problem, outcome: Outcome[Plan], runtime_s: float
-) -> Result[Plan, Evaluation]:
-    """Return a plan that was made elsewhere as a result, checked and priced.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its problem.
-    outcome : Outcome
-        The plan, what was proved, and by which method.
-    runtime_s : float
-        How long that took.
-    """
-    return judged(problem, outcome, runtime_s, NEVER, judge=_judge, bound=_bound)
-
 
 def _beside(name: str, method: Method) -> Method:
     """Return a method for problems in which transfers and computation disturb each other.
@@ -294,28 +222,116 @@ def _beside(name: str, method: Method) -> Method:
     return run
 
 
-def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
-    check(problem, plan)
-    broken = None if problem.target is None else broken_rule(problem, problem.target, plan)
-    if broken is not None:
-        raise InvalidPlanError("target", broken)
-    evaluation = evaluate(problem, plan)
-    check_times(problem, plan, evaluation.iteration)
-    return evaluation, total(evaluation.iteration_ns, "network", "what an iteration lasts")
+class _Caramel(Family[Problem, Plan, Evaluation]):
+    name, plan_type, baselines = "caramel", Plan, tuple(RULES)
+    near = NEAR
+    own_methods = {
+        "auto": named("search", _search),
+        "search": _search,
+        "exact": _exact,
+        "exact_split": _exact_split,
+        **RULES,
+    }
 
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+        broken = None if problem.target is None else broken_rule(problem, problem.target, plan)
+        if broken is not None:
+            raise InvalidPlanError("target", broken)
 
-def _bound(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
-    """Return a bound for the op orders of the plan, and for the rules of a target."""
-    if problem.target is not None and problem.interference.is_none:
-        least = least_ns(problem, deadline)
-        if least is not None:
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
+        evaluation = evaluate(problem, plan)
+        check_times(problem, plan, evaluation.iteration)
+        return evaluation
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return total(evaluation.iteration_ns, "network", "what an iteration lasts")
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
+        """Return a bound for the op orders of the plan, and for the rules of a target."""
+        if problem.target is not None and problem.interference.is_none:
+            least = least_ns(problem, deadline)
+            if least is not None:
+                return least, False
+        known = replace(problem.windows, heads=plan_heads(problem.graph, plan))
+        least = lower_bound(known, problem.cost)
+        if problem.interference.is_none:
             return least, False
-    known = replace(problem.windows, heads=plan_heads(problem.graph, plan))
-    least = lower_bound(known, problem.cost)
-    if not problem.interference.is_none:
         apart = min(known.heads) + min(known.tails)
-        least = max(
-            least,
-            bound_beside(problem.interference, known.compute_ns, apart, problem.cost, known.sizes),
+        slowed = bound_beside(
+            problem.interference, known.compute_ns, apart, problem.cost, known.sizes
         )
-    return least, False
+        return max(least, slowed), False
+
+    def methods_for(self, problem: Problem) -> Mapping[str, Method]:
+        if problem.target is not None:
+            return within(self.methods, problem.target)
+        if problem.interference.is_none:
+            return self.methods
+        return {name: _beside(name, method) for name, method in self.methods.items()}
+
+    def adapt(self, problem: Problem, plan: Plan) -> Plan:
+        return adapt(problem, plan)
+
+    def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+        return refit(problem, plan, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        rate = 1 / scenario.bandwidth
+        cost = scaled_cost(problem.cost, startup=scenario.startup, rate=rate)
+        return replace(problem, graph=graph_under(problem.graph, scenario), cost=cost)
+
+    def fix_order(self, problem: Problem, plan: Plan) -> Problem:
+        """Return the problem with the plan's op order."""
+        names = [op.name for op in problem.graph.ops]
+        orders = (*plan.backward_orders[0], *plan.forward_order)
+        return replace(problem, op_order=tuple(names[index] for index in orders))
+
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        """Yield what plans send without barriers, DDP's buckets, and few parameters every way."""
+        order, sizes = problem.order, problem.windows.sizes
+        for plan in plans:
+            yield plan_of(problem, order, loads_of(plan))
+        for number in BUCKET_COUNTS:
+            limit = -(-sum(sizes) // number)
+            with suppress(NotApplicableError, TimeUpError):
+                made = ddp(problem, deadline, (limit, limit)).plan
+                assert made is not None
+                yield plan_of(problem, order, loads_of(made))
+        if len(sizes) <= ENUMERATED:
+            for groups in _ordered_partitions(tuple(range(len(sizes)))):
+                yield plan_of(
+                    problem, order, [tuple((j, sizes[j]) for j in group) for group in groups]
+                )
+
+    def neighbours(
+        self, problem: Problem, variants: Sequence[Problem], plan: Plan
+    ) -> Iterator[Plan]:
+        """Yield the changes of transfers that help in some scenario."""
+        loads = loads_of(plan)
+        for variant in variants:
+            for changed in neighbours(LoadPricer(variant.windows, variant.cost), loads):
+                yield plan_of(problem, problem.order, changed)
+
+    def ddp_price(
+        self, problem: Problem, limits: tuple[int, int], deadline: Deadline
+    ) -> int | None:
+        plan = ddp(problem, deadline, limits).plan
+        return None if plan is None else lasting_ns(problem, plan)
+
+
+def _ordered_partitions(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
+    """Yield every way to group and to order some parameters."""
+    if not left:
+        yield []
+    for count in range(1, len(left) + 1):
+        for group in combinations(left, count):
+            rest = tuple(j for j in left if j not in group)
+            yield from ([group, *others] for others in _ordered_partitions(rest))
+
+
+CARAMEL = _Caramel()
+METHODS = CARAMEL.methods
+solve = CARAMEL.solve

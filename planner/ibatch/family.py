@@ -1,0 +1,226 @@
+"""iBatch's family: its methods by name, and how a plan is checked, priced, bounded and perturbed.
+
+`auto` is `exact`: the exact methods are faster than reading their input (near-linear for costs that
+add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import TypeAlias
+
+from planner.bucketing import BUCKET_COUNTS
+from planner.costs import scaled_cost
+from planner.deadline import Deadline
+from planner.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
+from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
+from planner.ibatch.beside import least_beside, planned_beside
+from planner.ibatch.bounds import relaxation
+from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
+from planner.ibatch.for_target import within
+from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
+from planner.ibatch.makespan import solve_additive
+from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.refit import refit
+from planner.ibatch.robust import robust
+from planner.interference import ALONE
+from planner.results import Infeasibility
+from planner.scenarios import Scenario, later
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, loaded, named
+
+__all__ = ["IBATCH", "METHODS", "Method", "solve"]
+
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+BOUND_MAX_LAYERS = 1024
+"""Up to this many layers the quadratic exact methods serve as the bound of other methods' plans."""
+
+ENUMERATED = 8
+"""Up to this many layers every plan is priced over scenarios: 128 of eight."""
+
+
+def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Find the best plan, and among plans of equal makespan the least delay-sensitive one."""
+    return robust(problem, _best(problem, deadline), deadline)
+
+
+def _best(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Run the exact method of the objective and the kind of cost."""
+    if problem.objective == "eq4":
+        from planner.ibatch.paper_model import solve_paper_model
+
+        return solve_paper_model(problem, deadline)
+    if problem.transfer_prefix is not None:
+        return solve_additive(problem, deadline)
+    from planner.ibatch.dynamic import solve_general
+
+    return solve_general(problem, deadline)
+
+
+def _within_cap(run: Method) -> Method:
+    """Return a method that first names the layers that exceed the cap."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        too_large = problem.too_large()
+        return Outcome(None, infeasibility=too_large) if too_large else run(problem, deadline)
+
+    return method
+
+
+def _rule(name: str, run: Method, *, push_only: bool = False) -> Method:
+    """Return a method whose batches follow from a rule, and may break a constraint."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if push_only and problem.direction != "push":
+            reason = f"{name} groups gradients: only with direction push"
+            raise NotApplicableError("method", reason)
+        too_large = problem.too_large()
+        if too_large:
+            return Outcome(None, infeasibility=too_large)
+        outcome = run(problem, deadline)
+        assert outcome.plan is not None
+        try:
+            check(problem, outcome.plan)
+        except BrokenConstraintError as error:
+            reason = (
+                f"the batches of method {name} break a constraint ({error}); "
+                "method exact finds the best batches that do not, or proves that there are none"
+            )
+            return Outcome(None, infeasibility=Infeasibility(reason, (error.binding,)))
+        return outcome
+
+    return method
+
+
+RULES: Mapping[str, Method] = {
+    "greedy": _rule("greedy", greedy),
+    "greedy_forward": _rule("greedy_forward", greedy_forward),
+    "greedy_backward": _rule("greedy_backward", greedy_backward),
+    "one_batch": _rule("one_batch", one_batch),
+    "layer_by_layer": _rule("layer_by_layer", layer_by_layer),
+    "mg_wfbp": _rule("mg_wfbp", mg_wfbp, push_only=True),
+    "ddp": _rule("ddp", ddp, push_only=True),
+}
+
+
+class _Ibatch(Family[Problem, Plan, Evaluation]):
+    name, plan_type, baselines = "ibatch", Plan, tuple(RULES)
+    evaluations = 2 * 10**5
+    own_methods = {
+        "auto": _within_cap(named("exact", _exact)),
+        "exact": _within_cap(_exact),
+        **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
+        "milp": _within_cap(loaded("planner.ibatch.milp", "solve_milp", "milp: PuLP")),
+        # For one, highspy was imported before: see planner.ibatch.milp.
+        "cpsat": _within_cap(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
+        **RULES,
+    }
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
+        return evaluate(problem, plan)
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return objective_ns(problem, evaluation)
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
+        """Return the best bound that costs little: the optimum itself wherever it is near.
+
+        Contention makes nothing earlier: bounds without it hold.
+        """
+        least = least_beside(problem)
+        additive = problem.objective == "makespan" and problem.transfer_prefix is not None
+        if not additive and problem.layers > BOUND_MAX_LAYERS:
+            return max(least, relaxation(problem)), False
+        proof = _best(problem, deadline)
+        bound = proof.lower_bound
+        bound = relaxation(problem) if bound is None else int(bound)
+        return max(least, bound), proof.timed_out
+
+    def methods_for(self, problem: Problem) -> Mapping[str, Method]:
+        methods = self.methods
+        if not problem.interference.is_none:
+            methods = {name: _with_contention(name, run) for name, run in methods.items()}
+        return methods if problem.target is None else within(methods, problem.target)
+
+    def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+        return refit(problem, plan, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        times, spreads = problem.compute_ns, problem.spread_ns or (0,) * problem.layers
+        if problem.direction == "pull":
+            times = later(times, spreads, "forward", scenario)
+        else:
+            times = later(times[::-1], spreads[::-1], "backward", scenario)[::-1]
+        other = replace(problem, compute_ns=times)
+        if problem.cost is not None:
+            rate = 1 / scenario.bandwidth
+            cost = scaled_cost(problem.cost, startup=scenario.startup, rate=rate)
+            return replace(other, cost=cost)
+        assert problem.startup_ns is not None
+        assert problem.transfer_ns is not None
+        return replace(
+            other,
+            startup_ns=round(problem.startup_ns * scenario.startup),
+            transfer_ns=tuple(round(time / scenario.bandwidth) for time in problem.transfer_ns),
+        )
+
+    def fix_order(self, problem: Problem, plan: Plan) -> Problem:
+        """Return the problem: the order of layers is fixed; scenarios are about the makespan."""
+        if problem.objective != "makespan":
+            raise InvalidInputError("objective", "scenarios are planned for by the makespan")
+        return problem
+
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        """Yield about equal batches in several numbers, and every plan of few layers."""
+        count = problem.layers
+        for number in BUCKET_COUNTS:
+            if number < count:
+                yield problem.plan([place * count // number for place in range(number + 1)])
+        if count <= ENUMERATED:
+            for size in range(count):
+                for inner in combinations(range(1, count), size):
+                    yield problem.plan((0, *inner, count))
+
+    def neighbours(
+        self, problem: Problem, variants: Sequence[Problem], plan: Plan
+    ) -> Iterator[Plan]:
+        """Yield plans with a boundary more, less, or moved by a layer."""
+        count = problem.layers
+        known = {start for start, _ in plan.batches} - {0}
+        for place in range(1, count):
+            changed = [known ^ {place}]
+            if place in known:
+                moved = (place - 1, place + 1)
+                changed += [
+                    known - {place} | {to} for to in moved if 0 < to < count and to not in known
+                ]
+            for inner in changed:
+                yield problem.plan((0, *sorted(inner), count))
+
+
+def _with_contention(name: str, method: Method) -> Method:
+    """Return a method for problems in which transfers and computation slow each other down.
+
+    `exact`, and so `auto`, searches. The others plan as without; what they prove is a bound.
+    """
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if name in ("auto", "exact"):
+            rules = (IBATCH.methods[rule] for rule in RULES)
+            return replace(planned_beside(problem, _exact, rules, deadline), method="exact")
+        outcome = method(replace(problem, interference=ALONE), deadline)
+        return replace(outcome, lower_bound=None)
+
+    return _within_cap(run)
+
+
+IBATCH = _Ibatch()
+METHODS = IBATCH.methods
+solve = IBATCH.solve

@@ -1,0 +1,348 @@
+"""What a family of problems declares; solving, and all that is asked of its plans, follows.
+
+A *method* is a function of a problem and a deadline that returns an `Outcome`. A family names its
+methods and says how a plan is checked, priced and bounded. `Family.solve` puts them together: a
+plan is made, checked, priced, bounded, and returned as a `Result`, whoever made it.
+
+What is optional unlocks a feature of `planner.solving` for the family: `perturb` regret, scenarios
+and break-even factors; `adapt` and `improve` warm starts; `neighbours` and `candidates` local
+search.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from planner.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpError
+from planner.errors import (
+    BrokenConstraintError,
+    InvalidInputError,
+    InvalidPlanError,
+    NotApplicableError,
+    PluginError,
+)
+from planner.plugins import is_plugged
+from planner.results import Infeasibility, Result
+from planner.scenarios import Scenario
+from planner.solving.incumbents import Incumbents
+from planner.solving.methods import REPLAN, Method, Outcome, known_method, with_plugins
+from planner.validation import shown
+
+__all__ = ["OUT_OF_TIME", "Family"]
+
+ProblemT = TypeVar("ProblemT")
+PlanT = TypeVar("PlanT")
+EvaluationT = TypeVar("EvaluationT")
+
+OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", ("time_limit_s",))
+"""Why there is no plan if a method had no time to make one."""
+
+
+class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
+    """A family of problems. Subclass it, and make one instance.
+
+    Attributes
+    ----------
+    name : str
+        What requests call it.
+    plan_type : type
+        The class of its plans, or the union of their classes.
+    own_methods : mapping of str to method
+        Its methods by name; the first is ``auto``. `methods` adds those of plug-ins.
+    baselines : tuple of str
+        Names of the methods whose plan follows from a rule.
+    evaluations : int
+        How many plans the local search over scenarios may price.
+    near : int
+        The local search stops within one `near`-th of the bound; 0: only at the bound.
+    """
+
+    name: str
+    plan_type: Any
+    own_methods: Mapping[str, Method[ProblemT, PlanT]]
+    baselines: tuple[str, ...] = ()
+    evaluations: int = 10**5
+    near: int = 0
+
+    @property
+    def methods(self) -> Mapping[str, Method[ProblemT, PlanT]]:
+        """Every method by name, those of plug-ins included."""
+        known: Mapping[str, Method[ProblemT, PlanT]] | None = self.__dict__.get("_methods")
+        if known is None:
+            known = MappingProxyType(with_plugins(self.name, self.own_methods))
+            self.__dict__["_methods"] = known
+        return known
+
+    # What every family says.
+
+    @abstractmethod
+    def check(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> None:
+        """Raise an `InvalidPlanError` if the plan is no plan of the problem."""
+
+    @abstractmethod
+    def evaluate(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> EvaluationT:
+        """Return what a checked plan costs, in detail."""
+
+    @abstractmethod
+    def objective(self, problem: ProblemT, evaluation: EvaluationT) -> int:
+        """Return what is minimised (ns)."""
+
+    @abstractmethod
+    def bound(
+        self, problem: ProblemT, plan: PlanT, deadline: Deadline
+    ) -> tuple[int | Fraction | None, bool]:
+        """Return a lower bound (ns) for methods that prove none, and whether time cut it short."""
+
+    # What it may say.
+
+    def methods_for(self, problem: ProblemT) -> Mapping[str, Method[ProblemT, PlanT]]:
+        """Return the methods of one problem, such as those that keep to its target."""
+        return self.methods
+
+    def adapt(self, problem: ProblemT, plan: PlanT) -> PlanT:
+        """Return a start plan with the numbers of the problem, such as other sizes; unchecked.
+
+        Raises
+        ------
+        InvalidPlanError
+            If it cannot be one of the problem.
+        """
+        return plan
+
+    def improve(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> Outcome[PlanT]:
+        """Return a start plan improved within milliseconds; it may break a constraint before."""
+        return Outcome(plan)
+
+    def resume(self, problem: ProblemT, plan: PlanT) -> Mapping[str, Method[ProblemT, PlanT]]:
+        """Return the methods that go on from a start plan."""
+        return self.methods_for(problem)
+
+    def perturb(self, problem: ProblemT, scenario: Scenario) -> ProblemT:
+        """Return the problem with the numbers of a scenario.
+
+        Raises
+        ------
+        InvalidInputError
+            If its numbers are too large.
+        NotApplicableError
+            If the family has no scenarios.
+        """
+        raise NotApplicableError("scenarios", f"not for problem {self.name}")
+
+    def fix_order(self, problem: ProblemT, plan: PlanT) -> ProblemT:
+        """Return the problem with the decisions of a plan that all scenarios share."""
+        return problem
+
+    def narrow(self, problem: ProblemT, plan: PlanT) -> ProblemT:
+        """Return a scenario's problem with fewer choices, in which plans for it are sought."""
+        return problem
+
+    def candidates(
+        self, problem: ProblemT, plans: Sequence[PlanT], deadline: Deadline
+    ) -> Iterator[PlanT]:
+        """Yield plans that a search over scenarios starts from, beside plans made for each."""
+        return iter(())
+
+    def neighbours(
+        self, problem: ProblemT, variants: Sequence[ProblemT], plan: PlanT
+    ) -> Iterator[PlanT]:
+        """Yield plans one change away, which helps in at least one variant of the problem."""
+        return iter(())
+
+    def same_bound(self, plan: PlanT, other: PlanT) -> bool:
+        """Return whether the bound of one plan holds for another: not where it is of its op order."""
+        return True
+
+    def ddp_price(
+        self, problem: ProblemT, limits: tuple[int, int], deadline: Deadline
+    ) -> int | None:
+        """Return what DDP costs (ns) with limits of the first and the other buckets (bytes).
+
+        Raises
+        ------
+        NotApplicableError
+            If the family does not plan what DDP does.
+        """
+        raise NotApplicableError("method", f"ddp is no method of problem {self.name}")
+
+    # What follows.
+
+    def price(self, problem: ProblemT, plan: PlanT, deadline: Deadline = NEVER) -> int:
+        """Return what a plan costs (ns), checked.
+
+        Raises
+        ------
+        InvalidPlanError
+            If it is no plan of the problem.
+        """
+        return self.priced(problem, plan, deadline)[1]
+
+    def solve(
+        self,
+        problem: ProblemT,
+        *,
+        method: str = "auto",
+        time_limit: float | Deadline | None = None,
+        on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
+        cancel: Cancel | None = None,
+        start: PlanT | None = None,
+    ) -> Result[PlanT, EvaluationT]:
+        """Solve a problem by one of the family's methods.
+
+        Parameters
+        ----------
+        problem : Problem
+            What to plan.
+        method : str
+            A key of the family's methods, or ``replan``, which improves `start` in milliseconds.
+        time_limit : float or Deadline, optional
+            Seconds after which the best plan so far is returned, or the point in time.
+        on_progress : callable, optional
+            Called with an `Incumbent` whenever there is a better plan or bound, from within the
+            solver: what it raises ends the search.
+        cancel : Cancel, optional
+            Ends the search as the time limit does once it is set.
+        start : Plan, optional
+            An old plan: if it fits this problem, or fits it with other numbers, the result is no
+            worse; else it is ignored, and the result's `warnings` say why.
+
+        Returns
+        -------
+        Result
+            The plan, checked and priced outside the method, with a lower bound; or why there is
+            none.
+
+        Raises
+        ------
+        InvalidInputError
+            If the method is unknown or does not apply, or the time limit is no number above 0.
+        RuntimeError
+            If what a method returned is no plan of the problem: a fault of the method; a
+            `PluginError` of another package's.
+        """
+        methods = self.methods_for(problem)
+        return self.run(
+            problem, method, methods, Deadline.of(time_limit, cancel), on_progress, start
+        )
+
+    def run(
+        self,
+        problem: ProblemT,
+        method: str,
+        methods: Mapping[str, Method[ProblemT, PlanT]],
+        deadline: Deadline,
+        on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
+        start: PlanT | None = None,
+    ) -> Result[PlanT, EvaluationT]:
+        """Solve a problem by one of the methods given, as `solve` does."""
+        if start is not None and not isinstance(start, self.plan_type):
+            raise InvalidInputError("start", f"expected a plan of the problem, got {shown(start)}")
+        if method == REPLAN and start is None:
+            raise InvalidInputError("start", f"missing: method {REPLAN} begins with a plan")
+        if method != REPLAN:
+            known_method(method, methods)
+        incumbents = Incumbents(self, problem, on_progress)
+        deadline = incumbents.listening(deadline)
+        begin = time.perf_counter()
+        warnings: tuple[str, ...] = ()
+        try:
+            if method == REPLAN:
+                assert start is not None
+                outcome = self._started(problem, start, deadline)
+            else:
+                if start is not None:
+                    old, refused = self._offered(problem, start, incumbents, deadline)
+                    warnings = (f"start_plan is ignored: {refused}",) if refused else ()
+                    methods = methods if old is None else self.resume(problem, old)
+                outcome = methods[method](problem, deadline)
+            runtime = time.perf_counter() - begin
+            outcome = replace(outcome, method=outcome.method or method)
+            result = self.verify(problem, outcome, runtime, deadline)
+        except TimeUpError:  # also while the plan is checked: an unchecked plan is none
+            runtime = time.perf_counter() - begin
+            result = Result(method, None, None, None, runtime, True, OUT_OF_TIME)
+        bounded = method != REPLAN  # within milliseconds there is no time for a bound
+        result = incumbents.best_of(result, deadline, bounded=bounded)
+        return replace(result, warnings=warnings)
+
+    def verify(
+        self,
+        problem: ProblemT,
+        outcome: Outcome[PlanT],
+        runtime_s: float,
+        deadline: Deadline = NEVER,
+    ) -> Result[PlanT, EvaluationT]:
+        """Check, price and bound what a method returned after `runtime_s` seconds.
+
+        Raises
+        ------
+        RuntimeError
+            If its plan is no plan of the problem: a fault of the method.
+        """
+        method, plan, timed_out = outcome.method, outcome.plan, outcome.timed_out
+        if plan is None:
+            reason = outcome.infeasibility
+            return Result(method, None, None, None, runtime_s, timed_out, reason)
+        try:
+            evaluation, objective = self.priced(problem, plan, deadline)
+        except InvalidInputError as error:
+            if method == REPLAN:
+                return Result(method, None, None, None, runtime_s, timed_out, _unfit(error))
+            if not isinstance(error, InvalidPlanError):
+                raise
+            fault = PluginError if is_plugged(method) else RuntimeError
+            raise fault(f"method {method} made no plan: {error}") from error
+        bound = outcome.lower_bound
+        if bound is None and method != REPLAN:
+            bound, cut = self.bound(problem, plan, deadline)
+            timed_out |= cut
+        # Objectives are rounded up to whole nanoseconds too, so it stays a bound.
+        whole = None if bound is None else -int(-bound // 1)
+        return Result(method, plan, objective, whole, runtime_s, timed_out, evaluation=evaluation)
+
+    def priced(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> tuple[EvaluationT, int]:
+        self.check(problem, plan, deadline)
+        evaluation = self.evaluate(problem, plan, deadline)
+        return evaluation, self.objective(problem, evaluation)
+
+    def _started(self, problem: ProblemT, start: PlanT, deadline: Deadline) -> Outcome[PlanT]:
+        """Return the plan made of a start plan, or why the start plan does not fit the problem.
+
+        A start plan may be of any other problem: this is the one place that takes it, and nothing
+        but `adapt` sees a plan before it is checked.
+        """
+        try:
+            plan = self.adapt(problem, start)
+            if type(self).improve is Family.improve:
+                return Outcome(plan)  # whoever takes it checks it
+            with suppress(BrokenConstraintError):  # such as a memory limit: a change may mend it
+                self.priced(problem, plan, deadline)
+            return self.improve(problem, plan, deadline)
+        except InvalidInputError as error:
+            return Outcome(None, infeasibility=_unfit(error))
+
+    def _offered(
+        self,
+        problem: ProblemT,
+        start: PlanT,
+        incumbents: "Incumbents[ProblemT, PlanT, EvaluationT]",
+        deadline: Deadline,
+    ) -> tuple[PlanT | None, str]:
+        """Offer a start plan to a search; return it if it fits, and else why it does not."""
+        with suppress(TimeUpError):
+            old = self._started(problem, start, deadline)
+            if old.plan is None:
+                assert old.infeasibility is not None
+                return None, old.infeasibility.reason
+            error = incumbents.offer(old.plan, old.lower_bound, REPLAN, deadline)
+            return (old.plan, "") if error is None else (None, _unfit(error).reason)
+        return None, "the time limit passed before it was checked"
+
+
+def _unfit(error: InvalidInputError) -> Infeasibility:
+    return Infeasibility(f"the start plan does not fit this problem ({error})", ("start_plan",))

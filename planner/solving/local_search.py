@@ -1,0 +1,78 @@
+"""Local search by first improvement.
+
+Problem: among plans that a function values, find one with a small value.
+Method: the best of the first candidates, then repeatedly the first neighbour that is better.
+Guarantee: never worse than the plan it begins with.
+Complexity: at most `budget` plans valued, none twice.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from fractions import Fraction
+from typing import TypeVar
+
+from planner.deadline import Deadline
+
+__all__ = ["local_search"]
+
+PlanT = TypeVar("PlanT", bound=Hashable)
+Value = int | Fraction
+
+
+def local_search(
+    start: PlanT,
+    value: Callable[[PlanT], Value | None],
+    first: Iterable[PlanT],
+    neighbours: Callable[[PlanT], Iterator[PlanT]],
+    *,
+    target: Value,
+    budget: int,
+    deadline: Deadline,
+) -> tuple[PlanT, Value]:
+    """Return the best plan found and its value.
+
+    Parameters
+    ----------
+    start : PlanT
+        A plan that has a value.
+    value : callable
+        Returns the value of a plan, or None if the plan is not allowed.
+    first : iterable of PlanT
+        Candidates beside `start`; all are valued.
+    neighbours : callable
+        Yields the plans one change away from a plan.
+    target : int or Fraction
+        The search stops at this value.
+    budget : int
+        How many neighbours may be valued.
+    deadline : Deadline
+        When to stop.
+    """
+    least = value(start)
+    assert least is not None
+    best, seen = start, {start}
+    for plan in first if least > target else ():
+        if deadline.passed:
+            return best, least
+        if plan in seen:
+            continue
+        seen.add(plan)
+        found = value(plan)
+        if found is not None and found < least:
+            best, least = plan, found
+            if least <= target:
+                return best, least
+    improving = True
+    while improving and least > target:
+        improving = False
+        for plan in neighbours(best):
+            if budget <= 0 or deadline.passed:
+                return best, least
+            if plan in seen:
+                continue
+            seen.add(plan)
+            budget -= 1
+            found = value(plan)
+            if found is not None and found < least:
+                best, least, improving = plan, found, True
+                break
+    return best, least

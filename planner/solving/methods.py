@@ -1,0 +1,142 @@
+"""Methods: what they answer, and where they come from: a module, a plug-in, another method."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError, NotApplicableError, PluginError
+from planner.plugins import plugged
+from planner.results import Infeasibility
+from planner.validation import did_you_mean, shown
+
+__all__ = [
+    "REPLAN",
+    "Method",
+    "Outcome",
+    "concrete",
+    "known_method",
+    "loaded",
+    "named",
+    "with_plugins",
+]
+
+ProblemT = TypeVar("ProblemT")
+PlanT = TypeVar("PlanT")
+
+REPLAN = "replan"
+"""The method of every family that starts from an old plan and ends within milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[PlanT]):
+    """What a method returns: a plan, or why there is none, and what it proved.
+
+    Attributes
+    ----------
+    plan : PlanT or None
+        The plan; None exactly if `infeasibility` is given.
+    lower_bound : int or Fraction or None
+        Bound (ns) on the cost of every plan that the method proved on the way, if any.
+    timed_out : bool
+        Whether the deadline cut in.
+    infeasibility : Infeasibility or None
+        Why there is no plan.
+    method : str
+        The method that made it, if this one only chose among others.
+    """
+
+    plan: PlanT | None
+    lower_bound: int | Fraction | None = None
+    timed_out: bool = False
+    infeasibility: Infeasibility | None = None
+    method: str = ""
+
+
+Method: TypeAlias = Callable[[ProblemT, Deadline], Outcome[PlanT]]
+
+
+def named(name: str, method: Method[ProblemT, PlanT]) -> Method[ProblemT, PlanT]:
+    """Return a method whose answers say that the method of this name made them."""
+
+    def answered(problem: ProblemT, deadline: Deadline) -> Outcome[PlanT]:
+        return replace(method(problem, deadline), method=name)
+
+    return answered
+
+
+def loaded(module: str, name: str, library: str = "") -> Method[Any, Any]:
+    """Return a method whose module, and the libraries it needs, are imported when it is used.
+
+    Parameters
+    ----------
+    module, name : str
+        Where the method is.
+    library : str
+        The solver it needs, for the error if that cannot be imported.
+    """
+
+    def method(problem: Any, deadline: Deadline) -> Outcome[Any]:
+        try:
+            solve: Method[Any, Any] = getattr(import_module(module), name)
+        except ImportError as error:
+            if not library:
+                raise
+            raise NotApplicableError("method", f"{library} cannot be loaded: {error}") from None
+        return solve(problem, deadline)
+
+    return method
+
+
+def with_plugins(
+    family: str, methods: Mapping[str, Method[ProblemT, PlanT]]
+) -> dict[str, Method[ProblemT, PlanT]]:
+    """Return a family's methods and those that other packages add.
+
+    Parameters
+    ----------
+    family : str
+        Its name.
+    methods : mapping of str to method
+        Its own.
+    """
+    others = plugged(f"methods.{family}").items()
+    added = {name: _unproven(name, run) for name, run in others if name not in methods}
+    return {**methods, **added}
+
+
+def _unproven(name: str, run: Callable[..., Any]) -> Method[Any, Any]:
+    """Return another package's method, of which plans count and proofs do not."""
+
+    def method(problem: Any, deadline: Deadline) -> Outcome[Any]:
+        outcome = run(problem, deadline)
+        if not isinstance(outcome, Outcome):
+            raise PluginError(f"method {name}: expected an Outcome, got {shown(outcome)}")
+        return replace(outcome, lower_bound=None, method=name)
+
+    return method
+
+
+def concrete(methods: Iterable[str]) -> list[str]:
+    """Return the names of methods without `auto`, which chooses one of them."""
+    return [name for name in methods if name != "auto"]
+
+
+def known_method(method: Any, known: Iterable[str], path: str = "method") -> str:
+    """Return `method` if it is one of the `known` names; `path` is where it stands.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not; the message lists them and names the closest one.
+    """
+    names = list(known)
+    if isinstance(method, str) and method in names:
+        return method
+    hint = did_you_mean(method, names)
+    raise InvalidInputError(
+        path,
+        f"expected one of {', '.join(names)}, got {shown(method)}{hint and f' ({hint})'}",
+    )

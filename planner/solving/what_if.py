@@ -1,0 +1,356 @@
+"""What if the numbers are others: regret of a plan, a plan for several scenarios, advice on DDP.
+
+Problem: a plan is made for one table of times, and computation and network turn out otherwise. What
+does the plan cost then (`regrets`), which plan costs least over weighted scenarios (`robust_plan`),
+and is it worth running in place of DDP with the right ``bucket_cap_mb`` (`advise`)?
+
+Method: a scenario is a problem of the same family (`Family.perturb`). For its regret the plan is
+priced in it, beside the plans of ``auto`` and of rules. The search for a robust plan begins with
+the plans of all scenarios, in the op order of the usual plan; at nominal numbers a robust plan may
+cost at most `MOST` times as much as the usual one.
+
+Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust plan is never worse,
+over the scenarios, than the usual one; the bound combines those of the scenarios, as neither a mean
+nor a percentile falls if a time rises.
+
+Complexity: a run of ``auto`` and some rules a scenario; for a robust plan `Family.evaluations` more
+prices. Each run gets an equal share of the time left. Source: own; minimax regret is Savage's ("The
+Theory of Statistical Decision", JASA 1951); sample averages: Kleywegt, Shapiro, Homem-de-Mello,
+SIAM J. Optim. 12 (2002).
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar
+
+from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
+from planner.deadline import NEVER, Deadline, TimeUpError
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.results import Result
+from planner.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
+from planner.solving.family import Family
+from planner.solving.local_search import local_search
+from planner.solving.methods import Outcome
+from planner.validation import inside
+
+__all__ = ["WORTH", "Advice", "Progress", "Regret", "advise", "regrets", "robust_plan"]
+
+ProblemT = TypeVar("ProblemT")
+PlanT = TypeVar("PlanT")
+EvaluationT = TypeVar("EvaluationT")
+
+Progress: TypeAlias = Callable[[str], None]
+"""Is told what is done next."""
+
+DDP, LAYERS = "ddp", "layer_by_layer"
+"""The rules whose plans stand beside a plan's regret."""
+
+WORTH = Fraction(103, 100)
+"""The gain from which on a plan is worth running.
+
+Predictions of plans and of DDP are off by 2.1 % in the median (`benchmarks/runtime_real.py`), which
+lets the ratio of two that have nothing to do with each other be off by 3 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """What a plan costs in one scenario, and what others would.
+
+    Attributes
+    ----------
+    scenario : Scenario
+        Which numbers are others.
+    plan_ns : int
+        Cost of the plan, unchanged.
+    best_ns : int
+        Cost of the best plan found for the scenario; at most `plan_ns`.
+    bound_ns : int or None
+        Lower bound over all plans; at most `best_ns`. None if unknown.
+    ddp_ns, layers_ns : int or None
+        Cost of DDP's default buckets, and of layer by layer; None where they do not apply.
+    """
+
+    scenario: Scenario
+    plan_ns: int
+    best_ns: int
+    bound_ns: int | None
+    ddp_ns: int | None
+    layers_ns: int | None
+
+    @property
+    def at_least(self) -> Fraction:
+        """Cost of the plan over that of the best plan found: no best plan is dearer."""
+        return Fraction(self.plan_ns, self.best_ns) if self.best_ns else Fraction(1)
+
+    @property
+    def at_most(self) -> Fraction | None:
+        """Cost of the plan over the bound; None without a bound."""
+        if self.plan_ns == self.bound_ns:
+            return Fraction(1)
+        return Fraction(self.plan_ns, self.bound_ns) if self.bound_ns else None
+
+
+def regrets(
+    family: Family[ProblemT, PlanT, EvaluationT],
+    problem: ProblemT,
+    plan: PlanT,
+    deadline: Deadline,
+    progress: Progress | None = None,
+    scenarios: Iterable[Scenario] = SCENARIOS,
+) -> tuple[Regret, ...]:
+    """Return the regret of a plan in each scenario.
+
+    Parameters
+    ----------
+    family : Family
+        The family of the problem.
+    problem : Problem
+        What the plan was made for.
+    plan : Plan
+        The plan.
+    deadline : Deadline
+        When to stop; scenarios for which no time is left are left out.
+    progress : callable, optional
+        Called before each scenario.
+    scenarios : iterable of Scenario
+        The scenarios; one whose numbers are too large, or in which the plan breaks a constraint, is
+        left out.
+    """
+    listed = list(scenarios)
+
+    def solved(other: ProblemT, method: str, limit: Deadline) -> Result[PlanT, EvaluationT] | None:
+        known = family.methods_for(other)
+        if method not in known:
+            return None
+        with suppress(NotApplicableError):
+            return family.solve(other, method=method, time_limit=limit)
+        return None
+
+    def rows() -> Iterator[Regret]:
+        for number, scenario in enumerate(listed):
+            if deadline.passed:
+                return
+            if progress:
+                progress(f"scenario {number + 1} of {len(listed)}")
+            limit_s = deadline.share(len(listed) - number).remaining_s
+            with suppress(InvalidInputError):
+                other = family.perturb(problem, scenario)
+                kept = family.price(other, plan)
+                results = [
+                    solved(other, method, deadline.within(limit_s))
+                    for method in ("auto", DDP, LAYERS)
+                ]
+                times = [None if made is None else made.objective_ns for made in results]
+                best = min(time for time in (kept, *times) if time is not None)
+                bound = None if results[0] is None else results[0].lower_bound_ns
+                bound = None if bound is None else min(bound, best)
+                yield Regret(scenario, kept, best, bound, times[1], times[2])
+
+    return tuple(rows())
+
+
+def robust_plan(
+    family: Family[ProblemT, PlanT, EvaluationT],
+    problem: ProblemT,
+    outlook: Outlook,
+    deadline: Deadline,
+    usual: Result[PlanT, EvaluationT] | None = None,
+    others: Iterable[PlanT] = (),
+) -> tuple[Result[PlanT, EvaluationT], Prospect | None]:
+    """Return the plan with the least mean, or percentile, over weighted scenarios.
+
+    Parameters
+    ----------
+    family : Family
+        The family of the problem.
+    problem : Problem
+        With the nominal numbers.
+    outlook : Outlook
+        The scenarios, and what counts of their times.
+    deadline : Deadline
+        When to return the best plan so far.
+    usual : Result, optional
+        The plan for the nominal numbers; made if it is not given.
+    others : iterable of Plan
+        More plans to choose from.
+
+    Returns
+    -------
+    result : Result
+        The plan, judged by the nominal numbers; or why there is none.
+    prospect : Prospect or None
+        What it costs in the scenarios.
+
+    Raises
+    ------
+    InvalidInputError
+        If the numbers of a scenario are too large.
+    """
+    begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
+    if usual is None:
+        usual = family.solve(problem, time_limit=deadline.share(parts))
+    if usual.plan is None or usual.objective_ns is None:
+        return usual, None
+    fixed, most_ns = family.fix_order(problem, usual.plan), MOST * usual.objective_ns
+    variants = []
+    for place, (scenario, _) in enumerate(outlook.scenarios):
+        with inside(f"scenarios[{place}]"):
+            variants.append(family.perturb(fixed, scenario))
+
+    def value(plan: PlanT) -> Fraction | None:
+        """Return what counts of a plan's times; None if it is no plan, or costs too much."""
+        try:
+            if plan is not usual.plan and family.price(problem, plan) > most_ns:
+                return None
+        except InvalidPlanError:
+            return None
+        return outlook.of([_lasting(family, variant, plan) for variant in variants])
+
+    made, bounds, narrowed = [], [0] * len(variants), False
+    for place, variant in enumerate(variants):
+        if deadline.passed:
+            break
+        narrow = family.narrow(variant, usual.plan)
+        narrowed |= narrow is not variant
+        own = family.solve(narrow, time_limit=deadline.share(parts - 1 - place))
+        bounds[place] = own.lower_bound_ns or 0
+        if own.plan is not None:
+            made.append(own.plan)
+
+    first = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
+    bound = Fraction(0) if narrowed else outlook.of(bounds)
+    target = bound + bound / family.near if family.near else bound
+    best, least = local_search(
+        usual.plan,
+        value,
+        first,
+        lambda plan: family.neighbours(fixed, variants, plan),
+        target=target,
+        budget=family.evaluations // len(variants),
+        deadline=deadline,
+    )
+    if narrowed:  # what fewer choices cannot undercut all choices may
+        bound = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
+    start = value(usual.plan)
+    assert start is not None
+    prospect = Prospect(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)
+    passed = time.perf_counter() - begin
+    if best == usual.plan:
+        late = usual.timed_out or deadline.passed
+        return replace(usual, runtime_s=passed, timed_out=late), prospect
+    timed_out = usual.timed_out or deadline.passed
+    fixed_bound = usual.lower_bound_ns if family.same_bound(usual.plan, best) else None
+    outcome = Outcome(best, fixed_bound, timed_out, method=usual.method)
+    return family.verify(problem, outcome, passed), prospect
+
+
+def _first(
+    family: Family[ProblemT, PlanT, EvaluationT],
+    fixed: ProblemT,
+    usual: PlanT,
+    made: list[PlanT],
+    deadline: Deadline,
+) -> Iterator[PlanT]:
+    """Yield plans that bear more: for longer computation or transfers, by rules, the family's."""
+    for left, scenario in enumerate(reversed(LONGER), 1):
+        if deadline.passed:
+            return
+        with suppress(InvalidInputError):  # whose numbers are too large
+            longer = family.narrow(family.perturb(fixed, scenario), usual)
+            plan = family.solve(longer, time_limit=deadline.share(left + 1)).plan
+            if plan is not None:
+                yield plan
+    methods = family.methods_for(fixed)
+    for name in family.baselines:
+        with suppress(NotApplicableError, TimeUpError):
+            plan = methods[name](fixed, deadline).plan
+            if plan is not None:
+                yield plan
+    yield from family.candidates(fixed, [usual, *made], deadline)
+
+
+def _lasting(family: Family[ProblemT, PlanT, EvaluationT], variant: ProblemT, plan: PlanT) -> int:
+    """Return what a plan that was checked for the nominal numbers costs in a scenario (ns)."""
+    return family.objective(variant, family.evaluate(variant, plan, NEVER))
+
+
+def _bounded(
+    family: Family[ProblemT, PlanT, Any], variant: ProblemT, plan: PlanT, deadline: Deadline
+) -> int:
+    with suppress(TimeUpError):
+        bound, _ = family.bound(variant, plan, deadline)
+        return 0 if bound is None else int(bound)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A plan beside DDP.
+
+    Attributes
+    ----------
+    plan_ns : int
+        What the plan costs.
+    bound_ns : int or None
+        Lower bound over all plans; None if unknown.
+    ddp_ns : int
+        What DDP takes with its best bucket size.
+    bucket_mb : int or None
+        That size, ``bucket_cap_mb`` (MiB); None: the default.
+    """
+
+    plan_ns: int
+    bound_ns: int | None
+    ddp_ns: int
+    bucket_mb: int | None
+
+    @property
+    def gain(self) -> Fraction:
+        """Speed-up of the plan over DDP with its best bucket size."""
+        return _ratio(self.ddp_ns, self.plan_ns)
+
+    @property
+    def at_most(self) -> Fraction | None:
+        """Largest speed-up that any plan can have; None without a bound."""
+        return _ratio(self.ddp_ns, self.bound_ns) if self.bound_ns else None
+
+    @property
+    def keep_ddp(self) -> bool:
+        """Whether the plan gains too little."""
+        return self.gain < WORTH
+
+
+def advise(
+    family: Family[ProblemT, PlanT, EvaluationT],
+    problem: ProblemT,
+    result: Result[PlanT, EvaluationT],
+    deadline: Deadline,
+) -> Advice | None:
+    """Return whether to keep DDP; None without a plan or time, or where DDP does not apply.
+
+    DDP is priced with its default buckets and each size of `planner.bucketing.DDP_BUCKET_MB`. Of
+    sizes that are equally fast the default comes first, then the smallest.
+    """
+    if result.objective_ns is None or deadline.passed:
+        return None
+    limits: dict[int | None, tuple[int, int]] = {None: DDP_LIMITS}
+    limits |= {size: (size * 2**20, size * 2**20) for size in DDP_BUCKET_MB}
+    try:
+        priced = [
+            (family.ddp_price(problem, pair, deadline), size) for size, pair in limits.items()
+        ]
+    except (NotApplicableError, TimeUpError):
+        return None
+    known = [(time, size) for time, size in priced if time is not None]
+    if not known:
+        return None
+    ddp_ns, bucket_mb = min(known, key=lambda pair: pair[0])
+    return Advice(result.objective_ns, result.lower_bound_ns, ddp_ns, bucket_mb)
+
+
+def _ratio(above: int, below: int) -> Fraction:
+    return Fraction(above, below) if below else Fraction(1)
