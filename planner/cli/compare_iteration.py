@@ -1,4 +1,4 @@
-"""``planner compare`` for whole iterations."""
+"""``planner compare`` for the problem iteration: whole training iterations."""
 
 import argparse
 from typing import TypeAlias
@@ -102,4 +102,3 @@ FAMILY = Family(
         beside=True,
     ),
 )
-"""What is compared, and how it is shown."""
