@@ -68,7 +68,7 @@ def sliced(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
-    profile.dataflow()  # refuses a model without gradients
+    profile.dataflow()  # raises for a model without gradients
     return profile
 
 

@@ -98,7 +98,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
-    profile.dataflow()  # refuses a model without gradients
+    profile.dataflow()  # raises for a model without gradients
     return profile
 
 

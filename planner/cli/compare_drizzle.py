@@ -145,7 +145,7 @@ def _compared(
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
-    profile.dataflow()  # refuses a model without gradients
+    profile.dataflow()  # raises for a model without gradients
     return profile
 
 

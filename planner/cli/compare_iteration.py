@@ -49,7 +49,7 @@ def _summary(name: str, problem: iteration.Problem) -> str:
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
-    profile.dataflow()  # refuses a model without gradients
+    profile.dataflow()  # raises for a model without gradients
     return profile
 
 

@@ -78,7 +78,7 @@ def draw_star(axes: "Axes", x: float, y: float, **style: Any) -> None:
 
 
 def label_rows(axes: "Axes", names: Sequence[str], size: float = 8) -> None:
-    """Label the rows of a bar panel from the top, without ticks and frame."""
+    """Label the rows of a bar panel, the first on top, without tick marks."""
     axes.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -95,7 +95,7 @@ def _told_apart(low: float, high: float) -> list[str]:
 
 
 def _number(value: float, digits: int) -> str:
-    """Return a number with `digits` significant digits; below a million with all integer digits."""
+    """Return `digits` significant digits of a number; below a million all integer digits."""
     if 10**digits <= value < 10**6:
         return f"{value:,.0f}"
     return f"{value:,.{digits}g}"

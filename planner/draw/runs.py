@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 __all__ = ["NARROW", "runs"]
 
 NARROW = 3
-"""Narrower bars may be joined (points)."""
+"""Narrower bars may be joined (pixels)."""
 _CLOSE = 1
-"""Largest gap between joined bars (points)."""
+"""Largest gap between joined bars (pixels)."""
 
 
 def runs(spans: Sequence[tuple[str, int, int]], pixel_ns: float) -> Iterator[tuple[int, int]]:
     """Yield the first and the last index of each joined bar.
 
     Each span is a transfer's kind, start and end, sorted by start; `pixel_ns` is the duration of a
-    point.
+    pixel.
     """
     first = 0
     for place in range(1, len(spans) + 1):

@@ -24,7 +24,7 @@ _TOUCHING_POINTS = 6
 """Points at this distance or less (points) count as one for labels."""
 _CHARACTER_INCHES = 0.08
 _AXES_SHARE = 0.7
-"""Least share of a panel's width that its axes take beside the axis labels."""
+"""Least share of a panel's width that the axes take without their labels."""
 
 
 def draw_front(
