@@ -1,4 +1,4 @@
-"""``planner calibrate``: the constants of a model, measured here or fitted to what was measured."""
+"""``planner calibrate``: measure or fit the constants of a cost model."""
 
 import argparse
 import platform
@@ -104,7 +104,7 @@ def _add_fit(kinds: Any) -> None:
 
 
 def run_compute(options: argparse.Namespace) -> int:
-    """Measure, with progress on standard error."""
+    """Measure the constants of computation, with progress on standard error."""
     from planner.jsonio.measurements import encode_computation
     from planner.yan.calibration import measure_computation
 
@@ -128,7 +128,7 @@ def run_compute(options: argparse.Namespace) -> int:
 
 
 def run_fit(options: argparse.Namespace) -> int:
-    """Fit, with progress on standard error."""
+    """Fit the constants to measured epochs, with progress on standard error."""
     from planner.jsonio.measurements import decode_measurements, encode_fit
     from planner.yan.calibration import fit
 
@@ -158,7 +158,6 @@ def run_fit(options: argparse.Namespace) -> int:
 
 
 def _report(start: "Constants", result: "Fit") -> str:
-    """Return what a person reads of a fit."""
     rows = []
     for name, before, after in _pairs(start, result.constants):
         plain = name.partition("[")[0]

@@ -1,6 +1,6 @@
-"""``planner calibrate groups`` and ``drizzle``: the constants of a scheduler, fitted to overheads.
+"""``planner calibrate groups`` and ``drizzle``: fit the constants of a scheduler to overheads.
 
-They are given as a table, or found in Spark's event logs.
+The overheads come from a table or from Spark's event logs.
 """
 
 import argparse
@@ -47,7 +47,7 @@ several numbers of tasks, and of groups of several sizes, are fitted together.
 
 
 def add_drizzle(kinds: Any) -> None:
-    """Add the subcommand that reads event logs."""
+    """Add the subcommand that reads Spark's event logs."""
     parser = command(
         kinds,
         "drizzle",
@@ -61,7 +61,7 @@ def add_drizzle(kinds: Any) -> None:
 
 
 def add_groups(kinds: Any) -> None:
-    """Add the subcommand."""
+    """Add the subcommand that reads a table of overheads."""
     parser = command(
         kinds,
         "groups",
@@ -74,7 +74,7 @@ def add_groups(kinds: Any) -> None:
 
 
 def run_groups(options: argparse.Namespace) -> int:
-    """Fit."""
+    """Fit the constants to a table of overheads."""
     from planner.jsonio.drizzle_measurements import decode_overheads, encode_calibration
 
     check_outputs({"--output": options.output}, (options.measurements,))
@@ -85,7 +85,7 @@ def run_groups(options: argparse.Namespace) -> int:
 
 
 def run_drizzle(options: argparse.Namespace) -> int:
-    """Fit to event logs, with a sentence about them and warnings on standard error."""
+    """Fit the constants to event logs; print a summary and warnings on standard error."""
     from planner.cli.spark_logs import read_logs
     from planner.drizzle.family import solve
     from planner.jsonio.drizzle_measurements import encode_calibration
@@ -101,7 +101,6 @@ def run_drizzle(options: argparse.Namespace) -> int:
 
 
 def _report(measurements: "Sequence[Measurement]", calibration: "Calibration") -> str:
-    """Return what a person reads of a fit."""
     from planner.drizzle.calibration import CONSTANTS
     from planner.jsonio.drizzle_measurements import mean_and_largest
 

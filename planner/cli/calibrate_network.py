@@ -1,4 +1,4 @@
-"""``planner calibrate network``: what communication costs between the ranks of a job."""
+"""``planner calibrate network``: measure the cost of communication between the ranks of a job."""
 
 import argparse
 import os
@@ -51,7 +51,7 @@ _WARMUP = 2
 _TIMEOUT_S = 60.0
 _MOST_SECONDS = 3600
 _LEAST_BESIDE = 4096
-"""Bytes of the smallest transfer beside computation."""
+"""Smallest transfer (bytes) with which contention is measured."""
 
 
 def add_network(kinds: Any) -> None:
@@ -174,7 +174,7 @@ def run_network(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Check and convert the options in place, before any other rank is waited for."""
+    """Check and convert the options in place, before this rank waits for the others."""
     from planner.runtime.measuring.sweep import MAX_REPETITIONS, check_depths
     from planner.sweeps import sweep_sizes
 
@@ -195,7 +195,7 @@ def _check(options: argparse.Namespace) -> None:
         )
     depths = parse_names(options.depths, "--depths")
     options.depths = tuple(parse_count(depth, "--depths") for depth in depths)
-    # Before the others are met: one that leaves first would hide the reason from them.
+    # Before joining: later, the first rank to fail would hide the reason from the others.
     with in_option("--depths"):
         check_depths(options.collective, options.depths)
     with in_option("--largest"):
@@ -238,7 +238,7 @@ def _measured(
         compute = passes_of(*load_model(options.interference, options.input, options.batch_size))
     try:
         with ExitStack() as stack:
-            stack.enter_context(redirect_stdout(sys.stderr))  # what a model prints is no report
+            stack.enter_context(redirect_stdout(sys.stderr))  # the model's own prints
             world = join(options.timeout, names)
             stack.callback(world.leave)
             collective = options.collective
@@ -275,7 +275,7 @@ def _measured(
 
 
 def _source(options: argparse.Namespace) -> str:
-    """Return the command, without what only says where the result goes."""
+    """Return the command line without the options that name output files."""
     parts = ["planner", "calibrate", "network"]
     if options.bcube is None:
         parts += ["--collective", options.collective]
@@ -303,7 +303,7 @@ def _write(
     from planner.jsonio.network_measurements import encode_network
 
     text = encode_network(sweep, fit, provenance, interference)
-    if options.cluster_out:  # first: a reader of standard output may stop early
+    if options.cluster_out:  # before standard output, whose reader may stop early
         write_json(cluster_text(options, sweep, fit, interference, provenance), options.cluster_out)
     write_fit(options, text, lambda: report(sweep, fit, interference))
     if options.picture:

@@ -1,4 +1,4 @@
-"""What several commands share: files, progress, subcommands with examples."""
+"""Helpers that several commands share: files, error paths, subcommands with examples."""
 
 import argparse
 import os
@@ -40,7 +40,7 @@ __all__ = [
 T = TypeVar("T")
 
 ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"
-"""What errors of predictions mean, wherever they are printed."""
+"""Meaning of the sign of prediction errors, printed wherever they are."""
 
 REGRET_HELP = (
     "also say how far the plan is from the best one if computation, start-ups or bandwidth are "
@@ -51,7 +51,7 @@ REGRET_HELP = (
 def command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str, example: str
 ) -> argparse.ArgumentParser:
-    """Add a subcommand whose help ends with an example."""
+    """Add a subcommand whose help ends with an example, and return its parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -65,7 +65,7 @@ def command(
 
 
 def add_loudness(parser: argparse.ArgumentParser) -> None:
-    """Add how much a command says on standard error while it works."""
+    """Add ``--quiet`` and ``--verbose``."""
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("-q", "--quiet", action="store_true", help="show no progress")
     loudness.add_argument(
@@ -83,7 +83,7 @@ def read(path: str) -> bytes:
 
 
 def standard_input() -> BinaryIO:
-    """Return standard input, as bytes."""
+    """Return standard input as a stream of bytes."""
     stream: TextIO | None = sys.stdin
     if stream is None:
         raise PlannerError("standard input is closed")
@@ -91,7 +91,7 @@ def standard_input() -> BinaryIO:
 
 
 def standard_output() -> BinaryIO:
-    """Return standard output, as bytes."""
+    """Return standard output as a stream of bytes."""
     stream: TextIO | None = sys.stdout
     if stream is None:
         raise PlannerError("standard output is closed")
@@ -99,7 +99,7 @@ def standard_output() -> BinaryIO:
 
 
 def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
-    """Return what a file, or standard input, holds."""
+    """Return the decoded contents of a file, or of standard input for "-"."""
     data = read(path)
     with in_file(path, data=data):
         return decoded(data)
@@ -109,23 +109,11 @@ def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
 def in_file(
     path: str, *, but: str | None = None, data: bytes | None = None, reader: str = ""
 ) -> Iterator[None]:
-    """Say of invalid input in the block that it is in a file, or what else that file is.
+    """Add the file's name to errors of invalid input in the block; raise PlannerError instead.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    but : str, optional
-        Errors whose path begins with it, such as that of an option, stay what they are.
-    data : bytes, optional
-        What it holds; by default it is read again.
-    reader : str
-        The format as which ``planner import`` reads it.
-
-    Raises
-    ------
-    PlannerError
-        In place of the error, with the file's name.
+    Errors whose path begins with `but`, such as those of an option, stay unchanged. `data` is the
+    file's content (default: the file is read again) and `reader` the format that ``planner import``
+    expects: both serve to recognise a file of another kind.
     """
     try:
         yield
@@ -138,7 +126,7 @@ def in_file(
 
 
 def _start_of(path: str) -> bytes:
-    """Return what a file begins with; nothing if it cannot be read twice."""
+    """Return the first bytes of a file; nothing if the file cannot be read twice."""
     try:
         if not Path(path).is_file():
             return b""
@@ -150,13 +138,7 @@ def _start_of(path: str) -> bytes:
 
 @contextmanager
 def in_option(name: str) -> Iterator[None]:
-    """Say of invalid input in the block that it is what an option gives.
-
-    Raises
-    ------
-    InvalidInputError
-        In place of the error, with the option as its path.
-    """
+    """Replace the path of InvalidInputError in the block by an option's name."""
     try:
         yield
     except InvalidInputError as error:
@@ -164,24 +146,24 @@ def in_option(name: str) -> Iterator[None]:
 
 
 def file_name(path: str) -> str:
-    """Return what a file is called."""
+    """Return the name of a file without its folder."""
     name = "standard input" if path == "-" else Path(path).name
     return readable(name)
 
 
 def readable(name: str) -> str:
-    """Return a file's name as text, whatever its encoding was."""
+    """Return a file's name as text, with undecodable bytes replaced."""
     return name.encode("utf-8", "replace").decode()
 
 
 def add_fit_options(parser: argparse.ArgumentParser) -> None:
-    """Add what is fitted to, and where the constants go."""
+    """Add the measurements that are fitted and the options for the constants' output."""
     parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
     add_fit_outputs(parser)
 
 
 def add_fit_outputs(parser: argparse.ArgumentParser) -> None:
-    """Add where the constants go."""
+    """Add the options for the constants' output."""
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
     )
@@ -191,7 +173,7 @@ def add_fit_outputs(parser: argparse.ArgumentParser) -> None:
 
 
 def write_fit(options: argparse.Namespace, text: str, report: Callable[[], str]) -> None:
-    """Write what was found as JSON where that was asked for, and else what a person reads."""
+    """Print the fit as JSON if requested, otherwise as text; write it to ``--output``."""
     if options.output:
         write_json(text, options.output)
     if options.json:
@@ -201,12 +183,12 @@ def write_fit(options: argparse.Namespace, text: str, report: Callable[[], str])
 
 
 def write_json(text: str, path: str | None) -> None:
-    """Write JSON, always as UTF-8, to a file, or to standard output without one."""
+    """Write JSON as UTF-8 to a file, or to standard output without one."""
     _write(escaped_json(text.encode("utf-8", "replace")), path)
 
 
 def write_document(text: str, path: str | None) -> None:
-    """Write a document, always as UTF-8, to a file, or to standard output without one."""
+    """Write text as UTF-8 to a file, or to standard output without one."""
     _write(text.encode("utf-8", "replace"), path)
 
 
@@ -222,13 +204,13 @@ def _write(data: bytes, path: str | None) -> None:
 
 
 def warn(lines: Iterable[str]) -> None:
-    """Say something on standard error, beside what is written."""
+    """Print lines on standard error."""
     if sys.stderr is not None:
         sys.stderr.write("".join(f"planner: {line}\n" for line in lines))
 
 
 def write_text(text: str) -> None:
-    """Write what a person reads to standard output, in whatever encoding that has."""
+    """Write text to standard output in its own encoding."""
     standard_output()
     encoding = sys.stdout.encoding or "utf-8"
     shown = printable(text, keep="\n")
@@ -238,13 +220,7 @@ def write_text(text: str) -> None:
 
 
 def _check_writable(path: str, option: str) -> None:
-    """Refuse a file that cannot be written, before anything is done.
-
-    Raises
-    ------
-    InvalidInputError
-        If its folder is missing or closed to this user, or it is a folder or may not be changed.
-    """
+    """Raise InvalidInputError for a path that cannot be written, before any work is done."""
     if not Path(path).absolute().parent.is_dir():
         raise InvalidInputError(option, f"no such folder: {Path(path).parent}")
     if Path(path).is_dir():
@@ -255,19 +231,10 @@ def _check_writable(path: str, option: str) -> None:
 
 
 def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None] = ()) -> None:
-    """Refuse files that cannot be written, or would replace what is read, or each other.
+    """Raise InvalidInputError for outputs that cannot be written or collide.
 
-    Parameters
-    ----------
-    outputs : mapping of str to str or None
-        Paths by option; ``-`` and None are no files.
-    inputs : iterable of str or None
-        Paths of what is read.
-
-    Raises
-    ------
-    InvalidInputError
-        At the first such option.
+    An output collides if it would replace an input or another output. `outputs` maps options to
+    paths, where ``-`` and None are no files.
     """
     taken = {_file(path): "is read" for path in inputs if path is not None and path != "-"}
     for option, path in outputs.items():
@@ -275,7 +242,7 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None
             continue
         _check_writable(path, option)
         if Path(path).exists() and not Path(path).is_file():
-            continue  # such as /dev/null
+            continue  # devices such as /dev/null can be written several times
         place = _file(path)
         if place in taken:
             raise InvalidInputError(option, f"would replace {path}, which {taken[place]}")
@@ -283,7 +250,7 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None
 
 
 def _file(path: str) -> Hashable:
-    """Return what two names of one file have in common."""
+    """Return a key that all names of one file share."""
     try:
         known = Path(path).stat()
     except OSError:

@@ -1,6 +1,6 @@
-"""``planner compare``: every method on one problem, side by side.
+"""``planner compare``: compare all methods on one problem.
 
-The problem is that of a request, or made of a profile and a network.
+The problem comes from a request, or from a profile and a network.
 """
 
 import argparse
@@ -68,19 +68,19 @@ FAMILIES: Mapping[str, Family] = {
     "iteration": compare_iteration.FAMILY,
     "overlap": compare_overlap.FAMILY,
 }
-"""What can be compared."""
+"""Families that can be compared."""
 
 _MEMORY: Mapping[str, Sequence[str]] = {
     "fsdp": ("--activations",),
     "iteration": (),
     "yan": ("--activations",),
 }
-"""Options of memory that a problem does not take, if it takes any."""
+"""Memory options that a problem does not take; problems without an entry take none."""
 
 PROFILED: Mapping[str, Profiled] = {
     name: family.profiled for name, family in FAMILIES.items() if family.profiled is not None
 }
-"""What can be compared on a profile; the first one is the default."""
+"""Families that can be compared on a profile; the first is the default."""
 
 
 def add_parser(commands: Any) -> None:
@@ -89,7 +89,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare."""
+    """Compare the methods; print a table or JSON and write the best plan."""
     name, compared = _of_events(options) if "events" in options else _of_file(options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
     with in_option("--picture"):
@@ -118,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
     progress.done()
     chart = None if best is None else plan_chart(best, PROBLEMS[name].view(best), compared.name)
     to_file = options.output not in (None, "-")
-    if best is not None and to_file:  # before printing: a reader of that may stop early
+    if best is not None and to_file:  # before standard output, whose reader may stop early
         write_json(msgspec.json.encode(best).decode() + "\n", options.output)
     try:
         if options.json:
@@ -144,19 +144,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _of_events(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
-    """Return the problem that event logs make."""
+    """Return the name and the problem of Spark's event logs."""
     options.problem = options.problem or "drizzle"
     if options.file:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
     others = ("--startup", "--bandwidth", "--network", "--network-model")
     _refuse(options, (*others, *OPTIONS), "--events")
-    vars(options).setdefault("max_group", None)  # nobody knows what the log's users can wait for
+    vars(options).setdefault("max_group", None)  # a log does not tell its users' limit
     _settle(options, options.problem)
     return options.problem, compare_drizzle.of_events(options)
 
 
 def _of_file(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
-    """Return the problem of a request, or of a profile."""
+    """Return the name and the problem of a request, or of a profile."""
     if not options.file:
         raise InvalidInputError("FILE", "missing: a profile, or a request of planner solve")
     data = read(options.file)
@@ -172,20 +172,20 @@ def _of_file(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
 
 
 def _apart() -> list[str]:
-    """Return the options that make a problem of a single profile."""
+    """Return the options that build a problem from a profile."""
     only = ["--problem", "--startup", "--bandwidth", "--network", "--network-model"]
     return only + [option.name for profiled in PROFILED.values() for option in profiled.options]
 
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
-    """Refuse options that mean nothing there."""
+    """Raise InvalidInputError for the first given option that does not apply."""
     for name in names:
         if vars(options).get(name.removeprefix("--").replace("-", "_")) is not None:
             raise InvalidInputError(name, f"does not apply to {where}")
 
 
 def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
-    """Return what a request asks, and the problem it makes."""
+    """Return the name and the problem of a request."""
     _refuse(
         options,
         (*_apart()[1:], *OPTIONS),
@@ -202,7 +202,7 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedP
 
 
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
-    """Return what is asked about a profile, and the problem it makes with a network."""
+    """Return the name and the problem of a profile on a network."""
     problem: str = options.problem or next(iter(PROFILED))
     if problem not in PROFILED:
         raise InvalidInputError(
@@ -224,7 +224,7 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedPr
 
 
 def _settle(options: argparse.Namespace, problem: str) -> None:
-    """Refuse options of other problems, and set those not given to their defaults."""
+    """Refuse options of other problems, and set missing options to their defaults."""
     settings = vars(options)
     own = {option.key for option in PROFILED[problem].options}
     for name, family in PROFILED.items():

@@ -1,4 +1,4 @@
-"""``planner compare`` for synchronisation by slices."""
+"""``planner compare`` for the problem bigdl: synchronisation by slices."""
 
 import argparse
 
@@ -53,7 +53,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def sliced(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> bigdl.Problem:
-    """Return the synchronisation of a profile's gradients by slices."""
+    """Return the problem of synchronising a profile's gradients by slices."""
     scheduling = options.at.scheduling if options.at else None
     tasks = getattr(options, "tasks", None) or (scheduling.tasks_per_machine if scheduling else 1)
     size = profile.element_bytes
@@ -68,7 +68,7 @@ def sliced(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
-    profile.dataflow()  # refuses a model without gradients
+    profile.dataflow()  # raises for a model without gradients
     return profile
 
 
@@ -113,4 +113,3 @@ FAMILY = Family(
         collective=lambda _: None,
     ),
 )
-"""What is compared, and how it is shown."""

@@ -1,4 +1,4 @@
-"""``planner compare`` for gradient synchronisation: algorithms, or plans around failures."""
+"""``planner compare`` for the problem bml: collective algorithms, or plans around failures."""
 
 import argparse
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from planner.units import format_bytes, format_ns
 __all__ = ["FAMILY"]
 
 _REPLANS = ("detour", "trees")
-"""The methods for networks where something has failed."""
+"""Methods for topologies with failures."""
 
 _OPTIONS = (
     Option(
@@ -51,7 +51,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class _OnTopologies:
-    """A problem, where tensors begin and end, and what is compared on it."""
+    """A problem, its tensors (bytes of each), and the topology on which to compare."""
 
     problem: bml.Problem
     tensors: tuple[int, ...]
@@ -59,7 +59,7 @@ class _OnTopologies:
 
 
 class _Figures(NamedTuple):
-    """What a row says."""
+    """The numbers of a table row."""
 
     nics: int
     switches: int
@@ -94,7 +94,7 @@ def _figures(result: Result[AnyPlan | Collective, Any]) -> _Figures | None:
 
 
 def _priced(compared: _OnTopologies, name: str) -> Result[Collective, None]:
-    """Return an algorithm with its time and the bound for as many NICs."""
+    """Return an algorithm with its time and the lower bound for its number of NICs."""
     problem = compared.problem
     tensors = compared.tensors if problem.size_bytes else ()
     algorithm = collective(name, problem.bcube, tensors=tensors or None)
@@ -221,4 +221,3 @@ FAMILY = Family(
         collective=lambda _: None,
     ),
 )
-"""What is compared, and how it is shown."""

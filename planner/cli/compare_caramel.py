@@ -1,4 +1,4 @@
-"""``planner compare`` for gradient transfers: all-reduces among workers."""
+"""``planner compare`` for the problem caramel: all-reduces among workers."""
 
 import argparse
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
-    profile.dataflow()  # refuses a model without gradients
+    profile.dataflow()  # raises for a model without gradients
     return profile
 
 
@@ -142,12 +142,12 @@ def _compared(
 
 
 def _sizes(result: _Result) -> list[int]:
-    """Return how much each group sends."""
+    """Return the size of each transfer (bytes)."""
     return [] if result.plan is None else [group.size_bytes for group in result.plan.groups]
 
 
 def _methods(problem: caramel.Problem) -> Sequence[str] | None:
-    """Return the methods to compare: of a target those that wait for all transfers."""
+    """Return the methods to compare; for a target those that allow its barrier."""
     if problem.target is None:
         return None
     return tuple(dict.fromkeys((BUCKETS, problem.target.name, *BEHIND_BARRIERS)))
@@ -156,7 +156,7 @@ def _methods(problem: caramel.Problem) -> Sequence[str] | None:
 def _beside(
     problem: caramel.Problem, result: _Result, limit: float | None, *, regret: bool
 ) -> caramel_json.CaramelAnswer:
-    """Return the best plan's answer, beside DDP; other scenarios have as long as a method has."""
+    """Return the best plan's answer with DDP's time and the regrets, in one method's time limit."""
     deadline = Deadline.of(DEFAULT_SECONDS if limit is None else limit)
     return caramel_json.answer_beside(problem, result, deadline, regret=regret)
 
@@ -225,4 +225,3 @@ FAMILY = Family(
         beside=True,
     ),
 )
-"""What is compared, and how it is shown."""

@@ -1,4 +1,4 @@
-"""The cluster of ``planner compare`` with a single profile, in place of every other option."""
+"""The cluster options of ``planner compare`` with a profile."""
 
 import argparse
 from fractions import Fraction
@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 MEMORY = ("--activations", "--ignore-memory")
-"""What memory holds: only whole iterations take both."""
+"""Memory options; only whole iterations take both."""
 
 OPTIONS = ("--cluster", "--failed", "--computation", *MEMORY)
-"""What no request is told, as it says so itself."""
+"""Options that do not apply to requests, which state the same themselves."""
 
 MACHINES = Option(
     "--machines",
@@ -42,7 +42,7 @@ MACHINES = Option(
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the options that say where a profile shall run, and return their group."""
+    """Add the cluster options and return their group."""
     group = parser.add_argument_group("with a profile, on a cluster")
     group.add_argument(
         "--cluster",
@@ -61,13 +61,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
 
 
 def settle_cluster(options: argparse.Namespace) -> Fraction:
-    """Keep the cluster that is given as `at`, and return by what computation is multiplied.
-
-    Raises
-    ------
-    PlannerError
-        If there is no such cluster.
-    """
+    """Store the cluster as `options.at` and return the factor of computation times."""
     options.at = None
     if options.cluster:
         if options.cluster == options.file == "-":
@@ -79,7 +73,7 @@ def settle_cluster(options: argparse.Namespace) -> Fraction:
 
 
 def workers_of(options: argparse.Namespace, option: Option, minimum: int = 1) -> int:
-    """Return how many machines there are: the cluster's workers, or those of an option."""
+    """Return the number of workers, from the cluster or from an option."""
     given: int | None = getattr(options, option.key)
     if options.at is not None:
         if given is not None:
@@ -91,7 +85,7 @@ def workers_of(options: argparse.Namespace, option: Option, minimum: int = 1) ->
 
 
 def cluster_of(network: AnyNetwork, options: argparse.Namespace) -> Cluster:
-    """Return the cluster that is given, or one of so many machines on a switch."""
+    """Return the given cluster, or one switch with ``--machines`` machines."""
     if options.at is not None:
         return options.at  # type: ignore[no-any-return]
     machines, link = options.machines, links(network, 1)
@@ -100,12 +94,6 @@ def cluster_of(network: AnyNetwork, options: argparse.Namespace) -> Cluster:
 
 
 def needs_cluster(options: argparse.Namespace) -> None:
-    """Refuse to go on without a cluster.
-
-    Raises
-    ------
-    InvalidInputError
-        If none is given.
-    """
+    """Raise InvalidInputError without ``--cluster``."""
     if options.at is None:
         raise InvalidInputError("--cluster", "missing: where the profile shall run")

@@ -1,4 +1,4 @@
-"""``planner compare`` for group scheduling."""
+"""``planner compare`` for the problem drizzle: group scheduling."""
 
 import argparse
 from fractions import Fraction
@@ -74,7 +74,7 @@ def _limits(problem: drizzle.Problem) -> str:
 
 
 def of_events(options: argparse.Namespace) -> ComparedProblem:
-    """Return the problem that event logs make, with what they say in plain words."""
+    """Return the problem of event logs, with a summary of the logs."""
     _check_limits(options)
     logs = read_logs(
         options.events,
@@ -120,7 +120,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> drizzle.Problem:
-    """Return the problem of iterations that compute, and then synchronise by slices."""
+    """Return the problem of iterations that compute, then synchronise by slices."""
     summed_up = bigdl.solve(sliced(profile, network, options)).objective_ns
     return scheduling_problem(
         options.at,
@@ -145,17 +145,17 @@ def _compared(
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
-    profile.dataflow()  # refuses a model without gradients
+    profile.dataflow()  # raises for a model without gradients
     return profile
 
 
 def _online(
     problem: drizzle.Problem, comparison: Comparison[drizzle.Plan, drizzle.Evaluation]
 ) -> list[str]:
-    """Say what the online rule finds, if there is a plan to find.
+    """Return the result of the online rule; nothing without a plan.
 
-    Doubling from 1, the first size within the limit has at least half of that overhead, or is 1:
-    the rule stays there.
+    The rule doubles the group size from 1. The first size within the limit has at least half of the
+    allowed overhead, or is 1, so the rule stays there.
     """
     if not any(row.plan for row in comparison.rows):
         return []
@@ -202,4 +202,3 @@ FAMILY = Family(
         collective=lambda _: None,
     ),
 )
-"""What is compared, and how it is shown."""

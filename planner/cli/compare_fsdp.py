@@ -1,4 +1,4 @@
-"""``planner compare`` for fully sharded training."""
+"""``planner compare`` for the problem fsdp: fully sharded training."""
 
 import argparse
 
@@ -72,7 +72,7 @@ def _requested(request: fsdp_json.FsdpRequest) -> ComparedProblem:
 
 
 def summary(problem: fsdp.Problem) -> str:
-    """Return one line about a problem."""
+    """Return a one-line summary of a problem."""
     ranks = problem.meshes[0].ranks
     memory = "memory does not bind"
     if problem.memory_bytes is not None:
@@ -114,4 +114,3 @@ FAMILY = Family(
         collective=lambda _: None,
     ),
 )
-"""What is compared, and how it is shown."""

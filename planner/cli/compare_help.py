@@ -1,7 +1,7 @@
-"""The options of ``planner compare``, and its help: short, and of one problem at a time.
+"""The options of ``planner compare`` and its help, which is split by problem.
 
-The parser knows all options of all problems. ``--help`` by itself shows what they have in common,
-and the problems with an example of each; with ``--problem NAME`` what belongs to that problem.
+The parser knows all options of all problems. ``--help`` alone shows the common options and an
+example of each problem; with ``--problem NAME`` it shows the options of that problem.
 """
 
 import argparse
@@ -28,7 +28,7 @@ Families = Mapping[str, Family]
 def add_compare(
     commands: Any, run: Callable[[argparse.Namespace], int], families: Families
 ) -> None:
-    """Add the command, with every option of every problem."""
+    """Add the command with the options of all problems."""
     parser = command(commands, "compare", run, _SUMMARY, "planner compare request.json")
     parser.usage = _USAGE
     _add_common(parser, families)
@@ -73,7 +73,7 @@ def _add_common(parser: argparse.ArgumentParser, families: Families) -> None:
 
 
 def _options(families: Families) -> list[tuple[Option, list[str]]]:
-    """Return every option that makes a problem of a profile, and of which problems it is."""
+    """Return every option for profiles with the names of its problems."""
     options: dict[str, tuple[Option, list[str]]] = {}
     for name, family in families.items():
         for option in family.profiled.options if family.profiled else ():
@@ -82,14 +82,14 @@ def _options(families: Families) -> list[tuple[Option, list[str]]]:
 
 
 def _add_own(parser: argparse.ArgumentParser, names: str, options: Sequence[Option]) -> None:
-    """Add options of some problems."""
+    """Add the options of some problems."""
     group = parser.add_argument_group(f"with a profile and --problem {names}")
     for option in options:
         group.add_argument(option.name, default=argparse.SUPPRESS, **option.settings)
 
 
 def _shown(families: Families, arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser with the help that is asked for: of a problem, or of all."""
+    """Return a parser that prints the help of one problem, or the common help."""
     asking = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     asking.add_argument("--problem", nargs="?")
     asked, _ = asking.parse_known_args(list(arguments))
@@ -122,7 +122,7 @@ def _shown(families: Families, arguments: Sequence[str]) -> argparse.ArgumentPar
 
 
 def _problems(families: Families) -> list[str]:
-    """Return every problem with an example, and where its own help is."""
+    """Return the help's lines about each problem, with an example."""
     lines = ["problems, with an example of each:"]
     for name, family in families.items():
         lines += [f"  {name}: {family.asks}", f"    {family.example}"]
@@ -135,7 +135,7 @@ def _problems(families: Families) -> list[str]:
 
 
 def _listed(title: str, names: Sequence[str]) -> list[str]:
-    """Return names in lines that a terminal has room for."""
+    """Return names in lines that fit a terminal."""
     lines = [""]
     for name in names:
         if len(lines[-1]) + len(name) > 85:

@@ -1,4 +1,4 @@
-"""``planner compare`` for the batching problem."""
+"""``planner compare`` for the problem ibatch: batches of layers."""
 
 import argparse
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ __all__ = ["FAMILY"]
 _METHODS = concrete(ibatch.METHODS)
 
 WITNESSES = ("milp", "cpsat")
-"""Methods that only confirm what `exact` finds, and take seconds on long chains."""
+"""Cross-checks of `exact`; they take seconds on long chains."""
 WITNESS_MAX_UNITS = 32
-"""Up to so many units of a profile they run without being asked for."""
+"""Longer chains skip the cross-checks unless ``--methods`` names them."""
 
 _OPTIONS = (
     Option(
@@ -156,14 +156,14 @@ def _compared(
 
 
 def _methods(problem: ibatch.Problem) -> list[str]:
-    """Return the methods to compare: a target's default, too."""
+    """Return the methods to compare, including a target's default."""
     return [*_METHODS, *([] if problem.target is None else [problem.target.name])]
 
 
 def _cost_of_blocks(
     blocks: ibatch.Blocks, comparison: Comparison[ibatch.Plan, ibatch.Evaluation]
 ) -> list[str]:
-    """Say what batches of whole blocks cost against batches of layers."""
+    """Return lines about the cost of batching whole blocks instead of layers."""
     count, layers = blocks.merged.layers, blocks.problem.layers
     rules = ", ".join(sorted(ibatch.OWN_UNITS))
     what = f"--granularity block: batches of {count} blocks of {layers} layers in all"
@@ -205,7 +205,7 @@ def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
 
 
 def _sizes(problem: ibatch.Problem, result: Result[ibatch.Plan, ibatch.Evaluation]) -> list[int]:
-    """Return how much each batch sends, if that is known."""
+    """Return the size of each batch (bytes), if known."""
     if result.plan is None or problem.layer_bytes is None:
         return []
     return [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
@@ -249,4 +249,3 @@ FAMILY = Family(
         beside=True,
     ),
 )
-"""What is compared, and how it is shown."""

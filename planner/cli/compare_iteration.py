@@ -1,4 +1,4 @@
-"""``planner compare`` for whole iterations."""
+"""``planner compare`` for the problem iteration: whole training iterations."""
 
 import argparse
 from typing import TypeAlias
@@ -49,7 +49,7 @@ def _summary(name: str, problem: iteration.Problem) -> str:
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
-    profile.dataflow()  # refuses a model without gradients
+    profile.dataflow()  # raises for a model without gradients
     return profile
 
 
@@ -102,4 +102,3 @@ FAMILY = Family(
         beside=True,
     ),
 )
-"""What is compared, and how it is shown."""

@@ -1,4 +1,4 @@
-"""The network of ``planner compare``: NICs as options describe them, or a network document."""
+"""The network of ``planner compare``: a NIC from options, or a network file."""
 
 import argparse
 from collections.abc import Sequence
@@ -37,24 +37,11 @@ _MODELS: "dict[str, Model]" = {"table": "table", "affine": "affine", "two-point"
 
 @dataclass(frozen=True, slots=True)
 class NetworkFile:
-    """The network of a file.
+    """A network, where it comes from, and what of it was not measured.
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    network : AffineCost, TableCost, DepthCost or Nic
-        What it says.
-    ranks : int, optional
-        Among how many ranks it was measured, if it was.
-    about : str
-        What a person should know of it.
-    interference : Interference
-        What transfers and computation take from each other.
-    notes : tuple of str
-        What of its costs was not measured.
-    collective : str, optional
-        Which collective took what its table says, if that was measured.
+    `ranks` is the number of ranks at the measurement, if there was one; `about` is a line for the
+    reader; `notes` tell which costs were not measured; `collective` is the measured collective of a
+    table.
     """
 
     path: str
@@ -66,7 +53,7 @@ class NetworkFile:
     collective: str | None = None
 
     def beyond(self, sizes: Sequence[int]) -> tuple[str, ...]:
-        """Return what to say of transfers of some sizes that its table does not reach."""
+        """Return a note about transfers whose size (bytes) the table does not cover."""
         if self.collective is None or not isinstance(self.network, TableCost):
             return ()
         note = range_note(self.network, self.collective, sizes)
@@ -74,7 +61,7 @@ class NetworkFile:
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what communication costs."""
+    """Add the options about the cost of communication."""
     parser.add_argument(
         "--startup",
         metavar="TIME",
@@ -99,7 +86,7 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
-    """Return the network that is given; what a file says of it takes its option's place."""
+    """Return the given network; store its description as `options.network`."""
     if options.at is not None:
         for name in ("startup", "bandwidth", "network_model"):
             if getattr(options, name) is not None:
@@ -132,7 +119,7 @@ def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
 
 
 def _of_cluster(cluster: Cluster, collective: str | None) -> NetworkFile:
-    """Return what a worker of a cluster has: its NICs, or its share of what all have together."""
+    """Return a worker's network: its NICs, its share of a common link, or measured tables."""
     beside = cluster.interference if collective == "all_reduce" else cluster.interference.half
     workers = counted(cluster.workers, "worker")
     tables = None if cluster.failed or cluster.workers == 1 else cluster.network
@@ -154,7 +141,7 @@ def _of_cluster(cluster: Cluster, collective: str | None) -> NetworkFile:
 
 
 def _ranks(options: argparse.Namespace) -> int | None:
-    """Return among how many ranks a collective is, if an option says it."""
+    """Return the number of ranks of a collective, if an option states it."""
     bcube: str | None = getattr(options, "bcube", None)
     if bcube is not None:
         return parse_bcube(bcube).servers
@@ -164,15 +151,15 @@ def _ranks(options: argparse.Namespace) -> int | None:
 def on_network(
     part: Any, family: Profiled, network: AnyNetwork, options: argparse.Namespace
 ) -> Any:
-    """Return the problem of a part of a profile on a network."""
+    """Return the problem of a profile's part on a network; errors name the option or file."""
     try:
         return family.problem(part, network, options)
     except InvalidInputError as error:
-        if as_typed(error, options) is not error:  # an option says it
+        if as_typed(error, options) is not error:  # the error belongs to an option
             raise
         if options.network is not None:
             path = error.path if error.path.startswith("network.") else "network"
-            if options.network.ranks is None:  # the document itself is the network
+            if options.network.ranks is None:  # an unmeasured document is the network itself
                 path = path.removeprefix("network").removeprefix(".")
             with in_file(options.network.path):
                 raise InvalidInputError(path, error.message) from None

@@ -1,4 +1,4 @@
-"""``planner compare`` for compiled graphs."""
+"""``planner compare`` for the problem overlap: compiled graphs."""
 
 from planner import overlap
 from planner.cli.family import ComparedProblem, Family
@@ -48,4 +48,3 @@ FAMILY = Family(
     asks="in which order a compiled graph issues its nodes",
     example="planner compare data/overlap/two-layers.json",
 )
-"""What is compared, and how it is shown."""

@@ -1,4 +1,4 @@
-"""``planner compare`` for the configuration of a job."""
+"""``planner compare`` for the problem yan: the configuration of a job."""
 
 import argparse
 from fractions import Fraction
@@ -203,4 +203,3 @@ FAMILY = Family(
         collective=lambda _: None,
     ),
 )
-"""What is compared, and how it is shown."""

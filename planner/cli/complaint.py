@@ -1,7 +1,7 @@
-"""How a command says what went wrong: on standard error, and to the launcher of a job.
+"""Error messages of a command, on standard error and for the launcher of a job.
 
-The processes of a job share their standard error, so each line says of which rank it is and is
-written at once. torchrun shows what stands in the file that TORCHELASTIC_ERROR_FILE names.
+The processes of a job share their standard error, so each message names its rank and is written in
+one piece. torchrun shows the content of the file that TORCHELASTIC_ERROR_FILE names.
 """
 
 import json
@@ -16,7 +16,7 @@ __all__ = ["complain"]
 
 
 def complain(text: str) -> None:
-    """Say on standard error, and to the launcher if there is one, why this process ends."""
+    """Print why this process ends, and record it for the launcher if there is one."""
     rank = os.environ.get("RANK", "")
     text = escaped(text, keep="\n")
     whose = f"rank {rank}: " if rank and os.environ.get("WORLD_SIZE", "1") != "1" else ""
@@ -29,4 +29,4 @@ def complain(text: str) -> None:
         try:
             Path(file).write_text(json.dumps({"message": record}), "utf-8")
         except OSError:
-            return  # it was said on standard error
+            return  # standard error has the message already

@@ -1,4 +1,4 @@
-"""``planner draw``: a plan as a picture, a trace or text."""
+"""``planner draw``: draw a plan as a chart, a trace or text."""
 
 import argparse
 import shutil
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Draw."""
+    """Draw a plan."""
     answer, view = read_as(options.plan, decode_answer)
     drawing, chart = DRAWINGS[answer.problem], plan_chart(answer, view)
     if options.output is None:

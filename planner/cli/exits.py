@@ -1,4 +1,4 @@
-"""How commands end: the exit statuses, and what each means."""
+"""Exit statuses of all commands."""
 
 from enum import IntEnum
 
@@ -9,10 +9,10 @@ class Exit(IntEnum):
     """The exit status of every command."""
 
     DONE = 0
-    """It did what was asked; that there is no plan is an answer, too."""
+    """Success; an answer that no plan exists is a success too."""
     FAULT = 1
-    """A fault of the program itself."""
+    """A bug in planner."""
     INVALID = 2
-    """What was given was invalid, or could not be read, written, measured or run."""
+    """The input was invalid, or reading, writing, measuring or running failed."""
     INTERRUPTED = 130
-    """Stopped by Ctrl-C, after writing the best so far; the number is that of shells."""
+    """Stopped by Ctrl-C after writing the best plan so far; shells use this number."""

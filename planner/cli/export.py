@@ -1,4 +1,4 @@
-"""``planner export``: a plan as settings of another tool."""
+"""``planner export``: write a plan as settings of another tool."""
 
 import argparse
 import json
@@ -126,7 +126,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export."""
+    """Export a plan."""
     if options.tool == "nccl-tuner":
         return write_tuner(options)
     from planner.programs import read_plan
@@ -194,13 +194,13 @@ def _settings(
         )
     if tool == "megatron":
         return megatron_settings(batches, sizes, element_bytes)
-    # A plan made for it lists parameters as it puts them into buckets.
+    # A plan for this tool lists parameters in the order of the tool's buckets.
     order = None if graph is None or made_for(answers[0]) == tool else _ready_order(graph, batches)
     return deepspeed_settings(batches, sizes, element_bytes, order)
 
 
 def _sizes(answers: list[Any], graph: Graph | None) -> dict[str, int]:
-    """Return the bytes of every parameter, in the model's order: of the profile, or the plan."""
+    """Return the bytes of every parameter in the model's order, from the profile or the plan."""
     if graph is not None:
         return {parameter.name: parameter.size_bytes for parameter in graph.parameters}
     for answer in answers:
@@ -213,10 +213,10 @@ def _sizes(answers: list[Any], graph: Graph | None) -> dict[str, int]:
 
 
 def _ready_order(graph: Graph, batches: Any) -> list[str]:
-    """Return the parameters of a plan as their gradients become ready in the profile."""
+    """Return the plan's parameters in the order in which their gradients become ready."""
     planned = {piece.parameter for batch in batches for piece in batch.pieces}
     place = {op: number for number, op in enumerate(graph.pass_order("backward"))}
-    # Of gradients of one op, that of a later parameter comes first: a bias before its weight.
+    # Gradients of one op become ready in reverse order: a bias before its weight.
     rows = [
         (max(place[op] for op in updaters), -index) for index, updaters in enumerate(graph.updaters)
     ]

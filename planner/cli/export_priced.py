@@ -1,4 +1,4 @@
-"""What an exported plan takes under the rules of the tool it is exported to."""
+"""The price of an exported plan under the rules of its target."""
 
 from collections.abc import Sequence
 
@@ -13,18 +13,16 @@ __all__ = ["check_worth", "made_for"]
 
 
 def made_for(answer: object) -> str | None:
-    """Return the name of the target that a plan was made for; None if there is none."""
+    """Return the name of the plan's target, or None."""
     target = getattr(answer, "target", UNSET)
     return None if target is UNSET else str(target.name)
 
 
 def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> list[str]:
-    """Return what to say of a plan under a tool's rules, and of the tool's default.
+    """Return notes on a plan's time under the tool's rules, compared with the tool's default.
 
-    Raises
-    ------
-    PlannerError
-        If the default is faster, unless the plan is wanted anyway, or it cannot be told the plan.
+    Raises PlannerError if the default is faster, unless `anyway`, or if the tool cannot follow the
+    plan.
     """
     priced = [getattr(answer, "targets", UNSET) for answer in answers]
     known = [table[tool] for table in priced if table is not UNSET and tool in table]

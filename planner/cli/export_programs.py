@@ -1,4 +1,4 @@
-"""``planner export``: what a plan says of messages, for MSCCL, MSCCL++ and Chakra."""
+"""``planner export`` of a plan's messages for MSCCL, MSCCL++ and Chakra."""
 
 import argparse
 import re
@@ -71,7 +71,7 @@ def _planned(
 
 
 def write_traces(options: argparse.Namespace, graph: Graph | None) -> Sequence[str]:
-    """Write Chakra traces, of all ranks or of one; return the plan's warnings."""
+    """Write Chakra traces of one or all ranks; return the plan's warnings."""
     from planner.programs import read_plan
 
     if options.output in (None, "-"):
@@ -104,7 +104,7 @@ def _write_collectives(options: argparse.Namespace, answer: "Answer", graph: Gra
 
 
 def _write_messages(options: argparse.Namespace, answer: "Answer", graph: Graph | None) -> None:
-    """Write what ranks send and receive: in an iteration, or where there is none, once."""
+    """Write the sends and receives of an iteration, or of one synchronisation."""
     from planner.formats.chakra import write_chakra
     from planner.formats.chakra_messages import write_messages
     from planner.jsonio.iteration_answer import IterationAnswer

@@ -1,4 +1,4 @@
-"""``planner export nccl-tuner``: which algorithm and protocol for which size, for NCCL's plugin."""
+"""``planner export nccl-tuner``: the choice of algorithm and protocol by size for NCCL's plugin."""
 
 import argparse
 
@@ -13,7 +13,7 @@ __all__ = ["write_tuner"]
 
 
 def write_tuner(options: argparse.Namespace) -> int:
-    """Write the rows, read them again, and say what they cost beside the best of the tables."""
+    """Write the rows, read them back, and print their loss against the best of the tables."""
     networks: dict[tuple[str, str], MeasuredNetwork] = {}
     files = []
     for argument in options.plans:

@@ -1,4 +1,4 @@
-"""What ``planner compare`` needs to know of a family of problems."""
+"""The interface between ``planner compare`` and the families of problems."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -31,22 +31,12 @@ __all__ = [
 ]
 
 DEFAULT_SECONDS = 10.0
-"""Time limit of a method, if nobody says otherwise."""
+"""Default time limit of each method (s)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of one family only.
-
-    Attributes
-    ----------
-    name : str
-        Such as ``--workers``.
-    default : object
-        Its value if it is not given.
-    settings : mapping
-        The rest of what argparse is told.
-    """
+    """An option of one family: name such as ``--workers``, default, and arguments for argparse."""
 
     name: str
     default: Any
@@ -54,7 +44,7 @@ class Option:
 
     @property
     def key(self) -> str:
-        """Its name among the parsed options."""
+        """The name of the parsed value."""
         return self.name.removeprefix("--").replace("-", "_")
 
 
@@ -74,54 +64,24 @@ FOR = Option(
 
 @dataclass(frozen=True, slots=True)
 class ComparedProblem:
-    """One problem to compare methods on.
-
-    Attributes
-    ----------
-    problem : object
-        The problem.
-    answer : callable
-        Returns the JSON form of a result.
-    about : tuple of str
-        Lines that say what the problem is.
-    name : str
-        The model's, if it has one.
-    time_limit : float, optional
-        Seconds for each method, if whoever asks says nothing else; a request may have its own.
-    best : callable, optional
-        Returns the JSON form of the best result, with parts that take extra time.
-    methods : sequence of str, optional
-        Methods compared by default, if not those of the family.
-    best_apart : bool
-        Whether that says something else than the answer of the best row, which then stands too.
-    solve : callable, optional
-        Solves this problem, if not the family's `solve`.
-    notes : callable, optional
-        Returns lines to print below the table of a comparison.
-    warnings : tuple of str
-        Why the numbers it is made of may be off.
-    profile : Profile, optional
-        The profile among these numbers; answers say how it was measured.
-    doubts : callable, optional
-        Returns what of a result's own costs was not measured.
-    """
+    """A problem on which to compare methods."""
 
     problem: Any
-    answer: Callable[[Result[Any, Any]], Head]
-    about: tuple[str, ...]
-    name: str = ""
-    time_limit: float | None = None
-    best: Callable[[Result[Any, Any]], Head] | None = None
-    methods: Sequence[str] | None = None
-    best_apart: bool = False
-    solve: Callable[..., Result[Any, Any]] | None = None
-    notes: Callable[[Comparison[Any, Any]], Sequence[str]] | None = None
-    warnings: tuple[str, ...] = ()
-    profile: Profile | None = None
-    doubts: Callable[[Result[Any, Any]], Sequence[str]] | None = None
+    answer: Callable[[Result[Any, Any]], Head]  # JSON form
+    about: tuple[str, ...]  # lines above the table
+    name: str = ""  # of the model
+    time_limit: float | None = None  # s for each method
+    best: Callable[[Result[Any, Any]], Head] | None = None  # JSON form with costly parts
+    methods: Sequence[str] | None = None  # default: the family's
+    best_apart: bool = False  # list the best row's own answer too
+    solve: Callable[..., Result[Any, Any]] | None = None  # default: the family's
+    notes: Callable[[Comparison[Any, Any]], Sequence[str]] | None = None  # below the table
+    warnings: tuple[str, ...] = ()  # about the inputs
+    profile: Profile | None = None  # for provenance in answers
+    doubts: Callable[[Result[Any, Any]], Sequence[str]] | None = None  # on a plan's costs
 
     def told(self, answer: Head, result: Result[Any, Any]) -> Head:
-        """Return an answer that says why its numbers may be off."""
+        """Return an answer with the warnings about its numbers."""
         own = () if self.doubts is None or result.plan is None else self.doubts(result)
         known = tuple(dict.fromkeys((*self.warnings, *own)))
         if self.profile is not None:
@@ -131,24 +91,11 @@ class ComparedProblem:
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """How a family's problems are made of a profile and a network.
+    """How a family builds problems from a profile and a network.
 
-    Attributes
-    ----------
-    options : tuple of Option
-        Options of this family only.
-    check : callable
-        Checks and converts these options in place.
-    part : callable
-        Returns the part of a profile that the family looks at.
-    problem : callable
-        Returns the problem of that part on a network.
-    compared : callable
-        Returns what is compared: of a profile, its part and the problem.
-    collective : callable
-        Returns which measured collective costs what its transfers do, if one does.
-    beside : bool
-        Whether its plans count what transfers and computation take from each other.
+    `check` validates and converts the options in place; `part` returns the part of a profile that
+    the family uses; `collective` names the measured collective that prices its transfers, if any;
+    `beside` tells whether its plans count contention.
     """
 
     options: tuple[Option, ...]
@@ -164,27 +111,10 @@ class Profiled:
 class Family:
     """How a family's methods are compared.
 
-    Attributes
-    ----------
-    methods : sequence of str
-        Methods compared by default.
-    solve : callable
-        Solves a problem: called with it, and with `method` and `time_limit` by name.
-    columns : sequence of str
-        Header of the table, from the method on, but for `ends`.
-    cells : callable
-        Returns what stands below them of a result with a plan, but for the method.
-    requested : callable
-        Returns what is compared for a request.
-    profiled : Profiled, optional
-        How problems are made of a profile, if they can be.
-    ends : sequence of str
-        The last columns, keys of `ENDS`.
-    bounding : str
-        The method whose bound every plan is held against, but plans below it: such a one has more
-        freedom than that method. Without one, and without its bound, a row has its own.
-    asks, example : str
-        The question, and a command that asks it: for the help.
+    `cells` returns a row's cells without the method, `ends` names the last columns (keys of
+    `ENDS`). `bounding` is the method whose lower bound applies to every plan except plans below it,
+    which have more freedom than that method. Without that bound each row uses its own. `asks` and
+    `example` are texts of the help.
     """
 
     methods: Sequence[str]
@@ -228,20 +158,20 @@ ENDS: Mapping[str, Callable[[Result[Any, Any], int | None], str]] = {
     "status": lambda result, _: result.status,
     "run time": lambda result, _: format_ns(round(result.runtime_s * 1e9)),
 }
-"""Columns that tables of many families end with."""
+"""Last columns that many families share."""
 
 
 def about(
     profile: Profile, summary: str, network: str, options: argparse.Namespace
 ) -> tuple[str, str, str]:
-    """Return what is said above the table of a profile, whose network may be that of a file."""
+    """Return the lines above the table of a profile; a network file replaces `network`."""
     if options.network is not None:
         network = options.network.about
     return summary, provenance(profile), f"network: {network}"
 
 
 def provenance(profile: Profile) -> str:
-    """Return a line about where a profile comes from."""
+    """Return a line about the origin of a profile."""
     origin = profile.provenance
     about = ["profile", origin.kind, origin.date, origin.processor]
     samples = f", batch size {profile.batch_size}" if profile.batch_size else ""
@@ -249,12 +179,12 @@ def provenance(profile: Profile) -> str:
 
 
 def warning_lines(warnings: Sequence[str]) -> list[str]:
-    """Return lines that repeat why a profile's times may be off."""
+    """Return warnings as lines to print."""
     return [f"warning: {printable(text)}" for text in warnings]
 
 
 def lost(failed: Failures) -> str:
-    """Return how many servers, NICs and switches have failed, in words."""
+    """Return the numbers of failed servers, NICs and switches in words."""
     parts = (
         (len(failed.servers), "server", "servers"),
         (len(failed.nics), "NIC", "NICs"),
@@ -265,7 +195,7 @@ def lost(failed: Failures) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a distance to a bound as a person reads it."""
+    """Return a relative distance to a bound as text."""
     if share is None:
         return "?"
     return "<0.01%" if 0 < share < 5e-5 else f"{share:.2%}"

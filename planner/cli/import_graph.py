@@ -1,4 +1,4 @@
-"""``planner import fx``: compiled graphs as requests."""
+"""``planner import fx``: write compiled graphs as requests."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ def _fx(files: Sequence[str]) -> Problem:
 
 
 class GraphReader(NamedTuple):
-    """A format of compiled graphs: what reads it, and what it is."""
+    """A format of compiled graphs: its reader and a description."""
 
     read: Callable[[Sequence[str]], Problem]
     about: str
@@ -37,11 +37,11 @@ GRAPHS: Mapping[str, GraphReader] = {
         _fx, "a compiled graph that planner.profiling.fx wrote, of one rank or of several"
     )
 }
-"""Formats that become a request, by the name that ``planner import`` uses."""
+"""Formats of compiled graphs by their names in ``planner import``."""
 
 
 def import_graph(options: argparse.Namespace) -> int:
-    """Import; the memory limit is what the graph's own order needs."""
+    """Import a graph; the memory limit is the peak of the graph's original order."""
     for name in ("name", "batch_size", "ranks", "ranks_per_host", "statistic"):
         if getattr(options, name) is not None:
             raise InvalidInputError(f"--{name.replace('_', '-')}", "not of compiled graphs")

@@ -25,14 +25,14 @@ Rows = tuple[list[TimedRow], tuple[str, ...]]
 
 
 class NetworkReader(NamedTuple):
-    """A format of timed collectives: what reads it, and what it is."""
+    """A format of timed collectives: its reader and a description."""
 
     read: Callable[..., Rows]
     about: str
 
 
 def _document(data: bytes, **_: Any) -> Rows:
-    """Return the rows of a network document that has tables, or is one."""
+    """Return the rows of a network document."""
     rows = [
         TimedRow(table.collective, table.ranks, table.per_host, size, time, "table")
         for table in _tables(data).tables
@@ -61,11 +61,11 @@ NETWORKS: Mapping[str, NetworkReader] = {
         _document, "what planner calibrate network or planner import wrote, several as one"
     ),
 }
-"""Formats that become a network, by the name that ``planner import`` uses."""
+"""Formats of timed collectives by their names in ``planner import``."""
 
 
 def import_network(options: argparse.Namespace) -> int:
-    """Import, with warnings and estimated errors on standard error."""
+    """Import timed collectives, with warnings and estimated errors on standard error."""
     for name, value in (("--ranks", options.ranks), ("--ranks-per-host", options.ranks_per_host)):
         if value is not None:
             integer(value, name, minimum=2 if name == "--ranks" else 1)
@@ -97,7 +97,7 @@ def import_network(options: argparse.Namespace) -> int:
 
 
 def _links(texts: Sequence[str]) -> tuple[Link, ...]:
-    """Return what ``--link N=RATE`` says, by rising ranks."""
+    """Return the links of ``--link N=RATE`` by increasing ranks."""
     links = []
     for text in texts:
         ranks, _, rate = text.partition("=")

@@ -1,4 +1,4 @@
-"""``planner import``: other tools' files as profiles, networks, requests, measurements."""
+"""``planner import``: other tools' files as profiles, networks, requests or measurements."""
 
 import argparse
 import sys
@@ -107,7 +107,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Import, with warnings on standard error."""
+    """Import a file, with warnings on standard error."""
     if options.batch_size is not None:
         integer(options.batch_size, "--batch-size", minimum=1)
     check_outputs({"--output": options.output}, options.file)
@@ -164,13 +164,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[BinaryIO, int]]:
-    """Give a file to be read piece by piece, or standard input for "-", and its size (0: unknown).
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    """
+    """Yield a file, or standard input for "-", as a stream with its size (bytes; 0: unknown)."""
     tell(f"reading {'standard input' if path == '-' else path}")
     if path == "-":
         yield standard_input(), 0

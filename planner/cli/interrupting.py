@@ -1,7 +1,7 @@
-"""Ctrl-C ends a search with the best plan so far; a second one ends the command.
+"""Ctrl-C ends a search with the best plan so far; a second Ctrl-C ends the command.
 
-Compiled code keeps Python from hearing of a signal, so a thread waits for what the operating system
-writes down at once.
+Python handles no signal while compiled code runs. A thread therefore reads the signals from a
+wake-up file descriptor.
 """
 
 import os
@@ -17,23 +17,17 @@ from planner.cli.exits import Exit
 __all__ = ["ended", "interruptible"]
 
 _OVER = b"\0"
-"""No signal has this number."""
+"""Ends the thread; no signal has this number."""
 
 
 def ended(cancel: threading.Event) -> Exit:
-    """Return the exit status of a command that has written the best there was."""
+    """Return the exit status of a command that has written its best plan."""
     return Exit.INTERRUPTED if cancel.is_set() else Exit.DONE
 
 
 @contextmanager
 def interruptible(*, told: bool = True) -> Iterator[threading.Event]:
-    """Give an event that the first Ctrl-C in the block sets, instead of ending the command.
-
-    Parameters
-    ----------
-    told : bool
-        Whether to say so on standard error.
-    """
+    """Yield an event that the first Ctrl-C in the block sets; `told` prints a note then."""
     cancel = threading.Event()
     usual = signal.getsignal(signal.SIGINT)
     if (
@@ -70,7 +64,7 @@ def interruptible(*, told: bool = True) -> Iterator[threading.Event]:
     finally:
         signal.signal(signal.SIGINT, usual)
         signal.set_wakeup_fd(before)
-        os.write(writing, _OVER)  # others may have inherited the pipe: closing it says nothing
+        os.write(writing, _OVER)  # a forked process may keep the pipe open, so closing is no signal
         waiting.join()
         os.close(writing)
         os.close(reading)

@@ -1,4 +1,4 @@
-"""What commands about whole iterations are told alike: the profile, the cluster, the options."""
+"""Options that all commands about whole iterations share: profile, cluster, problem."""
 
 import argparse
 from dataclasses import dataclass, replace
@@ -36,29 +36,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is planned for.
-
-    Attributes
-    ----------
-    profile : Profile
-        The model.
-    cluster : Cluster
-        Where it shall run.
-    options : mapping
-        What `planner.iteration.Problem.from_profile` is told beside these.
-    """
+    """The profile, the cluster, and further options of `planner.iteration.Problem.from_profile`."""
 
     profile: Profile
     cluster: Cluster
     options: dict[str, Any]
 
     def problem(self, cluster: Cluster | None = None) -> Problem:
-        """Return the problem, on another cluster if one is given."""
+        """Return the problem, on another cluster if given."""
         return Problem.from_profile(self.profile, cluster or self.cluster, **self.options)
 
 
 def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -> None:
-    """Add the profile, the cluster, and the options of the problem, with FSDP's mode or without."""
+    """Add the profile, the cluster and the problem's options; `fsdp` adds that mode."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
     parser.add_argument(
         "--cluster",
@@ -122,7 +112,7 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
 
 
 def add_failed_option(parser: Any) -> None:
-    """Add the option that says what has failed."""
+    """Add the option that states failures."""
     parser.add_argument(
         "--failed",
         metavar="JSON",
@@ -132,13 +122,7 @@ def add_failed_option(parser: Any) -> None:
 
 
 def asked_cluster(name: str) -> Cluster:
-    """Return the cluster that ``--cluster`` names: a file's, a shipped one, or standard input's.
-
-    Raises
-    ------
-    PlannerError
-        If there is none.
-    """
+    """Return the cluster of ``--cluster``: from a file, a shipped one, or standard input."""
     if name == "-":
         return read_as(name, decode_cluster)
     with in_option("--cluster"):
@@ -149,13 +133,7 @@ def asked_cluster(name: str) -> Cluster:
 
 
 def damaged(cluster: Cluster, failed: str | None) -> Cluster:
-    """Return a cluster of which what ``--failed`` says does not work, if it says something.
-
-    Raises
-    ------
-    InvalidInputError
-        If it says nothing that can fail there.
-    """
+    """Return the cluster with the failures of ``--failed``."""
     if failed is None:
         return cluster
     try:
@@ -166,7 +144,7 @@ def damaged(cluster: Cluster, failed: str | None) -> Cluster:
 
 
 def add_memory_options(parser: Any) -> None:
-    """Add the options that say what memory holds."""
+    """Add the options about memory."""
     parser.add_argument(
         "--activations",
         metavar="SIZE",
@@ -177,7 +155,7 @@ def add_memory_options(parser: Any) -> None:
 
 
 def add_ignoring(parser: Any) -> None:
-    """Add the option that takes memory to be endless."""
+    """Add the option that ignores memory limits."""
     parser.add_argument(
         "--ignore-memory",
         action="store_true",
@@ -187,7 +165,7 @@ def add_ignoring(parser: Any) -> None:
 
 
 def memory_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what `planner.iteration.Problem.from_profile` is told of memory."""
+    """Return the memory arguments of `planner.iteration.Problem.from_profile`."""
     activations = options.activations
     return {
         "activation_bytes": None
@@ -198,13 +176,7 @@ def memory_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured_tables(data: bytes) -> MeasuredNetwork:
-    """Return what a network document says of collectives.
-
-    Raises
-    ------
-    InvalidInputError
-        If it has no tables.
-    """
+    """Return the measured tables of a network document; InvalidInputError without any."""
     known = decode_network(data)
     if known.tables is None:
         raise InvalidInputError(
@@ -214,12 +186,9 @@ def measured_tables(data: bytes) -> MeasuredNetwork:
 
 
 def _interference(data: bytes) -> Interference:
-    """Return what a network document says of interference.
+    """Return the contention of a network document.
 
-    Raises
-    ------
-    InvalidInputError
-        If it says nothing, or was measured for something else than all-reduces.
+    Raises InvalidInputError if there is none, or if it was not measured with all-reduces.
     """
     known = decode_network(data)
     measured_as(known, "all_reduce", "", beside=True)
@@ -231,13 +200,7 @@ def _interference(data: bytes) -> Interference:
 
 
 def settle(options: argparse.Namespace) -> Job:
-    """Return what the options ask for.
-
-    Raises
-    ------
-    PlannerError
-        If a file or an option is none of what it should be.
-    """
+    """Return the job that the options describe."""
     scale = parse_number(options.computation, "--computation", positive=True)
     ratio = parse_number(options.optimiser_ratio, "--optimiser-ratio")
     cap = None

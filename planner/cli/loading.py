@@ -1,4 +1,4 @@
-"""A user's model, as commands load it: what it prints is not the command's output."""
+"""Load a user's model; its prints go to standard error."""
 
 import sys
 from contextlib import redirect_stdout
@@ -11,13 +11,7 @@ __all__ = ["check_factory", "load_model"]
 
 
 def check_factory(spec: str, option: str) -> None:
-    """Check that an option names a factory, before torch is loaded.
-
-    Raises
-    ------
-    InvalidInputError
-        If it does not look like ``module:factory``.
-    """
+    """Raise InvalidInputError unless `spec` is ``module:factory``; needs no torch."""
     module, separator, factory = spec.partition(":")
     if not (module and separator and factory):
         raise InvalidInputError(option, f"expected module:factory, got {shown(spec)}")
@@ -26,14 +20,11 @@ def check_factory(spec: str, option: str) -> None:
 def load_model(
     spec: str, input_shape: str | None, batch_size: int | None
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return a model and its inputs: `planner.profiling.load_factory` for a command.
+    """Return a model and its inputs by `planner.profiling.load_factory`.
 
-    Raises
-    ------
-    MeasurementError
-        Besides what that raises: if the factory ends the program.
+    Raises MeasurementError too if the factory ends the program.
     """
-    from planner.profiling import load_factory  # says what to install if torch is missing
+    from planner.profiling import load_factory  # its error names what to install without torch
 
     try:
         with redirect_stdout(sys.stderr):

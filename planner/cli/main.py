@@ -1,4 +1,4 @@
-"""Parses the command line and turns errors into exit statuses (`planner.cli.exits`)."""
+"""Parse the command line and turn errors into exit statuses (`planner.cli.exits`)."""
 
 import argparse
 import os
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             with writing("standard output"):
                 sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output, such as head, has ended
         _close_output()
         return Exit.DONE
     except (PlannerError, OSError) as error:
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _close_output() -> None:
-    """Give up what cannot be written any more, so that Python does not try it again at its end."""
+    """Discard unwritten output so that Python does not fail again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

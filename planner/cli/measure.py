@@ -1,4 +1,4 @@
-"""``planner profile``: measures a torch model."""
+"""``planner profile``: measure a torch model."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ from planner.validation import integer
 __all__ = ["add_parser"]
 
 REPEAT_S = 20.0
-"""Long enough for a compiler or a backup beside it to pause; one waits for it."""
+"""Long enough (s) for a short disturbance, such as a compiler or a backup, to end."""
 
 
 def add_parser(commands: Any) -> None:
@@ -77,7 +77,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, with progress on standard error."""
+    """Measure a model, with progress on standard error."""
     for name, minimum in (("batch_size", 1), ("warmup", 0), ("repetitions", 1), ("threads", 1)):
         value = getattr(options, name)
         if value is not None:
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("--time-limit", f"expected seconds, got {options.time_limit:g}")
     check_outputs({"--output": options.output})
     threads, why = _threads(options)
-    with redirect_stdout(sys.stderr):  # what the model prints is not the profile
+    with redirect_stdout(sys.stderr):  # keep the model's own prints out of the profile
         profile = _measured(options, threads)
     write_json(encode_profile(profile), options.output)
     if options.output in (None, "-"):
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _threads(options: argparse.Namespace) -> tuple[int | None, str]:
-    """Return how many threads to compute with, None being torch's choice; and why so many."""
+    """Return the number of threads, or None for torch's choice, and the reason."""
     if options.threads is not None:
         return options.threads, "--threads"
     if os.environ.get("OMP_NUM_THREADS"):

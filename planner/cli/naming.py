@@ -1,4 +1,4 @@
-"""Errors name what the user typed: an option, where the library names an argument of its own."""
+"""Rename arguments of the library to options in errors, so that users see what they typed."""
 
 import argparse
 import re
@@ -9,7 +9,7 @@ from planner.errors import InvalidInputError
 __all__ = ["OPTIONS", "as_typed"]
 
 _FACTORY = "MODULE:FACTORY"
-_KEYS = {_FACTORY: "factory"}  # what is no option
+_KEYS = {_FACTORY: "factory"}  # positional arguments
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "activation_bytes": ("--activations",),
@@ -42,19 +42,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "workers": ("--workers",),
     "world": ("--bcube",),
 }
-"""What says it on the command line, for each argument of the library."""
+"""Options that set each argument of the library."""
 
 
 def as_typed(error: InvalidInputError, options: argparse.Namespace) -> InvalidInputError:
-    """Return the error with the option of this command that says what its path names, if one does.
-
-    Parameters
-    ----------
-    error : InvalidInputError
-        Of the library, or of the command line, whose paths are options already.
-    options : Namespace
-        What was parsed: it has a key for every option of the command.
-    """
+    """Return the error with this command's option in place of the argument, if it has one."""
     name = re.match(r"\w*", error.path)
     assert name is not None
     for option in OPTIONS.get(name[0], ()):

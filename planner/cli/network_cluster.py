@@ -22,7 +22,7 @@ def cluster_text(
     interference: Interference,
     provenance: dict[str, Any],
 ) -> str:
-    """Return the cluster file that follows from what was measured."""
+    """Return the cluster file of a measured network."""
     from planner.jsonio.measured_cluster import cluster_document, encode_cluster
 
     each = os.environ.get("LOCAL_WORLD_SIZE", "1")

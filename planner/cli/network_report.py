@@ -1,4 +1,4 @@
-"""What a person reads, and sees, of timed communication and its models."""
+"""The report and the curves of measured communication and its fitted models."""
 
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["curves", "report", "sentence"]
 
 _NOISY = 0.5
-"""Spreads above this share of the median are pointed out."""
+"""A larger spread (share of the median) is reported as noise."""
 
 _MODELS = ("table", "affine", "64 B, 4 MB")
 
 
 def sentence(sweep: "Sweep") -> str:
-    """Return what the smallest and the largest transfer took, at the first depth."""
+    """Return a line with the times of the smallest and the largest transfer."""
     timings = sweep.at(sweep.timings[0].depth)
     took = [
         f"{format_ns(timing.median_ns)} for {format_bytes(timing.size_bytes)}"
@@ -35,7 +35,7 @@ def _headline(sweep: "Sweep") -> str:
 
 
 def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE) -> str:
-    """Return a table of the times, one of the models, and their errors."""
+    """Return a table of the times, a table of the models, and the models' errors."""
     several = len(fit.by_depth) > 1
     rows: list[tuple[str, ...]] = []
     models: list[tuple[str, ...]] = []
@@ -79,7 +79,7 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
 
 
 def curves(sweep: "Sweep", fit: "NetworkFit") -> list[Curve]:
-    """Return what is drawn: for each depth the times, and the affine models of them."""
+    """Return the curves to draw: times and affine models of each depth."""
     drawn = []
     for depth, fitted in fit.by_depth:
         timings = sweep.at(depth)
@@ -106,7 +106,7 @@ def _costs(fit: "DepthFit") -> dict[str, AffineCost | TableCost | None]:
 def _judged(
     cost: AffineCost | TableCost | None, timings: "tuple[Timing, ...]"
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Return a model's error at each size, and what it is with its mean and largest error."""
+    """Return a model's error at each size, and its parameters with mean and largest error."""
     from planner.sweeps import relative_errors
 
     if cost is None:

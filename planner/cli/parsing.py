@@ -1,4 +1,4 @@
-"""What a person writes after an option: one parser for each form, whatever the command."""
+"""Parsers of option values, one for each form."""
 
 import re
 from argparse import ArgumentTypeError
@@ -13,13 +13,7 @@ __all__ = ["parse_bcube", "parse_count", "parse_names", "parse_number", "seconds
 
 
 def parse_bcube(text: str) -> BCube:
-    """Return the topology that ``--bcube 3,2``, or ``3x2``, asks for.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none.
-    """
+    """Return the topology of ``3,2`` or ``3x2``."""
     ends = re.fullmatch(r"([0-9]{1,20})[,x]([0-9]{1,20})", text)
     if not ends:
         raise InvalidInputError("--bcube", f"expected n,k such as 3,2, got {shown(text)}")
@@ -30,13 +24,7 @@ def parse_bcube(text: str) -> BCube:
 
 
 def parse_names(text: str, option: str) -> tuple[str, ...]:
-    """Return the items of a list such as ``exact,greedy``, each once.
-
-    Raises
-    ------
-    InvalidInputError
-        If one of them is empty.
-    """
+    """Return the items of a list such as ``exact,greedy`` without repetitions."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     if not all(names):
         raise InvalidInputError(option, f"expected a list such as A,B, got {shown(text)}")
@@ -44,26 +32,14 @@ def parse_names(text: str, option: str) -> tuple[str, ...]:
 
 
 def parse_count(text: str, option: str) -> int:
-    """Return a whole number of at most nine digits.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none.
-    """
+    """Return a whole number of at most nine digits."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise InvalidInputError(option, f"expected a whole number such as 4, got {shown(text)}")
     return int(text)
 
 
 def parse_number(text: str, option: str, *, positive: bool = False) -> Fraction:
-    """Return a number such as 0.02 or 1/50, exactly.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, below 0, or 0 where that is refused.
-    """
+    """Return an exact non-negative number such as 0.02 or 1/50."""
     expected = f"expected a number {'>' if positive else '>='} 0 such as 0.02 or 1/50"
     if len(text) > 40 or "e" in text.lower():
         raise InvalidInputError(option, f"{expected}, got {shown(text)}")
@@ -77,12 +53,9 @@ def parse_number(text: str, option: str, *, positive: bool = False) -> Fraction:
 
 
 def seconds(text: str) -> float:
-    """Return a duration in seconds, of a number of them or of a time such as ``500ms``.
+    """Return a duration (s) from a number of seconds or a time such as ``500ms``.
 
-    Raises
-    ------
-    ArgumentTypeError
-        If it is none: argparse says after which option.
+    Raises ArgumentTypeError, to which argparse adds the option.
     """
     try:
         return float(text)

@@ -1,4 +1,4 @@
-"""``planner plan``: a whole iteration of a model on a cluster."""
+"""``planner plan``: plan a whole training iteration on a cluster."""
 
 import argparse
 from pathlib import Path
@@ -88,7 +88,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan."""
+    """Plan an iteration, or FSDP's units."""
     plan_fsdp.refuse_options(options)
     if plan_fsdp.asked(options):
         return plan_fsdp.run(options)

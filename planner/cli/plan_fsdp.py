@@ -1,4 +1,4 @@
-"""``planner plan --mode fsdp``, or ``--for fsdp2``: what FSDP should wrap, prefetch and keep."""
+"""``planner plan --mode fsdp``, or ``--for fsdp2``: plan FSDP's units, prefetching and memory."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,6 @@ from planner.units import counted, format_bytes, format_ns, parse_bytes
 __all__ = ["add_options", "asked", "refuse_options", "run"]
 
 FSDP = "fsdp"
-"""The mode."""
 
 _OWN = ("--channels", "--memory", "--recompute", "--shards")
 _OTHERS = (
@@ -52,7 +51,7 @@ _OTHERS = (
     "--outlook",
     "--regret",
 )
-"""Options of the other modes only."""
+"""Options of the other modes."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -81,18 +80,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def asked(options: argparse.Namespace) -> bool:
-    """Return whether a plan of this mode is asked for: by its name, or for FSDP2."""
+    """Return whether the options select this mode."""
     return bool(options.mode == FSDP or vars(options)["for"] == FSDP2.name)
 
 
 def refuse_options(options: argparse.Namespace) -> None:
-    """Refuse options of this mode beside another one, and the reverse.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the option.
-    """
+    """Raise InvalidInputError for options of another mode."""
     own, target = asked(options), vars(options)["for"]
     typed = "--mode fsdp" if options.mode == FSDP else f"--for {target}"
     for name in _OTHERS if own else _OWN:
@@ -111,7 +104,7 @@ def refuse_options(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan."""
+    """Plan FSDP's units and compare with the baselines."""
     known_method(options.method, fsdp.METHODS, "--method")
     job = settle(options)
     with in_option("--picture"):
@@ -170,7 +163,7 @@ def _problem(job: Job, options: argparse.Namespace) -> fsdp.Problem:
 
 
 def _chosen(comparison: Comparison[Any, Any], method: str) -> Result[Any, Any]:
-    """Return what was asked for, which `auto` has by another name."""
+    """Return the result of the requested method; `auto` reports another name."""
     rows = {row.method: row for row in comparison.rows}
     return (
         rows[method]

@@ -1,4 +1,4 @@
-"""What ``planner plan`` writes once there is an answer: a file, a text, a picture."""
+"""The output of ``planner plan``: JSON, text and a picture."""
 
 import argparse
 import shutil
@@ -22,20 +22,9 @@ def write_plan(
     lines: Callable[[], Iterable[str]],
     draw: Callable[[Chart[Timeline], Path], None] | None,
 ) -> None:
-    """Write an answer as the options ask.
+    """Write the answer to ``--output``, ``--json``, standard output and ``--picture``.
 
-    Parameters
-    ----------
-    options : Namespace
-        ``--output``, ``--json`` and ``--picture``.
-    encoded : str
-        The answer as JSON.
-    chart : Chart or None
-        The plan; None without one.
-    lines : callable
-        Returns the text for a person.
-    draw : callable, optional
-        Writes the picture that is asked for.
+    `encoded` is the answer as JSON, `lines` returns the text, `draw` writes the picture.
     """
     if options.output and options.output != "-":
         write_json(encoded, options.output)

@@ -1,4 +1,4 @@
-"""What ``planner plan`` says of a plan: what was chosen, why, and what else there is."""
+"""The text of ``planner plan``: the plan, its bound, and the alternatives."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ __all__ = ["about_cluster", "lines", "sentence"]
 
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
-    """Yield the lines, from what was planned for to what was left out."""
+    """Yield the lines of the text, from the job to the left-out algorithms."""
     known = job.profile.doubts
     yield from warning_lines([text for text in answer.warnings or () if text not in known])
     graph, scale = problem.graph, job.options["computation"]
@@ -66,7 +66,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
 
 
 def about_cluster(cluster: Cluster) -> str:
-    """Return one line about a cluster."""
+    """Return a line about a cluster."""
     topology, nic = cluster.topology, cluster.nic
     kind = "one switch"
     if isinstance(topology, BCube):
@@ -88,7 +88,7 @@ def about_cluster(cluster: Cluster) -> str:
 
 
 def _memory(cluster: Cluster) -> str:
-    """Return what is understood of the memory of machines that have several workers."""
+    """Return the memory of a machine with several workers, as part of a line."""
     each, workers = cluster.worker_memory_bytes, cluster.workers_per_host
     if each is None or workers == 1:
         return ""
@@ -97,7 +97,7 @@ def _memory(cluster: Cluster) -> str:
 
 
 def sentence(answer: IterationAnswer) -> str:
-    """Return how transfers travel: what is sent, how often, by which algorithm."""
+    """Return the algorithm, the mode and the number of transfers."""
     assert answer.synchronisation is not UNSET
     assert answer.transfers is not UNSET
     synchronisation = answer.synchronisation
@@ -241,7 +241,7 @@ def _table(
 
 
 def _without(alternatives: tuple[AlternativeAnswer, ...]) -> Iterator[str]:
-    """Yield why some have no plan, each reason once."""
+    """Yield why alternatives have no plan, each reason once."""
     reasons: dict[str, list[str]] = {}
     for alternative in alternatives:
         if alternative.reason is not UNSET:

@@ -1,4 +1,4 @@
-"""What ``planner profile`` says of what it measured."""
+"""The text of ``planner profile``."""
 
 from planner.cli.family import provenance, warning_lines
 from planner.printing import printable
@@ -9,16 +9,9 @@ __all__ = ["summary"]
 
 
 def summary(profile: Profile, place: str, why: str) -> str:
-    """Return what a person reads of a new profile: size, times, how far they can be believed.
+    """Return the size, the times and the warnings of a new profile.
 
-    Parameters
-    ----------
-    profile : Profile
-        What was measured.
-    place : str
-        Where it was written.
-    why : str
-        Why it was measured with these threads.
+    `place` is where the profile was written, `why` the reason for its number of threads.
     """
     graph, origin = profile.graph, profile.provenance
     parameters = 0 if graph is None else len(graph.parameters)

@@ -1,7 +1,7 @@
-"""What is going on, said on standard error while something long runs.
+"""Progress of long computations on standard error.
 
-On a terminal a line that changes, with the time left where that can be told; elsewhere, such as in
-the log of a job, a line now and then.
+On a terminal: one changing line, with the estimated time left. Elsewhere, such as in the log of a
+job: a line every `_EVERY_S` seconds.
 """
 
 import sys
@@ -14,21 +14,13 @@ from planner.printing import printable
 __all__ = ["Progress"]
 
 _LONG_S = 5.0
-"""From when on the time left is said, and something is where nothing can be changed."""
+"""From this time (s) on the time left is shown, and lines are written to a log."""
 _EVERY_S = 30.0
-"""How far further lines are apart there."""
+"""Time between lines of a log (s)."""
 
 
 class Progress:
-    """One line on standard error that says what is going on.
-
-    Parameters
-    ----------
-    quiet : bool
-        Whether to say nothing.
-    clock : callable, optional
-        Returns seconds.
-    """
+    """A progress line on standard error; `clock` returns seconds."""
 
     def __init__(self, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._quiet = quiet or sys.stderr is None
@@ -40,15 +32,7 @@ class Progress:
         self._told = ""
 
     def __call__(self, text: str, done: int | None = None, of: int | None = None) -> None:
-        """Show something in place of what was shown before.
-
-        Parameters
-        ----------
-        text : str
-            What is going on.
-        done, of : int, optional
-            Which of its parts begins or ends, and how many there are.
-        """
+        """Show a text in place of the last one; part `done` of `of` begins or ends."""
         if text and text != self._told:
             tell(text)
         self._told = text
@@ -70,7 +54,7 @@ class Progress:
         self("")
 
     def _left(self, text: str, done: int, of: int, now: float) -> str:
-        """Return how long the rest takes if its parts take as long as those before."""
+        """Return the estimated time left, if all parts take equally long."""
         if self._parts is None or self._parts[0] != text or done < self._parts[1]:
             self._parts, self._begun = (text, done), now
         parts = done - self._parts[1]

@@ -1,4 +1,4 @@
-"""What is printed of a plan beside DDP, and if the numbers are other than was thought."""
+"""The text about a plan's gain over DDP and its regrets."""
 
 from collections.abc import Iterator
 
@@ -14,13 +14,13 @@ __all__ = ["beside", "kept"]
 
 
 def kept(answer: object) -> str:
-    """Return the advice of an answer to keep DDP, if that is what it says."""
+    """Return the advice to keep DDP, or nothing."""
     advice = getattr(answer, "advice", UNSET)
     return advice_text(advice) if advice is not UNSET and advice.keep_ddp else ""
 
 
 def beside(answer: object) -> Iterator[str]:
-    """Yield the lines of an answer: the advice, then the table of regrets, if it has them."""
+    """Yield the advice and the table of regrets, as far as the answer has them."""
     if not isinstance(answer, CaramelAnswer | IbatchAnswer | IterationAnswer):
         return
     if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
@@ -34,7 +34,7 @@ def beside(answer: object) -> Iterator[str]:
 
 
 def _targets(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> Iterator[str]:
-    """Yield what a plan for a target gains over the target's default, and how to apply it."""
+    """Yield the gain over the target's default and how to apply the plan."""
     text, target = target_text(answer), answer.target
     if text and target is not UNSET:
         yield text

@@ -1,4 +1,4 @@
-"""``planner report``: a plan as a page for people."""
+"""``planner report``: write a plan as an HTML page."""
 
 import argparse
 import shlex
@@ -37,12 +37,12 @@ from planner.units import counted, format_bytes, format_ns
 __all__ = ["add_parser"]
 
 DEFAULT = "report.html"
-"""Where the page is written if nothing else is said."""
+"""Default path of the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What the page is about: the plan, what it was chosen from, and what else there is."""
+    """The plan, its alternatives, the other methods, and sweeps over networks."""
 
     result: Result[Plan, Evaluation]
     alternatives: tuple[Alternative, ...]
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         answers = shlex.join([*told, FSDP2.name])
         raise InvalidInputError("--for", f"no page shows plans for {FSDP2.title}: run {answers}")
     job = settle(options)
-    Deadline.of(options.time_limit)  # refuses what is none
+    Deadline.of(options.time_limit)  # raises on an invalid limit before the work starts
     check_outputs(
         {"--output": options.output},
         (options.profile, options.cluster, options.interference, options.network),
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _freely(problem: Problem, limit: float | None, progress: Progress) -> _Planned:
-    """Plan for planner's own runtime: every algorithm, every other method, other networks."""
+    """Plan for planner's own runtime, with all algorithms, methods and sweeps."""
     deadline, begin = Deadline.of(limit), time.perf_counter()
     alternatives = iteration.alternatives(
         problem, deadline, lambda name: progress(f"planning {name}")
@@ -145,7 +145,7 @@ def _freely(problem: Problem, limit: float | None, progress: Progress) -> _Plann
 
 
 def _for_target(problem: Problem, limit: float | None, progress: Progress) -> _Planned:
-    """Plan under the rules of a target: beside its default, and a plan that has no rules."""
+    """Plan under a target's rules; compare with its default and a plan without rules."""
     target = problem.target
     assert target is not None
     progress(f"planning for {target.title}")
@@ -168,7 +168,7 @@ def _for_target(problem: Problem, limit: float | None, progress: Progress) -> _P
 def _beside(
     others: Comparison[Plan, Evaluation], result: Result[Plan, Evaluation]
 ) -> Comparison[Plan, Evaluation]:
-    """Return the other methods with the plan; it comes first where they are equally good."""
+    """Return the comparison with the plan added, before equally good methods."""
     rows = [result, *others.rows]
     rows.sort(key=lambda row: (row.objective_ns is None, row.objective_ns or 0))
     return Comparison(tuple(rows), others.left_out)
@@ -191,7 +191,7 @@ def _summary(answered: IterationAnswer) -> str:
 
 
 def _command(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return what makes the same page again: options that were not left as they are."""
+    """Return the command that makes the same page again, with the non-default options."""
     parser = argparse.ArgumentParser()
     add_iteration_options(parser)
     parser.add_argument("--time-limit", type=seconds)

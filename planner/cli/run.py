@@ -1,4 +1,4 @@
-"""``planner run``: training steps that communicate as planned, predicted against measured."""
+"""``planner run``: run training steps as planned and compare with the prediction."""
 
 import argparse
 import math
@@ -110,7 +110,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run; rank 0 prints, and shows progress on standard error."""
+    """Run the steps; rank 0 prints the report and shows progress on standard error."""
     for name, minimum in (("steps", 2), ("warmup", 0), ("threads", 1), ("against_ddp", 1)):
         value = getattr(options, name)
         if value is not None:
@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
     for text in filter(None, map(kept, answers if first else ())):
         print(f"planner: {text}", file=sys.stderr)
 
-    # First, for it says what to install if torch is missing.
+    # First: its error names what to install without torch.
     model, inputs = load_model(options.model, options.input, options.batch_size)
 
     import torch
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
         torch.set_num_threads(options.threads)
     interfaces = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
     with (
-        redirect_stdout(sys.stderr),  # what the model prints is not the report
+        redirect_stdout(sys.stderr),  # keep the model's own prints out of the report
         join(options.timeout, interfaces) as world,
     ):
         threads, before = torch.get_num_threads(), Load.now()
@@ -181,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
 def _checked(
     options: argparse.Namespace, answers: "list[Answer]", program: "Program"
 ) -> BCube | None:
-    """Check what can be checked before torch is loaded; return the topology asked for."""
+    """Check the inputs before torch is loaded; return the topology of ``--bcube``."""
     check_factory(options.model, "--model")
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")

@@ -1,4 +1,4 @@
-"""What ``planner run`` says: what plans predicted beside what was measured, as text and as JSON."""
+"""The report of ``planner run``: predicted and measured times, as text and as JSON."""
 
 import argparse
 from collections.abc import Sequence
@@ -50,20 +50,10 @@ def report(
     machine: Circumstances,
     ranks: int,
 ) -> str:
-    """Return what a person reads.
+    """Return the report as text.
 
-    Parameters
-    ----------
-    options : Namespace
-        Of the command.
-    answers : sequence of answers
-        The plans.
-    planned, plain : sequence of Trial
-        The runs as planned, and those under DDP in between.
-    machine : Circumstances
-        What is known of the machine of rank 0 meanwhile.
-    ranks : int
-        How many there were.
+    `planned` and `plain` are the alternating trials of the plan and of DDP, `machine` the
+    conditions on rank 0 during the trials.
     """
     steps = _times(planned)
     lines = [f"plan: {PROBLEMS[answer.problem].headline(answer)}" for answer in answers]
@@ -94,7 +84,7 @@ def as_json(
     machine: Circumstances,
     ranks: int,
 ) -> str:
-    """Return the same as JSON; see `report`."""
+    """Return the report as JSON, from the arguments of `report`."""
     predictions = predicted_transfers(answers)
     transfers = []
     for batch in batches_of((trial.events, trial.warmup) for trial in planned):
@@ -156,7 +146,7 @@ def _about(path: str, answer: "Answer") -> PlanReport:
 
 
 def _collective(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int) -> str:
-    """Return by which collective program gradients were summed up."""
+    """Return the names of the programs that reduced the gradients."""
     first = answers[0]
     if isinstance(first, IterationAnswer) and first.synchronisation is not UNSET:
         recipes = dict.fromkeys(recipes_of(first).values())
@@ -168,7 +158,7 @@ def _collective(options: argparse.Namespace, answers: "Sequence[Answer]", ranks:
 
 
 def _ranks(answer: "Answer") -> int | None:
-    """Return for how many ranks a plan was priced, if it says so."""
+    """Return the number of ranks that a plan assumes, if known."""
     if isinstance(answer, BigdlAnswer):
         return len(answer.slices) if isinstance(answer.slices, tuple) else None
     if isinstance(answer, IterationAnswer):
@@ -181,7 +171,7 @@ def _ranks(answer: "Answer") -> int | None:
 def _warnings(
     options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int, machine: Circumstances
 ) -> "list[str]":
-    """Return why predictions may be off, or about something else than what was measured."""
+    """Return reasons why predictions may not fit the measurements."""
     known = sorted({count for count in map(_ranks, answers) if count is not None} - {ranks})
     warnings = [
         f"planned for {count} ranks, run on {ranks}: predictions are for {count}" for count in known
@@ -216,13 +206,13 @@ def _off_by(error: float | None) -> str:
 
 
 def _middle(values: Sequence[int]) -> tuple[int, int]:
-    """Return the bounds of the middle half of some values."""
+    """Return the quartiles that bound the middle half."""
     ordered = sorted(values)
     return ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
 
 
 def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[str]:
-    """Return what the transfer of each batch took, beside what the plan says."""
+    """Return the table of predicted and measured times of each transfer, and notes."""
     predictions = predicted_transfers(answers)
     first = answers[0]
     directions = {answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}
@@ -258,7 +248,7 @@ def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[st
 
 
 def _own(answer: BigdlAnswer, turn: int) -> bool:
-    """Whether nothing is sent in a turn: each rank has its own slice."""
+    """Return whether each rank takes its own slice in this turn, so that nothing is sent."""
     order = answer.pulls()
     if not isinstance(order, tuple):
         return False
@@ -266,7 +256,7 @@ def _own(answer: BigdlAnswer, turn: int) -> bool:
 
 
 def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> RatioInterval:
-    """Return how many times as fast as DDP the plan is, round by round."""
+    """Return the interval of the plan's speed-up over DDP, round by round."""
     return against(
         [
             median(step.step_ns for step in _times([plain_trial]))
@@ -277,7 +267,7 @@ def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> RatioInter
 
 
 def _standing(interval: RatioInterval, plain: "Sequence[Trial]") -> str:
-    """Return whether the plan and DDP differ, and by how much."""
+    """Return a sentence on whether the plan and DDP differ, and by how much."""
     ddp = round(median(step.step_ns for step in _times(plain)))
     rounds = counted(interval.rounds, "alternating round")
     text = f"DDP: {format_ns(ddp)} a step; "

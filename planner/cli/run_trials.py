@@ -1,4 +1,4 @@
-"""What ``planner run`` executes: steps as planned, alternating with DDP if asked for."""
+"""The training steps of ``planner run``, alternating with DDP on request."""
 
 import argparse
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from planner.topologies import BCube
 __all__ = ["drawn_trial", "optimizer_of", "trials"]
 
 _DRAWN = 5
-"""Steps of which one is drawn: they are watched, which takes time, and do not count."""
+"""Steps from which one is drawn; watching takes time, so their times do not count."""
 
 
 def trials(
@@ -30,7 +30,7 @@ def trials(
     world: World,
     bcube: BCube | None,
 ) -> tuple[list[Trial], list[Trial]]:
-    """Return the runs as planned, and those under DDP in between."""
+    """Return the trials of the plan and the alternating ones of DDP."""
     progress = Progress(quiet=options.quiet)
     rounds = options.against_ddp or 1
 
@@ -75,7 +75,7 @@ def trials(
 
 
 def optimizer_of(name: str, parameters: Iterable[Any]) -> Any:
-    """Return the optimiser that a name means, of the parameters that are trained."""
+    """Return the named optimizer for the parameters that require gradients."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     if name == "adam":
         return torch.optim.Adam(trained, lr=1e-4)
@@ -96,7 +96,7 @@ def drawn_trial(
     world: World,
     bcube: BCube | None,
 ) -> tuple[Trial, list[Moment]]:
-    """Return some more steps, with the moments at which layers began on this rank, to be drawn."""
+    """Return further steps to draw, with the moments at which layers began on this rank."""
     with watching(model) as moments:
         trial = run_plan(
             model,

@@ -1,4 +1,4 @@
-"""``planner schema``: what requests, answers and files look like."""
+"""``planner schema``: print the JSON Schema of requests, answers and files."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print."""
+    """Print the schema."""
     with in_option("PROBLEM"):
         document = schema(options.problem)
     write_json(json.dumps(document, indent=2) + "\n", None)

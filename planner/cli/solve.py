@@ -1,4 +1,4 @@
-"""``planner solve``: requests in, answers out."""
+"""``planner solve``: answer JSON requests."""
 
 import argparse
 import threading
@@ -64,7 +64,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answer; 0 if every request was answered, 2 if one was refused, 1 after a fault."""
+    """Answer; the status is 0 if all requests succeed, 2 after a refusal, 1 after a fault."""
     check_outputs({"--output": options.output}, (options.file,))
     limits = Limits(
         request_bytes=options.max_request_bytes or None,
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
 def _answered(
     options: argparse.Namespace, source: BinaryIO, target: BinaryIO, limits: Limits
 ) -> int:
-    """Answer what a stream asks; Ctrl-C ends with the best answer so far."""
+    """Answer the requests of a stream; Ctrl-C ends with the best answer so far."""
     progress = Progress(quiet=options.quiet)
     lines = CancellableLines(source, limits) if options.jsonl else None
     messages = one_message(source, limits) if lines is None else lines
@@ -104,7 +104,7 @@ def _answered(
 
         def cancels(number: int) -> Cancel:
             progress(f"answering request {number}")
-            if not interrupted:  # from now on there is something to end with
+            if not interrupted:  # before a request, Ctrl-C has no plan to end with
                 interrupted.append(interrupting.enter_context(interruptible()))
             return _Either(interrupted[0], lines, number)
 
@@ -122,7 +122,7 @@ def _answered(
 
 
 class _Either:
-    """Whether a request is to end: by Ctrl-C, or by another line of the stream."""
+    """Cancels a request on Ctrl-C, or by another line of the stream."""
 
     def __init__(
         self, interrupted: threading.Event, lines: CancellableLines | None, number: int
@@ -143,7 +143,7 @@ def _write(data: bytes, stream: BinaryIO, path: str) -> None:
 
 
 def _written(replies: Generator[Reply, None, None], stream: BinaryIO, path: str) -> int:
-    """Write each answer as soon as it is there."""
+    """Write each answer as soon as it is complete; return the exit status."""
     statuses = set()
     with closing(replies):
         for number, reply in enumerate(replies, start=1):

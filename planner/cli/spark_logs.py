@@ -1,4 +1,4 @@
-"""Spark's event logs, as several commands take them: ``import``, ``calibrate`` and ``compare``."""
+"""Spark's event logs for ``planner import``, ``calibrate`` and ``compare``."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -34,22 +34,10 @@ _MB = 10**6
 
 
 class SparkLogs(NamedTuple):
-    """What some event logs say together.
+    """The loops of event logs, the problem of the main loop, and the fitted constants.
 
-    Attributes
-    ----------
-    applications : tuple of Application
-        One a log.
-    loops : tuple of Loop
-        Those of all.
-    problem : Problem
-        How many iterations of the main loop to schedule at once.
-    fitted : Calibration
-        How well its constants fit.
-    measurements : tuple of Measurement
-        What they are fitted to.
-    warnings : tuple of str
-        Why the numbers may be off.
+    There is one application per log; `measurements` are the data of the fit; `warnings` tell why
+    the numbers may be off.
     """
 
     applications: tuple[Application, ...]
@@ -61,11 +49,11 @@ class SparkLogs(NamedTuple):
 
     @property
     def main(self) -> Loop:
-        """The loop of which everything is said."""
+        """The main loop, which the texts describe."""
         return main_loop(self.loops)
 
     def about(self) -> str:
-        """Return a line that says what was seen."""
+        """Return a line about the main loop."""
         loop = self.main
         jobs = "" if len(loop.jobs) == 1 else f" of {counted(len(loop.jobs), 'job')}"
         return (
@@ -74,7 +62,7 @@ class SparkLogs(NamedTuple):
         )
 
     def sentence(self, group_size: int | None) -> str:
-        """Return what scheduling takes, and what groups would change, in plain words."""
+        """Return a sentence on the overhead of scheduling and the gain of groups."""
         return in_words(self.main, group_size, Fraction(self.problem.max_overhead))
 
 
@@ -85,13 +73,7 @@ def read_logs(
     max_group_ns: int | None = None,
     quiet: bool = False,
 ) -> SparkLogs:
-    """Read event logs, with progress on standard error.
-
-    Raises
-    ------
-    PlannerError
-        If one of them is none, or they show no iterations.
-    """
+    """Read event logs, with progress on standard error."""
     progress = Progress(quiet=quiet)
     applications, doubts = [], []
     for path in paths:
@@ -136,7 +118,7 @@ def read_logs(
 
 
 def import_spark(paths: Sequence[str], output: str | None, *, quiet: bool) -> None:
-    """Write what event logs say, with a sentence about it and warnings on standard error."""
+    """Write the contents of event logs; print a summary and warnings on standard error."""
     logs = read_logs(paths, quiet=quiet)
     names = [readable(Path(path).name) for path in paths]
     text = encode_spark(

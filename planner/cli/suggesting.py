@@ -1,4 +1,4 @@
-"""A command line that names the closest option or command where it does not know one."""
+"""An argument parser that suggests the closest option or command for an unknown one."""
 
 import argparse
 import re
@@ -12,25 +12,22 @@ _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)$", re.DOTALL
 
 
 class SuggestingParser(argparse.ArgumentParser):
-    """An `ArgumentParser`, as are those of its commands, that says what may have been meant.
+    """An `ArgumentParser` whose errors suggest the closest option or command.
 
-    Attributes
-    ----------
-    shown_for : callable, optional
-        Returns the parser whose help is shown in place of its own, for what was given.
+    `shown_for`, if set, returns the parser whose help is printed, given the arguments.
     """
 
     shown_for: Callable[[Sequence[str]], argparse.ArgumentParser] | None = None
     _given: Sequence[str] = ()
 
     def format_help(self) -> str:
-        """Return the help, in parts if there is too much for one."""
+        """Return the help, of `shown_for` if set."""
         if self.shown_for is None:
             return super().format_help()
         return self.shown_for(self._given).format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; what is left over is an error of the command, which knows its own options."""
+        """Parse; unknown arguments are an error of the command that was given them."""
         if args is not None:
             self._given = tuple(args)
         parsed, rest = super().parse_known_args(args, namespace)
@@ -39,7 +36,7 @@ class SuggestingParser(argparse.ArgumentParser):
         return parsed, rest
 
     def error(self, message: str) -> NoReturn:
-        """End with a message, and what is closest to what is not known."""
+        """Exit with the message and a suggestion."""
         choice = _CHOICE.search(message)
         if choice is not None:
             names = re.findall(r"[\w.-]+", choice[2])
@@ -48,13 +45,13 @@ class SuggestingParser(argparse.ArgumentParser):
         super().error(message + _meant(self._unknown(options), options))
 
     def _unknown(self, options: Iterable[str]) -> list[str]:
-        """Return what was given as an option and is none, nor the beginning of one."""
+        """Return the given options that are neither known nor a known prefix."""
         before = self._given[: self._given.index("--")] if "--" in self._given else self._given
         names = [text.partition("=")[0] for text in before if text.startswith("--")]
         return [name for name in names if not any(option.startswith(name) for option in options)]
 
 
 def _meant(unknown: Iterable[str], names: Sequence[str]) -> str:
-    """Return a sentence about what may have been meant; empty if nothing is close."""
+    """Return the suggestions for unknown names; nothing if no name is close."""
     pairs = [(name, get_close_matches(name, names, 1)) for name in unknown]
     return "".join(f"; {name}: did you mean {close[0]}?" for name, close in pairs if close)

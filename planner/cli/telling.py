@@ -1,4 +1,4 @@
-"""What is read, solved and written: said on standard error if ``--verbose`` asks for it."""
+"""The log of ``--verbose`` on standard error: what is read, solved and written."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ _SINCE: ContextVar[float | None] = ContextVar("since when things are told", defa
 
 @contextmanager
 def telling(*, asked: bool) -> Iterator[None]:
-    """Have `tell` say things in the block, each with the seconds since its begin."""
+    """Turn on `tell` in the block; each line has the seconds since the block began."""
     token = _SINCE.set(time.monotonic() if asked else None)
     try:
         yield
@@ -25,7 +25,7 @@ def telling(*, asked: bool) -> Iterator[None]:
 
 
 def tell(text: str) -> None:
-    """Say what is being done, if that was asked for."""
+    """Write a line to the log, if ``--verbose`` is set."""
     since = _SINCE.get()
     if since is not None and sys.stderr is not None:
         after = time.monotonic() - since
@@ -34,5 +34,5 @@ def tell(text: str) -> None:
 
 
 def told() -> bool:
-    """Tell whether `tell` says anything."""
+    """Return whether ``--verbose`` is set."""
     return _SINCE.get() is not None

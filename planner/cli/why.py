@@ -1,4 +1,4 @@
-"""``planner why``: what a recorded job's computation waited for, and what a plan could save."""
+"""``planner why``: explain the waiting of a recorded job and what a plan could save."""
 
 import argparse
 import re
@@ -77,7 +77,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, analyse, and show."""
+    """Read the traces, analyse them, and print the result."""
     check_outputs({"--output": options.output}, options.traces)
     progress = Progress(quiet=options.quiet)
     ranks: list[Recorded] = []
@@ -116,7 +116,7 @@ def _read(
     wanted: bool,
     transfers: re.Pattern[str] | None,
 ) -> tuple[Recorded, list[str], Graph | None, str]:
-    """Return a rank, what is to be said of its trace, and its dataflow or why there is none."""
+    """Return a rank's trace, remarks, and its dataflow or the reason for its absence."""
     name = readable(Path(path).name)
     with opened(path) as (source, size), in_file(path):
         trace = read_trace(
@@ -150,7 +150,7 @@ def _read(
 
 
 def _aside(recorded: Recorded) -> str:
-    """Say which transfers ran outside the steps, if there are steps."""
+    """Return a remark on transfers outside the marked steps, if there are any."""
     if not recorded.periods:
         return ""
     begin, end = recorded.periods[0][0], recorded.periods[-1][1]
@@ -169,7 +169,7 @@ def _aside(recorded: Recorded) -> str:
 
 
 def _nothing_sent(recorded: Recorded, transfers: re.Pattern[str] | None) -> str:
-    """Say that no transfer is known, and what of it is open."""
+    """Return a remark on a trace without known transfers."""
     if transfers is not None:
         what = f"no name has {transfers.pattern!r}, and none is that of a known transfer"
     else:
@@ -181,7 +181,7 @@ def _nothing_sent(recorded: Recorded, transfers: re.Pattern[str] | None) -> str:
 
 
 def _of_the_job(answer: Why) -> list[str]:
-    """Say what the ranks that were given do not show."""
+    """Return a remark if traces of some ranks are missing."""
     ranks = max((rank.ranks or 0 for rank in answer.ranks), default=0)
     if answer.one_of_several:
         of = f"of {ranks} " if ranks else "of several "

@@ -1,4 +1,4 @@
-"""What ``planner why`` prints: where the time of a step went, and what a better plan saves."""
+"""The text of ``planner why``: where the time of a step goes, and what a better plan saves."""
 
 from collections.abc import Iterator
 from itertools import chain, groupby
@@ -24,11 +24,11 @@ MEANINGS = {
     "undivided": "other ranks, start-ups, bytes, or late: one rank does not tell",
 }
 _NAME = 60
-"""Characters of a kernel's name that are shown."""
+"""Longest kernel name shown (characters)."""
 
 
 def why_lines(answer: Why) -> Iterator[str]:
-    """Yield the lines of an answer for a person."""
+    """Yield the lines of the text."""
     ranks, steps = len(answer.ranks), answer.steps
     yield f"{counted(ranks, 'rank')}, {counted(steps, 'step')} each"
     yield ""
@@ -75,7 +75,7 @@ def why_lines(answer: Why) -> Iterator[str]:
 
 
 def _kernels(answer: Why) -> Iterator[str]:
-    """Yield which kernels count as transfers, and which may be some."""
+    """Yield the kernels counted as transfers, and the doubtful ones."""
     for title, sets in (
         (
             "in the whole trace these kernels count as transfers",
@@ -113,7 +113,7 @@ def _shortened(name: str) -> str:
 
 
 def _step(answer: Why) -> Iterator[str]:
-    """Yield what a step consists of."""
+    """Yield the parts of a step."""
     parts, in_all = answer.parts, answer.in_all
     whole = sum(part.lasts_ns for part in parts)
     if not whole:
@@ -132,7 +132,7 @@ def _step(answer: Why) -> Iterator[str]:
 
 
 def _longest(answer: Why) -> Iterator[str]:
-    """Yield the transfers that were waited for longest, the same ones of all steps together."""
+    """Yield the transfers with the longest waits; equal transfers of all steps are summed."""
 
     def kind(wait: Any) -> tuple[Any, ...]:
         return wait.rank, wait.transfer.collective, wait.transfer.size_bytes or 0
@@ -191,7 +191,7 @@ def _saving(answer: Why) -> Iterator[str]:
 
 
 def _open(answer: Why) -> Iterator[str]:
-    """Yield what is known of savings while some transfers are not told from computation."""
+    """Yield the possible savings while some kernels may or may not be transfers."""
     saving = answer.saving
     told = "say with --transfers REGEX which are transfers"
     if saving.doubtful_ns:

@@ -1,11 +1,9 @@
-"""Files a command writes appear whole or not at all.
+"""Write files atomically: a file appears whole or not at all.
 
-Problem. A disk may be full, a process may be stopped: half a plan must not stand where a whole one
-stood before.
-
-Method. Write a file beside it and rename that, which file systems do in one step. A link stays one,
-and the file it leads to keeps its permissions. What is no file, such as ``/dev/null`` or a pipe,
-and a file in a folder that is closed to this user, is written in place.
+A full disk or a stopped process must not leave half a plan in place of a whole one. The data goes
+to a new file in the same folder, which is then renamed: an atomic operation. A symbolic link stays
+a link, and the file it points to keeps its permissions. Devices and pipes, and files in a folder
+without write permission, are written in place.
 """
 
 import os
@@ -25,14 +23,9 @@ _TRIES = 100
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield where to write what `path` shall hold; it holds it when the block has ended well.
+    """Yield a temporary path with the same suffix, and rename it to `path` after the block.
 
-    The place has the same ending as `path`.
-
-    Raises
-    ------
-    PlannerError
-        If it cannot be written; then it holds what it held.
+    If the block fails or the file cannot be written, `path` keeps its content.
     """
     target = Path(os.path.realpath(path))
     tell(f"writing {path}")
@@ -52,13 +45,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(what: str | Path) -> Iterator[None]:
-    """Say of errors in the block that `what` cannot be written.
-
-    Raises
-    ------
-    PlannerError
-        In their place; BrokenPipeError stays what it is.
-    """
+    """Turn OSError in the block into a PlannerError about `what`; BrokenPipeError passes."""
     try:
         yield
     except BrokenPipeError:
@@ -68,13 +55,7 @@ def writing(what: str | Path) -> Iterator[None]:
 
 
 def write_file(path: str | Path, data: bytes) -> None:
-    """Write a file, whole or not at all.
-
-    Raises
-    ------
-    PlannerError
-        If it cannot be written; then it holds what it held.
-    """
+    """Write a file atomically; after an error it keeps its content."""
     with replacing(path) as place:
         place.write_bytes(data)
 
@@ -86,7 +67,7 @@ def _beside(target: Path) -> Path | None:
     if target.exists() and not os.access(target.parent, os.W_OK | os.X_OK):
         return None
     for _ in range(_TRIES):
-        # A long name leaves no room for more; the ending says which kind of file to write.
+        # The name is cut to leave room; the suffix stays, for it selects the file format.
         beside = target.with_name(f".{target.stem[:40]}-{token_hex(6)}{target.suffix[-40:]}")
         try:
             file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

@@ -1,4 +1,4 @@
-"""Pictures of plans: Gantt charts, traces, configurations of jobs, text."""
+"""Drawings of plans: Gantt charts, traces, charts of job configurations, and text."""
 
 from planner.draw.bars import BarChart, BarPanel, BarSeries, comparison_bars
 from planner.draw.bars_figure import save_bars

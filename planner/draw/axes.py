@@ -1,4 +1,4 @@
-"""Axes of counts and times that may span decades."""
+"""Linear and logarithmic axes of counts and times."""
 
 from collections.abc import Sequence
 from math import floor, log10
@@ -19,7 +19,7 @@ Y: Which = "y"
 _NICE = (1, 2, 5)
 _MAX_TICKS = 10
 _APART = 0.06
-"""Share of an axis within which a tick is too close to its end."""
+"""A tick closer to an end of the axis (share of its length) is dropped."""
 
 
 def set_range(
@@ -30,21 +30,7 @@ def set_range(
     logarithmic: bool,
     whole: bool = False,
 ) -> None:
-    """Give an axis its limits and a scale with ticks a person reads.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where.
-    which : {"x", "y"}
-        Which of its axes.
-    limits : (float, float)
-        From where to where; above 0 if it is logarithmic.
-    logarithmic : bool
-        Whether equal distances are equal ratios.
-    whole : bool
-        Whether only whole numbers mean anything.
-    """
+    """Set the limits, the scale and round ticks of an axis; `whole` allows only whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -62,7 +48,7 @@ def set_range(
 def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> None:
     """Set the ticks of a logarithmic axis: 1, 2, 5, 10, …, or evenly in a small range.
 
-    With `ends` also at `low` and `high`, in place of others that are close.
+    `ends` adds ticks at `low` and `high`, in place of close ones.
     """
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
@@ -86,13 +72,13 @@ def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> N
 
 
 def draw_star(axes: "Axes", x: float, y: float, **style: Any) -> None:
-    """Mark what was chosen."""
+    """Mark the chosen point with a star."""
     look = {"markersize": 13, "color": "white", "markeredgecolor": OUTLINE, "zorder": 5}
     axes.plot([x], [y], marker="*", linestyle="", **{**look, **style})
 
 
 def label_rows(axes: "Axes", names: Sequence[str], size: float = 8) -> None:
-    """Name the rows of a panel of bars, the first one on top, with nothing but the names."""
+    """Label the rows of a bar panel, the first on top, without tick marks."""
     axes.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -100,7 +86,7 @@ def label_rows(axes: "Axes", names: Sequence[str], size: float = 8) -> None:
 
 
 def _told_apart(low: float, high: float) -> list[str]:
-    """Return two numbers with as few digits, from three on, as tell them apart."""
+    """Return two numbers with enough digits, at least three, to differ."""
     for digits in range(3, 17):
         texts = [_number(value, digits) for value in (low, high)]
         if texts[0] != texts[1]:
@@ -109,7 +95,7 @@ def _told_apart(low: float, high: float) -> list[str]:
 
 
 def _number(value: float, digits: int) -> str:
-    """Return a number of so many digits, whole ones up to a million in full."""
+    """Return `digits` significant digits of a number; below a million all integer digits."""
     if 10**digits <= value < 10**6:
         return f"{value:,.0f}"
     return f"{value:,.{digits}g}"

@@ -1,4 +1,4 @@
-"""What is drawn of things that are compared by numbers: named bars in groups, in panels."""
+"""The data of bar charts: named bars in groups, in panels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,73 +10,45 @@ from planner.views import Compared
 __all__ = ["BarChart", "BarPanel", "BarSeries", "comparison_bars"]
 
 _TOPOLOGIES = (("bcube", "BCube", 0), ("fattree", "Fat-Tree", 1))
-"""As they are called in data and by people, and their colours."""
+"""Name in data, name in text, and colour of each topology."""
 
 
 CUT = "»"
-"""Stands at the end of a bar that is longer than it is drawn."""
+"""Marks a bar that is drawn shorter than its value."""
 
 _MOST_OF_MEDIAN = 3
-"""In a comparison, times this many times the median one are cut."""
+"""Longer times (multiples of the median) are cut, so that the others stay distinguishable."""
 
 
 @dataclass(frozen=True, slots=True)
 class BarSeries:
-    """Bars of one colour, at most one in each group.
-
-    Attributes
-    ----------
-    name : str
-        What a reader should see.
-    values : tuple of float or None
-        Length of the bar in each group, not negative; None where there is none.
-    texts : tuple of str
-        What stands at the end of each bar.
-    colour : int
-        Place in the palette (`planner.draw.style.COLOURS`).
-    """
+    """Bars of one colour, at most one per group."""
 
     name: str
-    values: tuple[float | None, ...]
-    texts: tuple[str, ...]
-    colour: int
+    values: tuple[float | None, ...]  # length in each group, >= 0; None: no bar
+    texts: tuple[str, ...]  # at the end of each bar
+    colour: int  # index into `planner.draw.style.COLOURS`
 
 
 @dataclass(frozen=True, slots=True)
 class BarPanel:
-    """Bars that are measured in the same unit.
-
-    Attributes
-    ----------
-    title : str
-        What is compared.
-    unit : str
-        The axis, with its unit.
-    series : tuple of BarSeries
-        The bars, in the order in which they stand in a group.
-    bound : float or None
-        A proven bound on all of the values, drawn across them.
-    bound_text : str
-        What stands beside the bound.
-    limit : float or None
-        Longer bars are cut, so that a few of them do not hide how the others differ.
-    """
+    """Bars that share a unit, with an optional proven bound on all values."""
 
     title: str
-    unit: str
+    unit: str  # the axis's label with the unit
     series: tuple[BarSeries, ...]
     bound: float | None = None
     bound_text: str = ""
-    limit: float | None = None
+    limit: float | None = None  # longer bars are cut
 
     @property
     def values(self) -> list[float]:
-        """All lengths of bars."""
+        """The lengths of all bars."""
         return [value for series in self.series for value in series.values if value is not None]
 
     @property
     def longest(self) -> float:
-        """The longest bar as it is drawn, at least the bound; 1 if all of them are 0."""
+        """The length of the axis: the longest drawn bar or the bound; 1 if all are 0."""
         longest = max(self.values, default=0)
         if self.limit is not None:
             longest = min(longest, self.limit)
@@ -84,38 +56,24 @@ class BarPanel:
 
     @property
     def axis(self) -> str:
-        """The unit, and that bars are cut if some are."""
+        """The axis's label, with a note if bars are cut."""
         cut = max(self.values, default=0) > self.longest
         return f"{self.unit}; {CUT} cut" if cut else self.unit
 
     def bar(self, value: float, text: str) -> tuple[float, str]:
-        """Return how long a bar is drawn, and what stands at its end."""
+        """Return the drawn length of a bar and the text at its end."""
         return (self.longest, f"{CUT} {text}") if value > self.longest else (value, text)
 
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Panels over the same groups.
-
-    Attributes
-    ----------
-    title : str
-        What is compared, and for what.
-    groups : tuple of str
-        Names of the groups.
-    panels : tuple of BarPanel
-        What is compared.
-    horizontal : bool
-        Whether groups are rows, which share their names; else they stand side by side.
-    notes : tuple of str
-        What to say below the name of each group that stands beside others; empty for nothing.
-    """
+    """Panels over the same groups."""
 
     title: str
     groups: tuple[str, ...]
     panels: tuple[BarPanel, ...]
-    horizontal: bool = False
-    notes: tuple[str, ...] = ()
+    horizontal: bool = False  # groups are rows, not columns
+    notes: tuple[str, ...] = ()  # below the name of each column
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", shorter_title(self.title))
@@ -130,16 +88,9 @@ class BarChart:
 def comparison_bars(
     title: str, compared: Sequence[Compared], lower_bound_ns: int | None = None
 ) -> BarChart:
-    """Return the time and the switches of each algorithm, the fastest first.
+    """Return a chart of the time and the switches of each algorithm, the fastest first.
 
-    Parameters
-    ----------
-    title : str
-        For which network and which gradient.
-    compared : sequence of Compared
-        At least one.
-    lower_bound_ns : int, optional
-        Bound on the time of those on a BCube.
+    `lower_bound_ns` is a bound on the time of the algorithms on a BCube.
     """
     rows = sorted(compared, key=lambda row: (row.time_ns, row.switches, row.name))
     limit = max(_MOST_OF_MEDIAN * rows[len(rows) // 2].time_ns, lower_bound_ns or 0)
@@ -187,7 +138,7 @@ def _count(number: int) -> str:
 def _by_topology(
     rows: Sequence[Compared], values: Sequence[float], texts: Sequence[str]
 ) -> tuple[BarSeries, ...]:
-    """Return a series for each topology there is, with bars in its own rows only."""
+    """Return one series per topology, with bars in the rows of that topology only."""
     series = []
     for topology, name, colour in _TOPOLOGIES:
         own = [row.topology == topology for row in rows]

@@ -1,4 +1,4 @@
-"""Bar charts as figures: panels side by side, their groups in columns or in rows."""
+"""Bar charts as figures: panels side by side, with groups as columns or rows."""
 
 from itertools import zip_longest
 from textwrap import fill
@@ -21,10 +21,10 @@ _WIDTH_INCHES = 11.0
 _COLUMNS_INCHES = 3.6
 _ROW_INCHES = 0.27
 _FILLED = 0.76
-"""Share of a group's room that bars take."""
+"""Share of a group's width that its bars fill."""
 _MAX_NAME = 40
 _MAX_COLUMN = 26
-"""Longer names of columns go on in another line."""
+"""Longer column names are wrapped (characters)."""
 _MAX_TICKS = 6
 _BOUND = "#B00020"
 
@@ -49,7 +49,7 @@ save_bars = saving(_fill)
 
 
 def _with_notes(names: list[str], notes: tuple[str, ...]) -> list[str]:
-    """Return names with what is to be said below them, in lines that fit."""
+    """Return the names with their notes below, wrapped."""
     lines = zip_longest(names, notes, fillvalue="")
     return [
         f"{fill(name, _MAX_COLUMN)}\n{fill(note, _MAX_COLUMN)}".rstrip() for name, note in lines
@@ -57,14 +57,14 @@ def _with_notes(names: list[str], notes: tuple[str, ...]) -> list[str]:
 
 
 def _weight(chart: BarChart, panel: BarPanel) -> float:
-    """Return how wide a panel should be: by its bars, or the first one wider where rows share."""
+    """Return the relative width of a panel."""
     if chart.horizontal:
         return 3 if panel is chart.panels[0] else 2
     return 1 + len(panel.series)
 
 
 def _draw_bars(axes: "Axes", chart: BarChart, panel: BarPanel) -> None:
-    """Draw the bars of each group next to each other, and what they amount to at their ends."""
+    """Draw the bars of each group side by side, with their texts at the ends."""
     groups = range(len(chart.groups))
     present = [
         [series for series in panel.series if series.values[at] is not None] for at in groups
@@ -120,7 +120,7 @@ def _label_columns(axes: "Axes", panel: BarPanel, names: list[str]) -> None:
 
 
 def _measure(axes: "Axes", which: Literal["x", "y"], panel: BarPanel, room: float) -> None:
-    """Give the axis along the bars its ticks and its name, with room behind the longest."""
+    """Label the axis along the bars, with room for the text after the longest bar."""
     from matplotlib.ticker import MaxNLocator
 
     whole = all(float(value).is_integer() for value in panel.values)
@@ -132,7 +132,7 @@ def _measure(axes: "Axes", which: Literal["x", "y"], panel: BarPanel, room: floa
 
 
 def _name_bound(panel: BarPanel, line: "Line2D") -> None:
-    """Give the bound an entry in the legend: beside its line it would lie on bars."""
+    """Name the bound in the legend; a text at its line would cover bars."""
     line.set(color=_BOUND, linewidth=1.4, linestyle=(0, (4, 2)), label=printable(panel.bound_text))
 
 

@@ -1,4 +1,4 @@
-"""Bar charts for a terminal: a row a bar, under the name of its group."""
+"""Bar charts for a terminal: one row per bar, below the name of its group."""
 
 from planner.draw.bars import BarChart, BarPanel
 from planner.draw.chart import shortened
@@ -10,7 +10,7 @@ _MAX_NAME = 48
 _MIN_COLUMNS = 10
 
 Row = tuple[str, float | None, str, str]
-"""Name, length, text, and the character the bar is made of."""
+"""Name, length, text, and the character that fills the bar."""
 
 
 def text_bars(chart: BarChart, width: int = 80) -> str:

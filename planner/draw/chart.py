@@ -1,4 +1,4 @@
-"""What every picture of a plan shows."""
+"""The title and the data of a picture of a plan."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,7 +8,7 @@ from planner.printing import printable
 __all__ = ["Chart", "shortened", "shorter_title"]
 
 MAX_TITLE = 236
-"""Longer titles are shortened: two lines."""
+"""Longer titles are shortened to two lines (characters)."""
 
 
 View = TypeVar("View")
@@ -16,16 +16,9 @@ View = TypeVar("View")
 
 @dataclass(frozen=True, slots=True)
 class Chart(Generic[View]):
-    """What there is to show of a plan, with the words around it.
+    """The data of a picture, a timeline or one of `planner.views`, with a title.
 
-    Attributes
-    ----------
-    title : str
-        What the plan is and what it costs.
-    view : View
-        What is drawn: a timeline, or one of `planner.views`.
-    lower_bound_ns : int or None
-        Proven bound on what every plan costs, drawn beside it.
+    `lower_bound_ns` is a proven bound on the objective of every plan.
     """
 
     title: str
@@ -37,7 +30,7 @@ class Chart(Generic[View]):
 
 
 def shorter_title(text: str) -> str:
-    """Return a title that can be shown: what the plan costs stands at its end."""
+    """Return a title of at most `MAX_TITLE` characters; it keeps the end with the cost."""
     text = printable(text)
     if len(text) > MAX_TITLE:
         text = f"{text[: MAX_TITLE // 3]}…{text[-2 * MAX_TITLE // 3 + 1 :]}"
@@ -45,7 +38,7 @@ def shorter_title(text: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return `text` with its middle left out if it is longer than `length`."""
+    """Return the text without its middle if it is longer than `length`."""
     if len(text) <= length:
         return text
     start, end = text[: length // 2], text[-(length - length // 2 - 1) :]

@@ -1,4 +1,4 @@
-"""How a kind of plan is drawn: on a terminal, and in files."""
+"""The text and file formats in which each kind of plan is drawn."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,17 +30,9 @@ _CHARTS = ".svg, .png, .pdf (a chart)"
 class Drawing:
     """How one kind of plan is drawn.
 
-    Attributes
-    ----------
-    chart : callable
-        Returns what is drawn: of a title, what the plan is (such as its timeline), and the lower
-        bound in nanoseconds or None.
-    text : callable
-        Returns a chart as text of some width.
-    writers : mapping
-        Writes a chart into a file, for each ending of the file's name.
-    refused : mapping
-        Why there is no such picture, for endings that one may expect to work.
+    `chart` returns the chart of a title, a view and a lower bound (ns). `text` returns a chart as
+    text of some width. `writers` maps file suffixes to functions that write a chart. `refused` maps
+    suffixes to the reason why that format is impossible.
     """
 
     chart: Callable[[str, Any, int | None], Any]
@@ -49,13 +41,7 @@ class Drawing:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def writer(self, path: Path) -> Callable[[Any, Path], None]:
-        """Return what writes a picture of the format a file name asks for.
-
-        Raises
-        ------
-        InvalidInputError
-            If the name asks for none of them.
-        """
+        """Return the function that writes the file's format, or raise InvalidInputError."""
         for ending, write in self.writers.items():
             if _ends(path.name, ending):
                 return write
@@ -82,26 +68,26 @@ def _without_times(
     save: Callable[[Any, Path], None],
     why: str,
 ) -> Drawing:
-    """Return how plans are drawn that do not say when things happen: there is no trace of them."""
+    """Return the drawing of plans without times, for which traces are impossible."""
     refusal = f"a trace shows when things happen, and {why}: expected a name ending in {_CHARTS}"
     return Drawing(chart, text, _charts(save), dict.fromkeys(_TRACES, refusal))
 
 
 GANTT = Drawing(Chart, text_gantt, {**_charts(save_gantt), **dict.fromkeys(_TRACES, save_trace)})
-"""Plans that are a timeline."""
+"""Plans with a timeline."""
 
 SCALING = _without_times(
     Chart, text_scaling, save_scaling, "a configuration says only how long they take"
 )
-"""Plans that are a configuration of a job."""
+"""Plans that are a job configuration."""
 
 GROUPS = _without_times(Chart, text_groups, save_groups, "a group size says only how often")
 """Plans that are a group size."""
 
 HOT_SPOTS = _without_times(Chart, text_hot_spots, save_hot_spots, "turns say only in which order")
-"""Plans that say who pulls from whom."""
+"""Plans that are a pull order."""
 
 BARS = _without_times(
     comparison_bars, text_bars, save_bars, "a comparison says only how long they take"
 )
-"""Plans beside what else there is."""
+"""Plans shown by a comparison with other algorithms."""

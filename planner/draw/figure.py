@@ -1,4 +1,4 @@
-"""A figure on its way into a file: the same for every picture."""
+"""Create matplotlib figures and save them as SVG, PNG or PDF."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["figure_in", "saving", "title_lines", "told", "write_title"]
 
 _MAX_LINE = 124
-"""Characters of a title side by side."""
+"""Longest line of a title (characters)."""
 
 
 class Titled(Protocol):
-    """What has a title."""
+    """A chart with a title."""
 
     @property
     def title(self) -> str:
-        """What stands above it."""
+        """The text above the chart."""
 
 
 Drawn = TypeVar("Drawn", bound=Titled)
@@ -37,22 +37,10 @@ Drawn = TypeVar("Drawn", bound=Titled)
 
 @contextmanager
 def figure_in(path: Path, *, arranged: bool = True) -> Iterator["Figure"]:
-    """Yield an empty figure, and save what has been drawn on it.
+    """Yield an empty figure, and save it after the block in the format of the path's suffix.
 
-    The format is that of the file's suffix (``.svg``, ``.png``, ``.pdf``); the same drawing gives
-    the same SVG.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    arranged : bool
-        Whether matplotlib makes room for all texts by itself.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
+    The same drawing gives the same SVG. `arranged` lets matplotlib make room for all texts. Raises
+    MissingExtraError without matplotlib.
     """
     try:
         import matplotlib as mpl
@@ -65,7 +53,7 @@ def figure_in(path: Path, *, arranged: bool = True) -> Iterator["Figure"]:
         mpl.rc_context({"svg.hashsalt": "planner", "hatch.linewidth": 0.6}),
         warnings.catch_warnings(),
     ):
-        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
+        warnings.filterwarnings("ignore", message="Glyph")  # the font lacks some scripts
         figure = Figure(dpi=140, layout="constrained" if arranged else None)
         FigureCanvasAgg(figure)
         yield figure
@@ -76,13 +64,13 @@ def figure_in(path: Path, *, arranged: bool = True) -> Iterator["Figure"]:
 
 
 def told(artist: "ArtistT", text: str) -> "ArtistT":
-    """Return an artist that says `text` when it is pointed at, in an SVG."""
+    """Add a tooltip to an artist, shown in SVG only, and return the artist."""
     artist.set_gid(text)
     return artist
 
 
 def _as_svg(figure: "Figure") -> str:
-    """Return the figure; what was told of its parts are their titles."""
+    """Return the figure as SVG, with tooltips as title elements."""
     texts: list[str] = []
     for artist in figure.findobj(lambda part: part.get_gid() is not None):
         texts.append(str(artist.get_gid()))
@@ -99,23 +87,17 @@ def _as_svg(figure: "Figure") -> str:
 
 
 def title_lines(title: str) -> str:
-    """Return a title in as many lines as it needs."""
+    """Return the title, wrapped."""
     return "\n".join(wrap(title, _MAX_LINE))
 
 
 def write_title(figure: "Figure", title: str) -> None:
-    """Write what a figure is about above it."""
+    """Write the title above a figure."""
     figure.suptitle(title_lines(title), fontsize=11, x=0.01, ha="left", parse_math=False)
 
 
 def saving(fill: "Callable[[Figure, Drawn], Any]") -> Callable[[Drawn, Path], None]:
-    """Return what draws a chart, under its title, into a file of the format of its suffix.
-
-    Parameters
-    ----------
-    fill : callable
-        Draws on an empty figure what a chart, which has a title, shows.
-    """
+    """Return a function that draws a titled chart by `fill` and saves it."""
 
     def save(chart: Drawn, path: Path) -> None:
         with figure_in(path) as figure:

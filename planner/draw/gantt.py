@@ -1,8 +1,8 @@
-"""Gantt charts as SVG or PNG: a lane for each serial resource, rows of transfers below.
+"""Gantt charts as figures: one lane per serial resource, and rows of transfers below.
 
-The lanes of iBatch's Fig. 4; what a colour means is the same in all charts and on pages. Moments to
-point out, the lower bound among them, have a line with what it is above the lanes. Below are the
-windows of the transfers, and what is in memory meanwhile, if the timeline has any.
+The lanes follow iBatch's Fig. 4; colours mean the same in all charts and on pages. Marked moments,
+such as the lower bound, have a labelled line above the lanes. Below the lanes are the windows of
+the transfers and the memory in use, if the timeline has them.
 """
 
 from itertools import pairwise
@@ -30,10 +30,10 @@ _WIDTH_INCHES = 11.0
 _LANE_INCHES = 0.7
 _MARK_INCHES = 0.2
 _LINE_INCHES = 0.19
-"""Of the title, and of the legend."""
+"""Height of a line of the title or the legend."""
 _AXIS_INCHES = 0.55
 _ENTRIES = 8
-"""Entries of the legend side by side."""
+"""Columns of the legend."""
 
 
 def save_gantt(chart: Chart[Timeline], path: Path) -> None:
@@ -81,10 +81,10 @@ def save_gantt(chart: Chart[Timeline], path: Path) -> None:
 
 
 def _draw(every: list["Axes"], chart: Chart[Timeline], moments: list[tuple[Mark, str]]) -> None:
-    """Draw the lanes, and what is below them."""
+    """Draw the lanes and the panels below."""
     timeline, axes = chart.view, every[0]
     end = max([timeline.end_ns, *(mark.time_ns for mark, _ in moments), 1])
-    unit, scale = unit_of(end // 2)  # at least two of it on the axis
+    unit, scale = unit_of(end // 2)  # the axis spans at least two units
     for plot in every:
         plot.set_xlim(0, end / scale * 1.01)
         plot.spines[["top", "right", "left"]].set_visible(False)
@@ -119,7 +119,7 @@ def _draw(every: list["Axes"], chart: Chart[Timeline], moments: list[tuple[Mark,
 
 
 def _moments(chart: Chart[Timeline]) -> list[tuple[Mark, str]]:
-    """Return what has a line, by time, with its colour."""
+    """Return the marked moments by time, with their colours."""
     marks = [(mark, MARK) for mark in chart.view.marks]
     if chart.lower_bound_ns is not None:
         reached = chart.lower_bound_ns >= chart.view.end_ns
@@ -136,7 +136,7 @@ def _draw_lane(
 
 
 def _legend(chart: Chart[Timeline]) -> "list[Patch | Line2D]":
-    """Return what each colour that occurs means."""
+    """Return a legend entry for each colour in the chart."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""Group scheduling as a figure: overhead and time of a group against its size, with both limits."""
+"""Group scheduling as a figure: overhead and time of a group over its size, with both limits."""
 
 from math import ceil, log, log10
 from typing import TYPE_CHECKING, Literal
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["save_groups"]
 
 _LOGARITHMIC = 20
-"""If the largest overhead is more times the limit, the axis of overheads is logarithmic."""
+"""The overhead axis is logarithmic if an overhead exceeds this multiple of the limit."""
 _FEW = 8
-"""Up to this size the axis of sizes is not."""
+"""Up to this largest size the size axis is linear."""
 _MAX_DECADES = 6
-"""Along an axis of more only some powers of ten are named."""
+"""On longer axes only some powers of ten have labels."""
 _CHARACTER = 0.025
-"""Share of an axis that a character beside a star takes at most."""
+"""Upper bound on the width of a character beside a star (share of the axis)."""
 _MAX_WRITTEN = 10**6
 """Larger group sizes are written with four digits."""
 _SIZE_INCHES = (10.0, 4.2)
 _LIMIT = COLOURS[6]
 _BEYOND = "#F3E3DA"
-"""Where a limit is broken."""
+"""Colour of the area beyond a limit."""
 
 
 def _fill(figure: "Figure", chart: Chart[Groups]) -> None:
@@ -54,7 +54,7 @@ save_groups = saving(_fill)
 def _set_range(
     axes: "Axes", which: Literal["x", "y"], limits: tuple[float, float], *, logarithmic: bool
 ) -> None:
-    """Do as `set_range` does, and leave out ticks whose names would touch."""
+    """Set the range of an axis, without ticks whose labels would touch."""
     set_range(axes, which, limits, logarithmic=logarithmic, whole=which == "x")
     low, high = limits
     if logarithmic and (step := ceil((log10(high) - log10(low)) / _MAX_DECADES)) > 1:
@@ -114,7 +114,7 @@ def _draw_line(axes: "Axes", groups: Groups, heights: list[float], chosen: float
 
 
 def _draw_limit(axes: "Axes", height: float, top: float, text: str, *, left: bool) -> None:
-    """Draw a limit, shade what breaks it, and name it at the end that is farther from the curve."""
+    """Draw a limit and shade the area beyond; its label is at the end farther from the curve."""
     axes.axhspan(height, top, color=_BEYOND, zorder=0)
     axes.axhline(height, color=_LIMIT, linewidth=1.2, linestyle="--", zorder=1)
     axes.annotate(
@@ -130,7 +130,7 @@ def _draw_limit(axes: "Axes", height: float, top: float, text: str, *, left: boo
 
 
 def _name(axes: "Axes", groups: Groups, height: float, text: str, *, rising: bool) -> None:
-    """Write what the chosen size costs beside its star, in the axes and away from the curve."""
+    """Write the cost of the chosen size beside its star, inside the axes, away from the curve."""
     size = groups.chosen.group_size
     label = f"{f'{size:,}' if size <= _MAX_WRITTEN else f'{size:.4g}'}: {text}"
     place, _ = (axes.transScale + axes.transLimits).transform((size, height))

@@ -1,4 +1,4 @@
-"""Group sizes for a terminal: a bar of overhead each, and the time of a group."""
+"""Group sizes for a terminal: a bar of overhead and the time of a group per size."""
 
 from planner.draw.chart import Chart
 from planner.draw.table import format_table
@@ -9,7 +9,7 @@ __all__ = ["text_groups"]
 
 _MAX_ROWS = 24
 _FIXED = 66
-"""Characters of a row beside its bar."""
+"""Characters of a row without its bar."""
 
 
 def text_groups(chart: Chart[Groups], width: int = 80) -> str:
@@ -35,7 +35,7 @@ def text_groups(chart: Chart[Groups], width: int = 80) -> str:
 
 
 def _bar(share: float, limit: float, longest: float, columns: int) -> str:
-    """Return a bar with a mark where the limit is."""
+    """Return a bar with a mark at the limit."""
     filled = round(share / longest * columns)
     mark = min(int(limit / longest * columns), columns - 1)
     cells = ["█" if column < filled else " " for column in range(columns)]
@@ -44,7 +44,7 @@ def _bar(share: float, limit: float, longest: float, columns: int) -> str:
 
 
 def _cut(groups: Groups, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the rows around the chosen one if there are too many."""
+    """Return the rows, or those around the chosen one if there are too many."""
     if len(rows) <= _MAX_ROWS:
         return rows
     start = groups.points.index(groups.chosen) - _MAX_ROWS // 2

@@ -1,4 +1,4 @@
-"""What is drawn of a synchronisation: who is asked by how many at once, and what each way costs."""
+"""Synchronisation by slices for a terminal: concurrent pulls at each node, times of each method."""
 
 from planner.draw.chart import Chart
 from planner.draw.scaling import slowdown_text
@@ -13,7 +13,7 @@ _MAX_NAME = 24
 
 
 def above_bound(time_ns: int, bound_ns: int | None) -> str:
-    """Return how much longer than the bound a time is: 3.21%, and from twice on 12.3×."""
+    """Return the distance of a time to the bound: 3.21%, and from twice on 12.3×."""
     if time_ns == bound_ns:
         return "the lower bound"
     if not bound_ns:
@@ -30,7 +30,7 @@ def text_hot_spots(chart: Chart[HotSpots], width: int = 80) -> str:
 
 
 def _map(name: str, rows: Pulls, nodes: int) -> str:
-    """Return one row a turn, with the number of pulls at each node."""
+    """Return one row per round with the number of pulls at each node."""
     count = min(len(rows), _MAX_TEXT_CELLS)
     each = max(len(str(max(map(max, rows)))), len(str(count - 1)))
     cut = f" (the first {count} of {nodes})" if count < nodes else ""

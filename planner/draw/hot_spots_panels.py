@@ -1,4 +1,4 @@
-"""A synchronisation as a figure: who is asked by how many at once above, the methods below."""
+"""Synchronisation by slices as a figure: concurrent pulls at each node, times of each method."""
 
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,10 @@ _MAP_INCHES = 4.4
 _ROW_INCHES = 0.3
 _MAX_NAME = 24
 _MAX_NUMBERED = 16
-"""Up to so many nodes each cell also says its number."""
+"""Up to this number of nodes each cell shows its number."""
 _MAX_TICKS = 16
 _MAX_COUNTED = 8
-"""Up to so many the scale counts all."""
+"""Up to this maximum the colour scale has a tick per number."""
 _NOBODY = "#F2F2F2"
 
 
@@ -55,7 +55,7 @@ save_hot_spots = saving(_fill)
 
 
 def _draw_map(axes: "Axes", name: str, rows: Pulls, most: int, nodes: int) -> "AxesImage":
-    """Draw one cell a node (across) and turn (down); nothing where nobody pulls."""
+    """Draw one cell per node (across) and round (down); cells without pulls stay empty."""
     import numpy as np
     from matplotlib.colors import LogNorm
 
@@ -92,7 +92,7 @@ def _draw_map(axes: "Axes", name: str, rows: Pulls, most: int, nodes: int) -> "A
 
 
 def _draw_bars(axes: "Axes", chart: Chart[HotSpots]) -> None:
-    """Draw one bar a method, the fastest first, and the bound."""
+    """Draw one bar per method, the fastest first, and the lower bound."""
     ranking = chart.view.ranking
     longest = ranking[-1][1]
     unit, scale = unit_of(longest)

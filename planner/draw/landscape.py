@@ -1,4 +1,4 @@
-"""A map of the best time of an epoch over workers per replica and replicas."""
+"""Heat map of the best epoch time over workers per replica and replicas."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 __all__ = ["draw_landscape"]
 
 _MAX_VECTOR_CELLS = 1500
-"""More cells are drawn as an image: as shapes they would make the file too large."""
+"""More cells are drawn as an image; as shapes they would make the file too large."""
 _MAX_OUTLINED_CELLS = 400
 _MAX_LINEAR = 40
-"""Beyond, axes are logarithmic: W·R <= N leaves little of a square."""
+"""Larger axes are logarithmic: W·R <= N leaves most of a linear square empty."""
 
 
 def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None:
-    """Draw one cell a pair, and a star on the best."""
+    """Draw one cell per pair, and a star on the best."""
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import LogNorm, Normalize
 
@@ -66,7 +66,7 @@ def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None
 
 
 def _edges(values: list[int]) -> dict[int, tuple[float, float]]:
-    """Return where the cell of each value begins and ends: half way to its neighbours."""
+    """Return the edges of each value's cell, half way to its neighbours."""
     middles = [(a + b) / 2 for a, b in pairwise(values)]
     last = values[-1] - middles[-1] if middles else 0.5
     edges = [values[0] - 0.5, *middles, values[-1] + last]

@@ -1,7 +1,7 @@
-"""The lane of a network: its transfers as bars, each with its start-up hatched.
+"""The lane of a network: its transfers as bars with hatched start-ups.
 
-Of transfers drawn as one bar, the hatched part is the share of the height that their start-ups are
-of their time.
+Several transfers drawn as one bar have a hatched part whose height is the start-ups' share of their
+time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["BAR", "PIXELS", "draw_bar", "draw_transfers", "joined", "numbered", "span_text"]
 
 PIXELS = 660
-"""Points that the axis of a chart is wide, about."""
+"""Approximate width of a chart's axis (points)."""
 BAR = 0.62
-"""Height of a bar, as a share of its lane."""
+"""Height of a bar (share of its lane)."""
 _DIGIT_PIXELS = 6.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A transfer on its lane."""
+    """A transfer with its start-up, which begins at `start_ns`."""
 
     interval: Interval
     start_ns: int
@@ -42,7 +42,7 @@ class _Sent:
 def draw_transfers(
     axes: "Axes", intervals: Sequence[Interval], row: int, scale: float, end_ns: int
 ) -> None:
-    """Draw the transfers of one lane; `intervals` come by start time."""
+    """Draw the transfers of one lane; `intervals` are sorted by start."""
     pixel = max(end_ns, 1) / PIXELS
     sent = _sent(intervals)
     spans = [(bar.interval.kind, bar.start_ns, bar.interval.end_ns) for bar in sent]
@@ -98,25 +98,11 @@ def draw_bar(
     share: float = 1,
     edge: str | None = None,
 ) -> None:
-    """Draw a bar that says what it is when it is pointed at; none is too narrow to be seen.
+    """Draw a bar with a tooltip; bars never become too narrow to be seen.
 
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where.
-    span : (int, int)
-        From when to when, in ns.
-    row : float
-        Place of its middle.
-    scale : float
-        Nanoseconds a unit of the axis.
-    colour, text : str
-        Of the bar, and what it says.
-    height, share : float
-        Of its lane, and how much of that it takes, from the top down.
-    hatch, edge : str, optional
-        What it is hatched with, and the colour of its edge; by default white, which sets it apart
-        from its neighbours, where it is wide enough for that.
+    `span` is in ns, `scale` in ns per unit of the axis, `height` in lanes. `share` is the part of
+    the height that is filled, from the top. The edge is white, to separate neighbours, unless the
+    bar is narrow or `edge` is given.
     """
     from matplotlib.patches import Rectangle
 
@@ -138,27 +124,27 @@ def draw_bar(
 
 
 def run_labels(run: Sequence[_Sent]) -> Iterable[str]:
-    """Return what the first and the last of some transfers are called, without what they carry."""
+    """Return the labels of the first and the last transfer, without their parameters."""
     return (printable(end.interval.label.partition(":")[0]) for end in (run[0], run[-1]))
 
 
 def joined(names: Iterable[str]) -> str:
-    """Return the first and the last as a range."""
+    """Return the first and the last name as a range."""
     return " to ".join(dict.fromkeys(names))
 
 
 def numbered(first: int, last: int) -> str:
-    """Return numbers as people count, from 1."""
+    """Return indices as a range of numbers from 1."""
     return f"{first + 1:,}" if first == last else f"{first + 1:,}–{last + 1:,}"
 
 
 def span_text(start_ns: int, end_ns: int) -> str:
-    """Return from when to when."""
+    """Return a time span as text."""
     return f"{format_ns(start_ns)} to {format_ns(end_ns)}"
 
 
 def _sent(intervals: Iterable[Interval]) -> list[_Sent]:
-    """Return transfers with their start-ups."""
+    """Return the transfers, each with its start-up."""
     sent: list[_Sent] = []
     begun: dict[int, int] = {}
     for interval in intervals:

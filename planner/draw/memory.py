@@ -1,4 +1,4 @@
-"""What is in memory over time: an area below the lanes of a chart, or a line of characters."""
+"""Memory in use over time: an area below the lanes of a chart, or a line of characters."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def draw_memory(axes: "Axes", memory: Memory, scale: float, end_ns: int) -> None:
-    """Draw the area, its peak, and how much there is."""
+    """Draw the memory in use, its peak, and the limit."""
     times = [moment / scale for moment, _ in memory.levels] + [end_ns / scale]
     sizes = [size / 2**30 for _, size in memory.levels]
     axes.fill_between(times, [*sizes, sizes[-1]], step="post", color=KINDS["forward"], linewidth=0)
@@ -53,7 +53,7 @@ def draw_memory(axes: "Axes", memory: Memory, scale: float, end_ns: int) -> None
 
 
 def memory_lane(memory: Memory, end_ns: int, columns: int) -> str:
-    """Return one character a stretch of time: how full it is at most, of the peak."""
+    """Return one character per stretch of time: the most memory in use, relative to the peak."""
     _, most = memory.peak
     if not end_ns or not most:
         return " " * columns

@@ -1,4 +1,4 @@
-"""What transfers cost, as a figure: measured times against the size, and the models of them."""
+"""Measured communication times over the size, with fitted models, as a figure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,41 +17,23 @@ __all__ = ["Curve", "save_network"]
 
 _PANEL_INCHES = (5.6, 4.2)
 _ROOM = 1.5
-"""How much farther than the points the axes go, as a factor."""
+"""The axes extend beyond the points by this factor."""
 _UNIT = 1000
 _STYLES = ((COLOURS[5], "-"), (COLOURS[6], "--"), (COLOURS[4], ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The times of all sizes at one depth.
-
-    Attributes
-    ----------
-    title : str
-        What was timed.
-    sizes : sequence of int
-        Sizes in bytes, increasing.
-    times_ns : sequence of (int, int, int)
-        For each size the first quartile, the median and the third quartile.
-    models_ns : mapping of str to sequence of int
-        For each model what it says of each size; up to three.
-    """
+    """The times of all sizes (bytes, increasing) at one depth, and up to three models of them."""
 
     title: str
     sizes: Sequence[int]
-    times_ns: Sequence[tuple[int, int, int]]
+    times_ns: Sequence[tuple[int, int, int]]  # quartiles: first, median, third
     models_ns: Mapping[str, Sequence[int]]
 
 
 def save_network(title: str, curves: Sequence[Curve], path: Path) -> None:
-    """Draw one panel a curve into `path`, in the format of its suffix.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
+    """Draw one panel per curve into `path`, in the format of its suffix."""
     rows = [row for curve in curves for row in (*curve.times_ns, *curve.models_ns.values())]
     times = [max(time, 1) for row in rows for time in row]
     unit, scale = unit_of(max(times))

@@ -1,8 +1,8 @@
-"""A configuration of a job as a figure: where its time goes on top, those next to it below.
+"""A job configuration as a figure: where its time goes, and alternatives below.
 
-Below are a map of the best time for each pair of workers and replicas and the best time for each
-number of machines, as far as they are known; without them the ranking of triples. At the bottom is
-how far constants may be off, if that is known.
+The alternatives are a map of the best time over workers and replicas and the Pareto front of time
+over machines if known, otherwise the ranking of configurations. At the bottom is the sensitivity to
+the constants, if known.
 """
 
 from typing import TYPE_CHECKING
@@ -58,7 +58,7 @@ def _fill(figure: "Figure", chart: Chart[Scaling]) -> None:
         draw_landscape(lower[0], scaling.landscape, scaling.best)
     if scaling.front:
         labels = draw_front(lower[-1], scaling.front, scaling.best, _WIDTH_INCHES / maps)
-        figure.draw_without_rendering()  # places the axes
+        figure.draw_without_rendering()  # computes the positions of the axes
         thin_out(labels)
     if not maps:
         _draw_ranking(lower[0], ranked, len(scaling.ranking))
@@ -68,7 +68,7 @@ save_scaling = saving(_fill)
 
 
 def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
-    """Draw one bar a layer, stacked of its phases."""
+    """Draw one bar per layer, stacked from its phases."""
     unit, scale = epoch_unit(max(layer.total_ns for layer in layers) // 2)
     starts = [0] * len(layers)
     rows = range(len(layers))
@@ -106,7 +106,7 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
 
 
 def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
-    """Draw one bar a triple, the best first."""
+    """Draw one bar per configuration, the best first."""
     unit, scale = epoch_unit(points[-1].epoch_ns)
     axes.barh(
         range(len(points)),
@@ -129,7 +129,7 @@ def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
 
 
 def _write_ends(axes: "Axes", ends: list[tuple[float, str]], share: float = 0.09) -> None:
-    """Write what each bar amounts to behind its end, with room for that share of the longest."""
+    """Write each bar's value after its end, with `share` of the longest bar as room."""
     longest = max(end for end, _ in ends)
     axes.set_xlim(0, longest * (1 + share) or 1)
     for row, (end, text) in enumerate(ends):

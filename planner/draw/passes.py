@@ -1,7 +1,7 @@
-"""The lane of a processor that runs the ops of a backward and a forward pass.
+"""The lane of a processor: the ops of a backward and a forward pass.
 
-Ops that follow each other form one block, with thin lines between those wide enough to be seen;
-what the processor waits stays white, in a dashed frame.
+Consecutive ops form one block, with thin lines between ops wide enough to be seen. Waiting is white
+in a dashed frame.
 """
 
 from itertools import pairwise
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["draw_passes", "pass_blocks"]
 
 _APART = 5
-"""Pixels an op needs to be set apart from its neighbours."""
+"""Smallest width of an op that gets its own frame (points)."""
 _CHARACTER = 5.6
-"""Pixels a character takes."""
+"""Approximate width of a character (points)."""
 
 
 def pass_blocks(intervals: list[Interval]) -> list[list[Interval]]:
-    """Return runs of ops of one pass that follow each other without a gap; none is empty."""
+    """Return runs of ops of one pass without gaps; empty ops are left out."""
     blocks: list[list[Interval]] = []
     for interval in intervals:
         if interval.end_ns == interval.start_ns:
@@ -42,7 +42,7 @@ def pass_blocks(intervals: list[Interval]) -> list[list[Interval]]:
 def draw_passes(
     axes: "Axes", intervals: list[Interval], row: int, scale: float, end_ns: int
 ) -> None:
-    """Draw the ops of one lane; `intervals` come by start time."""
+    """Draw the ops of one lane; `intervals` are sorted by start."""
     pixel = max(end_ns, 1) / PIXELS
     blocks = pass_blocks(intervals)
     for block in blocks:
@@ -99,12 +99,12 @@ def _draw_waiting(
 
 
 def _short(op: Interval) -> str:
-    """Return what stands on an op: the number of its batch, or its name."""
+    """Return an op's label: the number of its batch, or its name."""
     return printable(op.label) if op.batch < 0 else numbered(op.batch, op.batch)
 
 
 def _of_block(block: list[Interval]) -> tuple[str, ...]:
-    """Return what can stand on ops too narrow for their names, the longest text first."""
+    """Return labels for a block of narrow ops, the longest first."""
     first, last = block[0], block[-1]
     if first.batch < 0:
         return (first.kind,)

@@ -1,4 +1,4 @@
-"""Which picture shows the plans of which problem, and what that picture is made of."""
+"""The picture of each problem's plans."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,20 +20,13 @@ DRAWINGS: Mapping[str, Drawing] = {
     "iteration": GANTT,
     "overlap": GANTT,
 }
-"""How the plans of each problem are drawn."""
+"""The drawing of each problem's plans."""
 
 
 def plan_chart(answer: Head, view: Any, name: str = "") -> Any:
-    """Return what `DRAWINGS` draw of an answer.
+    """Return the chart of an answer and its view (from `planner.jsonio.decode_answer`).
 
-    Parameters
-    ----------
-    answer : Head
-        The answer.
-    view : object
-        What there is to draw of it, as `planner.jsonio.decode_answer` returns it.
-    name : str
-        The model it is about, if it has a name.
+    `name` is the model's, for the title.
     """
     headline = PROBLEMS[answer.problem].headline(answer)
     title = f"{name}: {headline[:1].lower()}{headline[1:]}" if name else headline

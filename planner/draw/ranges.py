@@ -1,4 +1,4 @@
-"""How far each constant may be off before another configuration is the best, as bars of factors."""
+"""Sensitivity as bars: the factors of each constant between which the configuration stays best."""
 
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["draw_ranges"]
 
 _LEAST = 4.0
-"""Factors shown at least in both directions."""
+"""The axis spans at least this factor in both directions."""
 _MOST = 1000.0
-"""Factors shown at most; a bar that goes on has an arrow."""
+"""The axis spans at most this factor; longer bars end with an arrow."""
 _BEYOND = 1.25
-"""How much farther than the farthest end a bar without an end goes."""
+"""A bar without an end exceeds the farthest end by this factor."""
 _ROOM = 1.07
-"""How much longer the axis is, on its logarithmic scale, for numbers behind the ends."""
+"""The logarithmic axis is this factor longer, for the numbers behind the ends."""
 _MAX_NAME = 24
 
 
 def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: ConstantsRegret | None) -> None:
-    """Draw one bar a constant from factor to factor, with arrows where no end was found."""
+    """Draw one bar per constant, with arrows where no end was found."""
     ends = [end for factors in ranges for end in (factors.low, factors.high) if end is not None]
     reach = max([_LEAST, *(max(end, 1 / end) for end in ends)])
     reach = min(reach, _MOST) * _BEYOND

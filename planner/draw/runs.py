@@ -1,7 +1,9 @@
-"""Which transfers are drawn as one bar, so that thousands of them stay visible.
+"""Join narrow bars, so that thousands of transfers stay visible.
 
-Narrow ones of a kind that follow each other closely are one bar: alone they would be thinner than
-a line, or hide each other. O(transfers).
+Consecutive narrow bars of a kind become one bar: single bars would be thinner than a line or hide
+each other.
+
+Complexity: O(transfers).
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,20 +11,16 @@ from collections.abc import Iterator, Sequence
 __all__ = ["NARROW", "runs"]
 
 NARROW = 3
-"""Pixels: narrower bars can be joined."""
+"""Narrower bars may be joined (pixels)."""
 _CLOSE = 1
-"""Pixels between bars that can be joined, at most."""
+"""Largest gap between joined bars (pixels)."""
 
 
 def runs(spans: Sequence[tuple[str, int, int]], pixel_ns: float) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last place of what is drawn as one bar.
+    """Yield the first and the last index of each joined bar.
 
-    Parameters
-    ----------
-    spans : sequence of (str, int, int)
-        Of each transfer its kind, start and end, by start.
-    pixel_ns : float
-        How long a pixel is.
+    Each span is a transfer's kind, start and end, sorted by start; `pixel_ns` is the duration of a
+    pixel.
     """
     first = 0
     for place in range(1, len(spans) + 1):

@@ -1,4 +1,4 @@
-"""What texts and pictures of a configuration of a job say alike."""
+"""Texts that all drawings of a job configuration share."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ __all__ = ["factor_text", "grouped", "slowdown_text"]
 
 
 def factor_text(factor: float | None) -> str:
-    """Return a factor of a constant as a person reads it; – if no end was found."""
+    """Return a constant's factor as text; – if no end was found."""
     return "–" if factor is None else three_digits(factor)
 
 
 def slowdown_text(epoch_ns: int, best_ns: int) -> str:
-    """Return how much slower than the best an epoch is: 0%, 3.21%, and from twice on 12.3×."""
+    """Return the slowdown against the best epoch: 0%, 3.21%, and from twice on 12.3×."""
     if epoch_ns == best_ns or not best_ns:
         return "0%"
     ratio = epoch_ns / best_ns
@@ -25,7 +25,7 @@ def slowdown_text(epoch_ns: int, best_ns: int) -> str:
 
 
 def grouped(layers: Sequence[LayerTime], most: int) -> list[LayerTime]:
-    """Return at most `most` rows: single layers, or ranges of equally many if there are more."""
+    """Return at most `most` rows: single layers, or ranges of equal length."""
     if len(layers) <= most:
         return [LayerTime(printable(layer.name), layer.phases_ns) for layer in layers]
     each = -(-len(layers) // most)

@@ -1,4 +1,4 @@
-"""Configurations for a terminal: where the time goes, the ranking, and what else is known."""
+"""Job configurations for a terminal: where the time goes, the ranking, and the alternatives."""
 
 from math import log
 
@@ -13,7 +13,7 @@ _LETTERS = dict(zip(PHASES, "fbucw", strict=True))
 _MAX_LAYERS = 24
 _MAX_NAME = 24
 _MAX_CELLS = 20
-"""More workers or replicas share a character."""
+"""With more workers or replicas several share a cell."""
 _SHADES = "0123456789"
 
 
@@ -36,7 +36,7 @@ def text_scaling(chart: Chart[Scaling], width: int = 80) -> str:
 
 
 def _bars(layers: list[LayerTime], width: int) -> str:
-    """Return a bar a layer, of one letter for each equal stretch of time."""
+    """Return one bar per layer; each letter is an equal stretch of time."""
     names = [shortened(layer.name, _MAX_NAME) for layer in layers]
     whole = sum(layer.total_ns for layer in layers)
     longest = max(layer.total_ns for layer in layers) or 1
@@ -82,7 +82,7 @@ def _triple(point: Point) -> tuple[str, str, str]:
 
 
 def _landscape(points: tuple[Point, ...]) -> str:
-    """Return a map of digits, 0 the fastest and 9 the slowest on a logarithmic scale."""
+    """Return a map of digits, from 0 (fastest) to 9 (slowest) on a logarithmic scale."""
     columns = _bins(sorted({point.workers for point in points}))
     rows = _bins(sorted({point.replicas for point in points}))
     cells: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""The best time of an epoch against machines, as a staircase."""
+"""Pareto front of epoch time over machines, as a step chart."""
 
 from collections.abc import Sequence
 from math import dist, hypot
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["draw_front", "thin_out"]
 
 _LOGARITHMIC = 8
-"""If the largest machines or times are more times the smallest, both axes are logarithmic."""
+"""Both axes are logarithmic if machines or times span more than this factor."""
 _FEW = 60
 _MAX_LABELS = 250
-"""Of more steps only some are considered; most labels have no room anyway."""
+"""More labels are thinned out beforehand; most have no room anyway."""
 _TOUCHING_POINTS = 6
-"""Apart; at less, what a label is near cannot be told."""
+"""Points at this distance or less (points) count as one for labels."""
 _CHARACTER_INCHES = 0.08
 _AXES_SHARE = 0.7
-"""Of a panel's width, at least; the rest is for the labels of its axis."""
+"""Least share of a panel's width that the axes take without their labels."""
 
 
 def draw_front(
     axes: "Axes", points: tuple[Point, ...], best: Point, width_inches: float
 ) -> "list[Annotation]":
-    """Draw a step a configuration and a star on the best, and return their labels."""
+    """Draw one step per configuration and a star on the best; return their labels."""
     unit, scale = epoch_unit(points[-1].epoch_ns)
     machines = [point.machines for point in points]
     times = [max(point.epoch_ns, 1) / scale for point in points]
@@ -92,9 +92,9 @@ def _with_margins(
 
 
 def thin_out(labels: "Sequence[Annotation]") -> None:
-    """Hide labels that would lie on one another or near the points of others.
+    """Hide labels that overlap others or are nearer to another point.
 
-    Points that touch count as one.
+    Touching points count as one.
     """
     from matplotlib.transforms import Bbox
 
@@ -117,6 +117,6 @@ def thin_out(labels: "Sequence[Annotation]") -> None:
 
 
 def _distance(box: "Bbox", point: "Sequence[float]") -> float:
-    """Return how far a point is from a box."""
+    """Return the distance between a point and a box."""
     x, y = point
     return hypot(max(box.x0 - x, 0.0, x - box.x1), max(box.y0 - y, 0.0, y - box.y1))

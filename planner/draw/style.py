@@ -1,6 +1,6 @@
-"""Colours and sizes that all pictures share; what a colour of a schedule means is the same in all.
+"""Colours and sizes of all pictures; a colour means the same in all schedules.
 
-Colours are after Okabe and Ito's palette: told apart by colour-blind readers too.
+The palette follows Okabe and Ito: colour-blind readers can distinguish it.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ KINDS: Mapping[Kind, str] = {
     "push": "#e69f00",
     "pull": "#2db88c",
 }
-"""What happens, in charts of schedules and on pages; start-ups are hatched."""
+"""Colour of each kind of interval, in charts and on pages; start-ups are hatched."""
 
 KIND_NAMES: Mapping[Kind, str] = {
     "backward": "backward ops",

@@ -10,7 +10,7 @@ _MAX_ROWS = 40
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table with aligned columns: the first to the left, the others to the right."""
+    """Return a table: the first column aligned left, the others right."""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
     lines = []
@@ -24,7 +24,7 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def cut(rows: list[list[str]]) -> list[list[str]]:
-    """Return the rows without the middle of too many."""
+    """Return the rows, without the middle ones if there are too many."""
     if len(rows) <= _MAX_ROWS:
         return rows
     left_out = [f"… {len(rows) - _MAX_ROWS} more …"] + [""] * (len(rows[0]) - 1)

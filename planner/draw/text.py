@@ -1,8 +1,8 @@
 """Gantt charts for a terminal.
 
-Each lane is a line of characters, one for each equal stretch of time: the last digit of the number
-of the batch that fills most of it, ``░`` for start-up, ``·`` for idle; ``b`` and ``f`` for ops of
-the backward and the forward pass.
+Each lane is a line of characters, one per equal stretch of time. A character is the last digit of
+the batch that fills most of the stretch, ``░`` for start-up, ``·`` for idle, or ``b`` and ``f`` for
+ops of the backward and the forward pass.
 """
 
 from math import ceil, log10
@@ -18,7 +18,7 @@ from planner.units import format_ns, unit_of
 __all__ = ["text_gantt"]
 
 _TIMES_WIDTH = 52
-"""Characters that the times of a transfer take at most as a rule."""
+"""Usual width of a transfer's times (characters)."""
 _MIN_LABEL = 32
 
 
@@ -49,7 +49,7 @@ def text_gantt(chart: Chart[Timeline], width: int = 80) -> str:
 
 
 def _mark(mark: Mark, end_ns: int, columns: int) -> str:
-    """Return a row that points at a moment and says what it is."""
+    """Return a row that points at a moment and names it."""
     column = min(mark.time_ns * columns // end_ns, columns - 1) if end_ns else 0
     text = f"{mark.label} ({format_ns(mark.time_ns)})"
     if column >= len(text) + 1 and column > columns // 2:
@@ -58,7 +58,7 @@ def _mark(mark: Mark, end_ns: int, columns: int) -> str:
 
 
 def _lane(intervals: list[Interval], end_ns: int, columns: int) -> str:
-    """Return one character a stretch. O(intervals + columns)."""
+    """Return one character per stretch; O(intervals + columns)."""
     filled = [0] * columns
     lane = ["·"] * columns
     if not end_ns:
@@ -106,7 +106,7 @@ def _list(timeline: Timeline) -> str:
 
 
 def _list_of_windows(timeline: Timeline, width: int) -> str:
-    """Return a table of when each transfer is ready, happens and is due."""
+    """Return a table of each transfer's ready, start, end and due times."""
     unit, scale = unit_of(timeline.end_ns)
     decimals = _decimals([window.end_ns - window.start_ns for window in timeline.windows], scale)
     rows = [
@@ -127,13 +127,13 @@ def _list_of_windows(timeline: Timeline, width: int) -> str:
 
 
 def _name(window: Window, length: int) -> str:
-    """Return what a transfer is and carries, as far as it fits in whole names."""
+    """Return a transfer's name and as many of its parameters as fit."""
     what, _, carried = window.label.partition(": ")
     names = [printable(name) for name in window.names or (carried,)]
     return f"{printable(what)}: {module_range(names, length - len(what) - 2)}"
 
 
 def _decimals(lengths: list[int], scale: int) -> int:
-    """Return enough decimals for two digits of the shortest, so that none looks like nothing."""
+    """Return the number of decimals that shows the shortest length with two digits."""
     shortest = min((length for length in lengths if length), default=1)
     return min(max(ceil(log10(scale / shortest)) + 1, 1), round(log10(scale)))

@@ -1,6 +1,6 @@
-"""Plans as traces for Perfetto or ``chrome://tracing``: one thread a serial resource.
+"""Plans as traces for Perfetto or ``chrome://tracing``: one thread per serial resource.
 
-Windows, which overlap, are pairs of asynchronous events; marks are instants.
+Windows overlap, so they are pairs of asynchronous events; marks are instants.
 
 Source: the Trace Event Format; complete events ("ph": "X") with times in microseconds.
 """
@@ -63,7 +63,7 @@ def _arguments(interval: Interval) -> dict[str, Any]:
 
 
 def _window_events(window: Window) -> list[dict[str, Any]]:
-    """Return the beginning and the end of a window; one that is due before it is ready is empty."""
+    """Return the two events of a window; empty if it is due before it is ready."""
     common = {
         "cat": "window",
         "id": window.batch + 1,

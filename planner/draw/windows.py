@@ -1,8 +1,7 @@
-"""The windows of transfers: a thin line from ready to due, the transfer itself thick on it.
+"""The windows of transfers: a thin line from ready to due, with the transfer as a thick bar.
 
-What of a transfer comes after it is due is red. If there are more transfers than rows, a row has
-equally many that follow each other: its line goes from when the first is ready to when the last is
-due.
+The part of a transfer after its due time is red. If there are more transfers than rows, a row holds
+several consecutive transfers, and its line spans from the first ready to the last due time.
 """
 
 from collections.abc import Sequence
@@ -37,12 +36,12 @@ def window_rows(windows: Sequence[Window]) -> list[Row]:
 
 
 def panel_inches(rows: int) -> float:
-    """Return the height of the panel of so many rows."""
+    """Return the height of the panel."""
     return _ROW_INCHES * (rows + 1)
 
 
 def draw_windows(axes: "Axes", rows: Sequence[Row], scale: float, end_ns: int) -> None:
-    """Draw the rows, the first one on top."""
+    """Draw the rows from the top."""
     pixel = max(end_ns, 1) / PIXELS
     for place, row in enumerate(rows):
         text = _told(row)
@@ -75,7 +74,7 @@ def _draw_line(axes: "Axes", place: int, row: Row, scale: float, text: str) -> N
 
 
 def _name(row: Row) -> str:
-    """Return what stands beside a row: numbers, what is carried, how much that is."""
+    """Return a row's label: numbers, parameters, size."""
     number = numbered(row[0].batch, row[-1].batch)
     sizes = [sent.size_bytes for sent in row if sent.size_bytes is not None]
     size = f" · {format_bytes(sum(sizes))}" if sizes else ""
@@ -89,7 +88,7 @@ def _carried(row: Row) -> list[str]:
 
 
 def _told(row: Row) -> str:
-    """Return all there is to say of a row, or of a part of it."""
+    """Return the tooltip of a row or of a part of it."""
     first, last = row[0], row[-1]
     span = span_text(first.start_ns, last.end_ns)
     if len(row) == 1:

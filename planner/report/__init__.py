@@ -1,6 +1,6 @@
-"""A plan as a page for people: what was chosen, why, and how far it can be trusted.
+"""A plan as an HTML page: the choice, its reasons, and its accuracy.
 
-`page` turns a `Report` into one HTML file that needs nothing else: no script, no network.
+`page` turns a `Report` into one HTML file without scripts and external resources.
 """
 
 from planner.report.page import Report, page

@@ -1,4 +1,4 @@
-"""How to apply a plan: the commands, for the frameworks that can be told it."""
+"""Commands that apply a plan, for each framework that can follow it."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -19,16 +19,9 @@ PLAN = "plan.json"
 def steps(
     answer: IterationAnswer, cluster: Cluster, command: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield what to do, and the command or code that does it; nothing without a plan.
+    """Yield a description and the command or code of each step; nothing without a plan.
 
-    Parameters
-    ----------
-    answer : IterationAnswer
-        The plan.
-    cluster : Cluster
-        Where it shall run.
-    command : sequence of str
-        What made the report: ``planner report`` and its arguments.
+    `command` is the one that made the report, from ``planner report`` on.
     """
     if answer.synchronisation is UNSET:
         return
@@ -82,7 +75,7 @@ def applying(answer: IterationAnswer, cluster: Cluster, command: Sequence[str]) 
 
 
 def _left(arguments: Sequence[str], target: Target) -> list[str]:
-    """Return the arguments without what a target decides, or its plans do not know."""
+    """Return the arguments without options that the target decides or does not support."""
     decided = ["--mode", "--algorithms"]
     if target.sharded:
         decided += ["--activations", "--interference", "--max-transfer"]

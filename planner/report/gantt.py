@@ -1,8 +1,8 @@
 """The Gantt chart of a plan, as SVG of few elements.
 
-Two lanes, what computes and what is sent, then a row a transfer: a line from when it is ready to
-when it is due, the transfer itself as a bar on it. Ops that follow each other without a gap are one
-block; transfers too narrow to tell apart are one bar. Every bar says in a title what it is.
+There are two lanes, computation and transfers, then a row per transfer: a line from ready to due
+with the transfer as a bar. Consecutive ops form one block, and narrow transfers one bar. Each bar
+has a tooltip.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,16 +28,16 @@ _LEFT, _RIGHT, _WIDTH = 178, 1088, 1100
 _TOP, _LANE, _BAR = 30, 46, 32
 _ROW, _ROW_BAR = 20, 11
 _CHARACTER = 6.6
-"""Width of a character, about."""
+"""Approximate width of a character."""
 _APART = 6
-"""Narrower ops are not set apart."""
+"""Smallest width of an op that is set apart."""
 _MAX_ROWS = 60
-"""With more transfers none has a row of its own."""
+"""With more transfers the rows are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Time as a place."""
+    """Maps times to horizontal positions."""
 
     end_ns: int
 
@@ -53,7 +53,7 @@ class _Scale:
 
 
 def gantt(answer: IterationAnswer) -> Html:
-    """Return the chart of an answer that holds a plan, with its legend."""
+    """Return the chart and the legend of an answer with a plan."""
     shown, transfers = timeline(answer), () if answer.transfers is UNSET else answer.transfers
     scale = _Scale(shown.end_ns)
     rows = len(transfers) if len(transfers) <= _MAX_ROWS else 0
@@ -117,7 +117,7 @@ def _name(text: str, y: float) -> Html:
 def _bar(
     span: tuple[float, float], y: float, height: float, kind: str, title: str, text: str = ""
 ) -> list[Html]:
-    """Return a bar from span[0] to span[1] with a title, and a label where there is room."""
+    """Return a bar with a tooltip, and a label if there is room."""
     start, width = span[0], span[1] - span[0]
     rect = element(
         "rect",
@@ -133,7 +133,7 @@ def _bar(
 
 
 def _label(span: tuple[float, float], y: float, text: str, kind: str) -> Iterator[Html]:
-    """Write in the middle of a bar of a lane if there is room."""
+    """Yield a label in the middle of a bar, if there is room."""
     width = span[1] - span[0]
     if text and width >= _CHARACTER * (len(text) + 1):
         yield element("text", text, class_=kind, x=span[0] + width / 2, y=y + _BAR / 2 + 4)
@@ -159,7 +159,7 @@ def _ops(intervals: list[Interval], scale: _Scale) -> Iterator[Html]:
 
 
 def _inner(block: Sequence[Interval], scale: _Scale, y: float) -> Iterator[Html]:
-    """Set the ops of a block apart that are wide enough for it."""
+    """Yield frames for the wide ops of a block."""
     wide = [scale.width(op.start_ns, op.end_ns) >= _APART for op in block]
     for place, op in enumerate(block):
         if not wide[place] or len(block) == 1:

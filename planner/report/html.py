@@ -1,6 +1,6 @@
-"""HTML as values: elements of escaped text.
+"""HTML elements as values.
 
-Whatever is not `Html` is text and gets escaped, so no name in a profile can become markup.
+Every string that is not `Html` is escaped, so no name in a profile can become markup.
 """
 
 from html import escape
@@ -17,17 +17,10 @@ class Html(str):
 
 
 def element(name: str, *content: str, **attributes: str | float | None) -> Html:
-    """Return an element.
+    """Return an element; text content and attribute values are escaped, `Html` content is not.
 
-    Parameters
-    ----------
-    name : str
-        Of the element.
-    *content : str
-        Text, which is escaped, or `Html`, which is not.
-    **attributes
-        Values, which are escaped; None leaves one out. ``class_`` and ``aria_label`` stand for
-        ``class`` and ``aria-label``.
+    An attribute of None is left out. ``class_`` and ``aria_label`` stand for ``class`` and
+    ``aria-label``.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_clean(_text(value), quote=True)}"'
@@ -38,7 +31,7 @@ def element(name: str, *content: str, **attributes: str | float | None) -> Html:
 
 
 def joined(*content: str) -> Html:
-    """Return pieces as one."""
+    """Return the concatenated pieces."""
     return Html("".join(part if isinstance(part, Html) else _clean(part) for part in content))
 
 
@@ -61,22 +54,10 @@ def table(
     marked: int | None = None,
     class_: str | None = None,
 ) -> Html:
-    """Return a table that scrolls by itself where the page is narrow.
+    """Return a table that scrolls horizontally where the page is narrow.
 
-    Parameters
-    ----------
-    caption : str
-        What it shows.
-    header : tuple of str
-        Names of the columns.
-    rows : list of tuple of str
-        Cells; the first of a row names it.
-    words : int
-        How many leading columns hold words; numbers stand to the right.
-    marked : int, optional
-        The row to point out.
-    class_ : str, optional
-        Of the table.
+    The first `words` columns hold words, the others right-aligned numbers; `marked` is the row to
+    highlight.
     """
 
     def kind(column: int) -> str | None:
@@ -106,17 +87,17 @@ def table(
 
 
 def scrolled(content: str, label: str) -> Html:
-    """Return something wide in a box that scrolls by itself, with the keyboard too."""
+    """Return wide content in a box that scrolls horizontally, also by keyboard."""
     return element("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
 def _text(value: str | float) -> str:
-    """Return an attribute's value; of numbers, two digits behind the point are a pixel's 100th."""
+    """Return an attribute's value; numbers have two decimals, a hundredth of a pixel."""
     if isinstance(value, str):
         return value
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def _clean(text: str, *, quote: bool = False) -> str:
-    """Return escaped text, with a mark in place of what no page may contain."""
+    """Return escaped text, with a mark in place of characters that HTML forbids."""
     return escape(printable(text, keep="\n\t"), quote=quote)

@@ -1,7 +1,7 @@
-"""Line charts of the sweeps: how long an iteration lasts with other networks, as SVG.
+"""Line charts of the sweeps as SVG: the iteration time over bandwidth and start-up cost.
 
-Both axes are logarithmic. Where a plan made anew wins, a letter on its mark says by which
-algorithm and in which mode; the letters are the same in both charts.
+Both axes are logarithmic. The mark of a replanned point has a letter for its algorithm and mode;
+both charts use the same letters.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,18 +20,18 @@ SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
     "best": ("planned anew", lambda point: point.best_ns),
     "least": ("lower bound", lambda point: point.bound_ns),
 }
-"""What is drawn: name, and which time of a point; later ones lie on top."""
+"""The lines by name: description and time of a point; later lines are drawn on top."""
 
 _WIDTH, _HEIGHT = 560, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 540, 16, 268
 _LEAST_RANGE = 1.2
-"""The time axis spans at least so many times its lower end: small differences look small."""
+"""The time axis spans at least this factor, so that small differences look small."""
 
 Winner = tuple[str, str]
 
 
 def winners(sweeps: Sweeps) -> dict[Winner, str]:
-    """Return a letter for each algorithm and mode that wins somewhere; first the one at 1."""
+    """Return a letter for each algorithm and mode that wins at some point, first at factor 1."""
     points = sorted((*sweeps.bandwidth, *sweeps.startup), key=lambda point: point.factor != 1)
     ways = dict.fromkeys((point.algorithm, point.mode) for point in points)
     return {way: chr(ord("A") + place) for place, way in enumerate(ways)}
@@ -47,18 +47,8 @@ def line_chart(
 ) -> Html:
     """Return one chart; nothing if an iteration takes no time.
 
-    Parameters
-    ----------
-    points : sequence of SweepPoint
-        By rising factor; at least one.
-    letters : mapping
-        From `winners`.
-    title : str
-        What stands above the chart.
-    axis : str
-        Name of the horizontal axis.
-    values : sequence of str
-        What stands below each factor, such as the speed.
+    `points` has at least one point, by increasing factor; `values` are the labels below the
+    factors.
     """
     known = [time for point in points for _, pick in SERIES.values() if (time := pick(point))]
     if not known or not all(point.best_ns and point.bound_ns for point in points):
@@ -145,7 +135,7 @@ def _letter(at: float, height: float, letter: str, point: SweepPoint) -> Iterato
 
 
 def line_legend(letters: Mapping[Winner, str]) -> Html:
-    """Return what the lines and the letters mean."""
+    """Return the legend of the lines and letters."""
     lines = [
         joined(
             element(
@@ -167,7 +157,7 @@ def line_legend(letters: Mapping[Winner, str]) -> Html:
 
 
 def sweep_table(points: Sequence[SweepPoint], values: Sequence[str], axis: str) -> Html:
-    """Return the numbers of one chart."""
+    """Return the numbers of one chart as a table."""
     rows: list[tuple[str, ...]] = [
         (
             factor_text(point.factor),

@@ -1,4 +1,4 @@
-"""Where the numbers of the page come from, and what a worker has to remember."""
+"""The origin of the page's numbers, and the memory that a worker needs."""
 
 import shlex
 from collections.abc import Sequence
@@ -22,18 +22,9 @@ _KINDS = {
 
 
 def origin(profile: Profile, cluster: Cluster, about: str, command: Sequence[str]) -> Html:
-    """Return the sources and notes of the profile and the cluster, and the command.
+    """Return the sources and notes of profile and cluster, and the command that makes the page.
 
-    Parameters
-    ----------
-    profile : Profile
-        The model.
-    cluster : Cluster
-        Where it shall run.
-    about : str
-        A line about the cluster.
-    command : sequence of str
-        What makes this page again.
+    `about` is a line about the cluster.
     """
     provenance = profile.provenance
     facts = [
@@ -65,7 +56,7 @@ def origin(profile: Profile, cluster: Cluster, about: str, command: Sequence[str
 
 
 def memory(answer: IterationAnswer) -> Html:
-    """Return what a worker has to remember under the plan, and what it can."""
+    """Return the memory that a worker needs and has."""
     if answer.memory is UNSET:
         return paragraph("The profile has no sizes to say it by.")
     needed, have = answer.memory.needed_bytes, answer.memory.available_bytes

@@ -1,7 +1,7 @@
-"""The whole page: its parts in order, in one file that needs nothing else.
+"""The whole HTML page, in one file.
 
-Pure: the same report gives the same text. There is no script, nothing is fetched, and whatever a
-profile or a cluster is called stays text.
+The same report gives the same page. There are no scripts and no external resources, and names of
+profiles and clusters are escaped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,28 +36,28 @@ __all__ = ["Report", "page"]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the page is made of.
+    """The content of a page.
 
     Attributes
     ----------
     answer : IterationAnswer
-        The plan, its alternatives and why it won.
+        The plan, its alternatives, and why it won.
     profile : Profile
         The model.
     cluster : Cluster
-        Where it shall run.
+        The cluster that is planned for.
     about : str
         A line about the cluster.
     job : str
-        A line about the job: sizes and time of computation.
+        A line about the job: sizes and computation time.
     peers : Comparison
-        This plan, as the joint one, and the other methods, by time.
+        The plan and the other methods, sorted by time.
     sweeps : Sweeps or None
-        What becomes of it with other networks; None without a plan.
+        The results with other networks; None without a plan.
     command : tuple of str
-        What makes the page again.
+        The command that makes the page again.
     version : str
-        Of this package.
+        The version of planner.
     """
 
     answer: IterationAnswer
@@ -72,7 +72,7 @@ class Report:
 
 
 def page(report: Report) -> str:
-    """Return the page."""
+    """Return the HTML page of a report."""
     title = f"{report.answer.model} on {report.answer.cluster}"
     head = element(
         "head",

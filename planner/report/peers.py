@@ -1,4 +1,4 @@
-"""The plan beside what one would use instead: speed-ups and distances to the bound, as bars."""
+"""The plan compared with other methods: speed-ups and distances to the bound, as bars."""
 
 from typing import TypeAlias
 
@@ -12,28 +12,28 @@ from planner.units import format_ns
 __all__ = ["Peers", "baseline_of", "described", "peer_table", "time_of"]
 
 BASELINE = "ddp"
-"""The method that speed-ups are over."""
+"""The method that speed-ups refer to."""
 
 _HEADER = ("method", "what it is", "synchronises by", "iteration")
 
 
 Peers: TypeAlias = Comparison[Plan, Evaluation]
-"""This plan, as the joint one, and the other methods, by time."""
+"""The plan and the other methods, sorted by time."""
 
 
 def time_of(peers: Peers, method: str) -> int | None:
-    """Return how long an iteration lasts with a method; None if it has no plan."""
+    """Return the iteration time of a method, or None without a plan."""
     return next((row.objective_ns for row in peers.rows if row.method == method), None)
 
 
 def baseline_of(answer: IterationAnswer) -> str:
-    """Return the method that speed-ups are over: DDP, or the default of the plan's target."""
+    """Return the method that speed-ups refer to: DDP, or the default of the plan's target."""
     target = target_of(answer)
     return BASELINE if target is None else target.name
 
 
 def described(method: str, answer: IterationAnswer) -> str:
-    """Return what a method does, beside the plan of an answer; empty if its name says it."""
+    """Return a description of a method; empty if its name suffices."""
     target = target_of(answer)
     if method == answer.method:
         return METHODS[JOINT]
@@ -45,7 +45,7 @@ def described(method: str, answer: IterationAnswer) -> str:
 
 
 def peer_table(peers: Peers, answer: IterationAnswer) -> Html:
-    """Return the table of all methods with a plan, with bars."""
+    """Return the table of all methods that have a plan, with bars."""
     shown = [row for row in peers.rows if row.objective_ns]
     baseline, bound_ns = baseline_of(answer), answer.lower_bound_ns
     base = time_of(peers, baseline)
@@ -80,12 +80,12 @@ def _ratio(over: int | None, under: int | None) -> float | None:
 
 
 def _measured(bar: Html, text: str) -> Html:
-    """Return a bar with its number, as wide as all others."""
+    """Return a bar with its number, aligned with the others."""
     return joined(bar, element("span", text, class_="value"))
 
 
 def _bar(share: float, kind: str, line: float | None = None) -> Html:
-    """Return a bar of some share of the room, with a line across at another share."""
+    """Return a bar of a share of the width, with a line across at the share `line`."""
     parts = [
         element(
             "rect", x=0, y=1, width=max(100 * share, 0.6 if share else 0), height=8, class_=kind

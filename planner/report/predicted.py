@@ -1,8 +1,7 @@
-"""How long an iteration is predicted to take: with the digits, and on the assumption, it rests on.
+"""The predicted iteration time, rounded to its accuracy, and its most critical assumption.
 
-A time computed from times that spread over a tenth is no better than to a tenth; and of all numbers
-one decides most. Which one, the plan's regrets tell: the scenario in which it takes longest beside
-what was planned for.
+Times with a spread of a tenth predict no better than to a tenth. The most critical assumption is
+the scenario whose time differs most from the planned time, among the plan's regrets.
 """
 
 from math import ceil, log10
@@ -18,22 +17,22 @@ from planner.units import format_ns, format_rate
 __all__ = ["about_ns", "assumption", "digits_of"]
 
 FEWEST, MOST = 2, 4
-"""Digits: one would round by up to a third; four is what measured times are shown with."""
+"""Least and most digits: one digit rounds by up to a third; measured times show four."""
 
 
 def digits_of(profile: Profile) -> int:
-    """Return how many digits times deserve: as many as those of the profile spread over."""
+    """Return the number of significant digits that the profile's spread justifies."""
     spread = sum(
         (layer.forward_spread_ns or 0) + (layer.backward_spread_ns or 0) for layer in profile.layers
     )
     whole = profile.forward_ns + profile.backward_ns
     if not spread or not whole:
-        return FEWEST  # unknown
+        return FEWEST  # the spread is unknown
     return min(max(ceil(-log10(spread / whole)), FEWEST), MOST)
 
 
 def about_ns(time: int, digits: int) -> str:
-    """Return a time with so many significant digits."""
+    """Return a time as text with `digits` significant digits."""
     if time <= 0:
         return format_ns(time)
     step = 10 ** max(len(str(time)) - digits, 0)
@@ -41,7 +40,7 @@ def about_ns(time: int, digits: int) -> str:
 
 
 def assumption(answer: IterationAnswer, cluster: Cluster, digits: int) -> str:
-    """Return the assumption that decides the time, and what it is otherwise, after "if"."""
+    """Return the most critical assumption and its alternative, to follow "if"."""
     rows = () if answer.regret is UNSET else answer.regret
     planned = answer.objective_ns or 0
     decisive = max(rows, key=lambda row: abs(row.plan_ns - planned), default=None)
@@ -52,7 +51,7 @@ def assumption(answer: IterationAnswer, cluster: Cluster, digits: int) -> str:
 
 
 def _scenario(row: RegretAnswer, cluster: Cluster) -> tuple[str, str]:
-    """Return what a scenario leaves as it is thought, and how it is otherwise."""
+    """Return the assumption that a scenario changes, and the change."""
     nic = cluster.nic
     if row.computation != 1:
         times = f"{row.computation:g} times as long"

@@ -1,4 +1,4 @@
-"""What is said of a plan beside DDP, and if the numbers are other than was thought."""
+"""The advice about DDP, the gains over defaults, and the table of regrets."""
 
 from fractions import Fraction
 
@@ -17,11 +17,11 @@ from planner.units import format_ns
 __all__ = ["COLUMNS", "advice_text", "cells", "prospect_text", "regret_table", "target_text"]
 
 COLUMNS = ("if", "this plan", "best plan found", "regret", "ddp", "layer by layer")
-"""Of a regret table."""
+"""Header of a table of regrets."""
 
 
 def advice_text(advice: AdviceAnswer) -> str:
-    """Return what to do: run the plan, or keep DDP."""
+    """Return the advice: run the plan, or keep DDP."""
     cap = advice.bucket_cap_mb
     buckets = "its default buckets" if cap is None else f"bucket_cap_mb={cap}"
     ddp = f"DDP with {buckets} ({format_ns(advice.ddp_ns)})"
@@ -39,7 +39,7 @@ def advice_text(advice: AdviceAnswer) -> str:
 
 
 def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
-    """Return what a plan for a target gains over the target's default; empty if for none."""
+    """Return the gain over the target's default; empty without a target."""
     target, priced = answer.target, answer.targets
     if target is UNSET or priced is UNSET or target.name not in priced:
         return ""
@@ -54,7 +54,7 @@ def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
 
 
 def prospect_text(prospect: ProspectAnswer) -> str:
-    """Return what a plan for several scenarios gains in them, and gives away without them."""
+    """Return the plan's expected cost over its scenarios, and its loss without them."""
     value, bound = prospect.value_ns, prospect.lower_bound_ns
     above = f", {percent(value / bound - 1)} above the bound" if bound else ""
     costs = f"in the scenarios it was planned for: {format_ns(round(value))}{above}"
@@ -67,14 +67,14 @@ def prospect_text(prospect: ProspectAnswer) -> str:
 
 
 def cells(row: RegretAnswer) -> tuple[str, ...]:
-    """Return a row of a regret table."""
+    """Return a row of a table of regrets."""
     times = (row.plan_ns, row.best_ns, row.ddp_ns, row.layers_ns)
     plan, best, ddp, layers = ("–" if time is None else format_ns(time) for time in times)
     return _scenario(row), plan, best, _regret(row), ddp, layers
 
 
 def regret_table(answer: IterationAnswer) -> Html:
-    """Return the table of a plan's regrets, with what it says."""
+    """Return the table of regrets with an explanation."""
     rows = () if answer.regret is UNSET else answer.regret
     return joined(
         paragraph(

@@ -1,4 +1,4 @@
-"""What the page says of the plan: the verdict, where the time goes, the transfers, alternatives."""
+"""Sections of the page: the verdict, where the time goes, transfers, alternatives."""
 
 from collections.abc import Iterable, Sequence
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cluster) -> Html:
-    """Return what was found, in three sentences; of no plan, why there is none."""
+    """Return the result in three sentences, or the reason why there is no plan."""
     digits = digits_of(profile)
     on = f"{answer.model} on {answer.cluster} ({counted(answer.workers, 'worker')})"
     if answer.synchronisation is UNSET or answer.iteration_ns is UNSET:
@@ -73,7 +73,7 @@ def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cl
 
 
 def _rules(answer: IterationAnswer) -> str:
-    """Return whose rules the plan keeps to, if it was made for a target."""
+    """Return a sentence on the target's rules; empty without a target."""
     return (
         ""
         if answer.target is UNSET
@@ -82,7 +82,7 @@ def _rules(answer: IterationAnswer) -> str:
 
 
 def _algorithms(synchronisation: SynchronisationAnswer) -> Iterable[Html | str]:
-    """Yield the algorithms, each with what it does."""
+    """Yield the algorithms with their descriptions."""
     for place, used in enumerate(synchronisation.algorithms):
         yield " and, where that suits a transfer better, " if place else ""
         yield element("strong", used.algorithm)
@@ -90,7 +90,7 @@ def _algorithms(synchronisation: SynchronisationAnswer) -> Iterable[Html | str]:
 
 
 def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
-    """Return how good that is: the distance to the bound, and the speed-up."""
+    """Return the distance to the bound and the speed-up over the baseline."""
     time, bound = answer.objective_ns or 0, answer.lower_bound_ns
     target = target_of(answer)
     keeping = "" if target is None else f" that keeps to the rules of {target.title}"
@@ -123,14 +123,14 @@ def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
 
 
 def _beside(answer: IterationAnswer) -> str:
-    """Return what transfers do to the computation beside them."""
+    """Return the slowdown of computation that overlaps transfers."""
     if answer.slowed_ns is UNSET:
         return "costs no time"
     return f"slows it down by {format_ns(answer.slowed_ns)} in all"
 
 
 def time_parts(answer: IterationAnswer) -> Html:
-    """Return where the time goes, as a bar and in numbers, and what would make another plan win."""
+    """Return the parts of the iteration time, and what would make another plan win."""
     if answer.iteration_ns is UNSET:
         return Html("")
     if answer.why is UNSET:
@@ -218,7 +218,7 @@ def _change(why: WhyAnswer, answer: IterationAnswer) -> Html:
 
 
 def _scheduled(answer: IterationAnswer) -> Html:
-    """Return how the engine's driver schedules iterations, if it does."""
+    """Return a paragraph on group scheduling; empty if no driver schedules iterations."""
     if answer.scheduling is UNSET:
         return Html("")
     scheduling = answer.scheduling
@@ -233,7 +233,7 @@ def _scheduled(answer: IterationAnswer) -> Html:
 
 
 def transfer_table(answer: IterationAnswer) -> Html:
-    """Return the table of all transfers, folded up."""
+    """Return the table of all transfers, collapsed at first."""
     transfers = () if answer.transfers is UNSET else answer.transfers
     unit, length = unit_of(max(transfer.end_ns for transfer in transfers) // 2)
     rows = []
@@ -272,7 +272,7 @@ def transfer_table(answer: IterationAnswer) -> Html:
 
 
 def alternative_table(answer: IterationAnswer) -> Html:
-    """Return all ways of synchronising, the fastest first, and those the cluster does not allow."""
+    """Return all algorithms and modes, the fastest first, and those left out."""
     listed_ones = () if answer.alternatives is UNSET else answer.alternatives
     ordered = sorted(
         listed_ones,
@@ -292,14 +292,14 @@ def alternative_table(answer: IterationAnswer) -> Html:
         (alternative.algorithm, alternative.reason)
         for alternative in ordered
         if alternative.reason is not UNSET
-        and alternative.reason != answer.reason  # the verdict has said that
+        and alternative.reason != answer.reason  # the verdict states that reason
     ]
     left = {} if answer.left_out is UNSET else answer.left_out
     return joined(shown, reasons("Left out:", [*why, *left.items()]))
 
 
 def rule_table(answer: IterationAnswer) -> Html:
-    """Return the rules of the plan's target, with the lines of its code that say so."""
+    """Return the target's rules, with the lines of its source code."""
     target = target_of(answer)
     assert target is not None
     title = f"Rules of {target.title}, {target.version}"
@@ -307,7 +307,7 @@ def rule_table(answer: IterationAnswer) -> Html:
 
 
 def reasons(title: str, pairs: Sequence[tuple[str, str]]) -> Html:
-    """Return who has no plan and why, what has one reason together; nothing if all have one."""
+    """Return the names without a plan, grouped by reason; nothing if there are none."""
     known: dict[str, dict[str, None]] = {}
     for name, reason in pairs:
         known.setdefault(reason, {})[name] = None

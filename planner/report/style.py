@@ -1,8 +1,7 @@
-"""The style of the page: light and dark, narrow and wide, on a screen and on paper.
+"""The style sheet: light and dark, narrow and wide, screen and paper.
 
-What is drawn takes its colours from the same variables as the text, so one picture serves both
-schemes. Colours of bars are after Okabe and Ito's, told apart by colour-blind readers too; what is
-written on them is dark in both schemes.
+Pictures use the same colour variables as the text, so one picture serves both schemes. Bars use
+Okabe and Ito's colours, which colour-blind readers can distinguish, with dark text in both schemes.
 """
 
 from planner.draw.style import KINDS, LATE
@@ -127,4 +126,4 @@ STYLE = (
     f"@media print{{:root{{{_LIGHT}}}}}\n"
     f"{_KINDS}{_LATE}{_RULES}"
 )
-"""All rules of the page, without anything that would be fetched."""
+"""The whole style sheet, without external resources."""

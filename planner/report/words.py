@@ -1,4 +1,4 @@
-"""Numbers and names as a reader of the page meets them."""
+"""Texts for names and numbers on the page."""
 
 from fractions import Fraction
 from math import ceil, floor, log10
@@ -56,56 +56,56 @@ METHODS = {
     "bml": "BML by itself, behind the backward pass",
     "bigdl": "BigDL by itself, two shuffles behind the backward pass",
 }
-"""What a method does, for those that need a word."""
+"""Descriptions of methods whose names do not suffice."""
 
 CHANGES = {
     "startup": "start-ups cost",
     "message": "further messages cost",
     "bandwidth": "the network carried",
 }
-"""What would have to change for another plan to win, before ``3 times as much``."""
+"""Changes that would make another plan win; ``3 times as much`` follows."""
 
 _EXACT = 1e-12
 _MAX_NAMES = 2
 
 
 def target_of(answer: IterationAnswer) -> Target | None:
-    """Return the target that a plan was made for; None if there is none."""
+    """Return the plan's target, or None."""
     return None if answer.target is UNSET else TARGETS[answer.target.name]
 
 
 def percent(share: float) -> str:
-    """Return a distance above something."""
+    """Return a relative distance as text."""
     if share < 5e-5:
         return "<0.01%" if share > _EXACT else "0%"
     return f"{share:.2%}" if share < 1 else f"{share:,.0%}"
 
 
 def times(ratio: float) -> str:
-    """Return a ratio, such as a speed-up; of large ones four digits."""
+    """Return a ratio as text, such as a speed-up."""
     return f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
 
 
 def factor_text(factor: Fraction) -> str:
-    """Return what something is multiplied by."""
+    """Return a factor as text."""
     return f"× {factor}"
 
 
 def size_text(size: int) -> str:
-    """Return a size in a fitting unit, exact to the byte in brackets if that says more."""
+    """Return a size in a fitting unit, with the exact bytes in brackets if they differ."""
     short = format_bytes(size)
     return short if short.endswith(" B") else f"{short} ({size:,} B)"
 
 
 def abbreviated(names: tuple[str, ...]) -> str:
-    """Return the first and the last of many names, with how many there are."""
+    """Return the first and the last of many names, with their number."""
     if len(names) <= _MAX_NAMES:
         return ", ".join(names)
     return f"{names[0]} … {names[-1]} ({len(names)} parameters)"
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:
-    """Return some `count` round numbers from `low` to `high`, in steps of 1, 2 or 5."""
+    """Return about `count` round numbers from `low` to `high`, in steps of 1, 2 or 5."""
     if not high > low:
         return [low]
     rough = (high - low) / max(count, 1)
@@ -115,9 +115,9 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
-    """Return round numbers for a logarithmic scale: 1, 2, 5 of each decade, or decades only.
+    """Return round numbers for a logarithmic axis: 1, 2, 5 of each decade, or decades only.
 
-    Where a scale spans too little for that, they are evenly spaced.
+    Short ranges have evenly spaced numbers.
     """
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
     for digits in ((1, 2, 5), (1,)):
@@ -129,5 +129,5 @@ def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def tick_text(value: float) -> str:
-    """Return the number of a tick, without the traces of binary fractions."""
+    """Return a tick's number without binary rounding errors."""
     return f"{value:,.10g}"
