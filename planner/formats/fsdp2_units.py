@@ -23,8 +23,9 @@ from planner.fsdp.evaluation import follow
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Channels
 from planner.jsonio.fsdp import FsdpAnswer
+from planner.jsonio.fsdp_timeline import plan_in
 from planner.programs import UnitProgram, program_of
-from planner.programs.units import Lists, by_streams, plan_of
+from planner.programs.units import Lists, by_streams
 
 __all__ = [
     "ASYNCHRONOUS",
@@ -111,7 +112,7 @@ def needed(program: UnitProgram) -> Iterator[tuple[str, Any]]:
 
 def _without(answer: FsdpAnswer, program: UnitProgram) -> Iterator[dict[str, Any]]:
     """Yield how long an iteration takes without each setting that it needs."""
-    plan, loads = plan_of(answer)
+    plan, loads = plan_in(answer)
     assert answer.mesh is not UNSET
     for method, _ in needed(program):
         remains, channels = without(plan, answer.channels, method)

@@ -45,6 +45,7 @@ __all__ = [
     "loads_of",
     "merit",
     "peak_of",
+    "priced",
 ]
 
 
@@ -234,19 +235,28 @@ class Schedule(NamedTuple):
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a plan that follows the rules; see `planner.fsdp.checker.check`."""
+    mesh = problem.meshes[plan.mesh]
+    state_bytes = problem.state_bytes(mesh.shards)
     loads = loads_of(problem, plan)
-    schedule = _scheduled(problem, plan, loads)
+    return priced(plan, loads, problem.channels, state_bytes, apart=problem.apart(mesh))
+
+
+def priced(
+    plan: Plan, loads: Sequence[Load], channels: Channels, state_bytes: int, *, apart: bool = True
+) -> Evaluation:
+    """Price units of a plan; `state_bytes` are in memory all the time, `apart` as in `lanes_of`."""
+    schedule = follow(plan, loads, channels, apart=apart)
     again = sum(
-        sum(problem.forward_ns[unit.start : unit.stop]) for unit in plan.units if unit.recompute
+        load.forward_ns for load, unit in zip(loads, plan.units, strict=True) if unit.recompute
     )
     return Evaluation(
         schedule.iteration_ns,
-        problem.compute_ns,
+        sum(load.forward_ns + load.backward_ns for load in loads) - again,
         again,
         *schedule[1:],
-        problem.state_bytes(problem.meshes[plan.mesh].shards),
+        state_bytes,
         tuple(levels(plan, loads)),
-        loads,
+        tuple(loads),
     )
 
 

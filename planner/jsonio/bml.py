@@ -12,7 +12,7 @@ from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import Controlled, Extras, method_names
 from planner.jsonio.failures import Digits, FailedDocument, failures_of
 from planner.jsonio.heads import warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
@@ -64,6 +64,21 @@ class BmlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     failed: FailedDocument | UnsetType = UNSET
     method: MethodName = "auto"
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
+
+    def to_problem(self) -> Problem:
+        """Return the typed problem."""
+        return problem_of(self)
+
+    def answer_of(self, problem: Any, result: Any) -> BmlAnswer:
+        """Return the answer, as far as it follows from the problem and the result."""
+        return with_verdict(answer(problem, result, wanted_of(self, problem)))
+
+    def full_answer(self, problem: Any, result: Any, extras: Extras) -> BmlAnswer:
+        """Return the answer; a `TimeUpError` at its end."""
+        left = extras.end.remaining_s  # what is listed takes as long again to be written
+        listing = extras.end.within(left and left / 2)
+        made = answer(problem, result, wanted_of(self, problem), listing)
+        return with_verdict(made, extras.end)
 
 
 REQUEST_RULES: dict[str, Any] = {
@@ -118,12 +133,10 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     limit = or_none(request.time_limit_s)
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
-    wanted = wanted_of(request, problem)
+    wanted_of(request, problem)
     result = solve(problem, method=request.method, time_limit=limit, **control)
-    left = last.remaining_s
-    listing = last.within(left and left / 2)  # what is listed takes as long again to be written
     try:
-        made = with_verdict(answer(problem, result, wanted, listing), last)
+        made = request.full_answer(problem, result, Extras(last))
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:
         late = replace(

@@ -1,16 +1,12 @@
 """Answers about gradient synchronisation read again: what is drawn, and whether it can be."""
 
-from collections.abc import Mapping
-
 from msgspec import UNSET
 
-from planner.collectives import collective
-from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
-from planner.jsonio.bml_answer import BmlAnswer, ComparisonRow
-from planner.jsonio.bml_transfers import check_transfers, lists_all
+from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.bml_transfers import check_transfers
 from planner.jsonio.heads import check_head
-from planner.jsonio.programs import LISTED, check_summed_up
+from planner.jsonio.programs import check_program
 from planner.topologies import BCube
 from planner.validation import check_same, shown
 from planner.views import Compared
@@ -39,9 +35,9 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
         check_same(getattr(answer, path), number, path)
     if "bml_bcube" not in answer.comparison:
         raise InvalidInputError("comparison.bml_bcube", "missing")
-    _check_comparison(bcube, answer.comparison)
+    if answer.synchronisation is not UNSET:
+        check_program(answer.synchronisation.program, answer.servers)
     check_transfers(answer)
-    _check_program(answer)
     # Failures slow down every algorithm: then only what the plan would take without them stands by.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
     after = "" if answer.failed is UNSET else ", nothing failed"
@@ -57,30 +53,3 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
             topology = name.rpartition("_")[2]
             rows.append(Compared(f"{name}{after}", topology, row.time_ns, row.switches))
     return tuple(rows)
-
-
-def _check_program(answer: BmlAnswer) -> None:
-    """Refuse another program than Algorithm 1's, or all transfers where these are one."""
-    stated = UNSET if answer.synchronisation is UNSET else answer.synchronisation.program
-    listed = stated is not UNSET and stated.generator == LISTED
-    if listed and not lists_all(answer):
-        raise InvalidInputError("transfers", "missing: synchronisation.program says they are all")
-    generator = "bml" if answer.failed is UNSET and not listed else LISTED
-    check_summed_up(answer.synchronisation, answer.method, Recipe(generator, (answer.n, answer.k)))
-
-
-def _check_comparison(bcube: BCube, rows: Mapping[str, ComparisonRow]) -> None:
-    """Compare what does not depend on the gradient with what each algorithm does."""
-    for name, row in rows.items():
-        try:
-            algorithm = collective(name, bcube)
-        except InvalidInputError:  # needs the sizes of tensors
-            continue
-        for field, right in (
-            ("times_full_transfer", float(algorithm.volume)),
-            ("steps", algorithm.steps),
-            ("nics", algorithm.nics),
-            ("switches", algorithm.switches),
-            ("built_switches", algorithm.built_switches),
-        ):
-            check_same(getattr(row, field), right, f"comparison.{name}.{field}")

@@ -6,15 +6,13 @@ has to be known that nothing is missing.
 Method. What all servers send is a collective program (`planner.collectives.program`) for a gradient
 of that size: its chunks are the ranges of bytes that no transfer cuts, its lanes the threads of
 each part of each layer. Layers follow each other, the last one first, and so do parts, a step
-apart. What the answer says of pieces, and of the busiest link of each step, has to be the same. Of
-one server's transfers only these, and their links, can be checked.
+apart. Of one server's transfers only the links can be checked.
 
 Complexity. That of `planner.collectives.checking.replay`. Source. Own.
 """
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -26,7 +24,7 @@ from planner.collectives.layout import EvenLayout, KeptLayout, Layout
 from planner.collectives.program import ListedProgram, Message
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import InvalidInputError, InvalidPlanError
-from planner.jsonio.bml_answer import BmlAnswer, TransferRow
+from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.programs import LISTED
 from planner.topologies import BCube
 
@@ -180,7 +178,7 @@ def _placed(edges: tuple[int, ...], elements: int, element_bytes: int) -> Layout
 
 
 def check_transfers(answer: BmlAnswer) -> None:
-    """Refuse transfers that leave out a contribution, count one twice, or are not as said.
+    """Refuse transfers of all servers that leave out a contribution, or count one twice.
 
     Raises
     ------
@@ -191,16 +189,11 @@ def check_transfers(answer: BmlAnswer) -> None:
         return
     if answer.steps is UNSET:
         raise InvalidInputError("steps", "missing: they come with transfers")
-    (program, servers, edges), whole = _program(answer), lists_all(answer)
-    for number, transfer in enumerate(() if whole else answer.transfers):
-        if transfer.server != (
-            answer.transfers[0].server if answer.schedule is UNSET else answer.schedule
-        ):
-            raise InvalidInputError(f"transfers[{number}].server", "expected the one in schedule")
-    _check_steps(answer, whole=whole)
-    gone = 0 if answer.failed is UNSET else answer.failed.servers
-    living = answer.servers - gone
-    if whole and living > 1 and any(step.bytes for step in answer.steps):
+    program, servers, edges = _program(answer)
+    if not lists_all(answer):
+        return
+    living = answer.servers - (0 if answer.failed is UNSET else answer.failed.servers)
+    if living > 1 and any(step.bytes for step in answer.steps):
         if len(servers) != living:
             raise InvalidPlanError(
                 "transfers", f"expected those of {living} servers, got {len(servers)}"
@@ -221,36 +214,3 @@ def _told(error: str, servers: Sequence[list[int]], edges: Sequence[int]) -> str
 
     text = re.sub(r"chunks? (\d+)(?:…(\d+))?", span, error)
     return re.sub(r"rank (\d+)", lambda match: f"server {servers[int(match[1])]}", text)
-
-
-def _check_steps(answer: BmlAnswer, *, whole: bool) -> None:
-    """Compare what the busiest link of each step carries with what is said of it.
-
-    With several rounds a piece is rounded to whole elements in each, so that the sum differs.
-    """
-    assert answer.steps is not UNSET
-    assert answer.transfers is not UNSET
-    each = len(answer.steps) // 2
-    for place, row in enumerate(answer.steps):
-        stage = "aggregate" if place < each else "broadcast"
-        if (row.stage, row.step) != (stage, place % max(each, 1)) or len(answer.steps) % 2:
-            raise InvalidPlanError(
-                f"steps[{place}]", "expected as many of one stage as of the other"
-            )
-    if answer.rounds is not UNSET and answer.rounds > 1:
-        return
-    carried: dict[tuple[str, int], dict[tuple[object, ...], int]] = defaultdict(
-        lambda: defaultdict(int)
-    )
-    for transfer in answer.transfers:
-        for nic in _nics(transfer):
-            carried[transfer.stage, transfer.step][nic] += transfer.length_bytes
-    for place, row in enumerate(answer.steps):
-        most = max(carried[row.stage, row.step].values(), default=0)
-        if row.bytes < most or (whole and row.bytes != most):
-            raise InvalidPlanError(f"steps[{place}].bytes", f"expected {most}, got {row.bytes}")
-
-
-def _nics(transfer: TransferRow) -> Iterator[tuple[object, ...]]:
-    yield (tuple(transfer.server), transfer.level, "sends")
-    yield (tuple(transfer.peer), transfer.level, "receives")

@@ -1,7 +1,8 @@
 """The JSON interface of gradient transfers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Unpack
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -15,24 +16,17 @@ from planner.caramel.for_target import BUCKETS
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Plan, Problem, Stages
 from planner.costs import DepthCost
-from planner.deadline import Control, Deadline
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled, method_names, tell, without_start
+from planner.jsonio import answering
+from planner.jsonio.control import Extras, method_names
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head
 from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.outlook import (
-    OutlookField,
-    PercentileField,
-    ProspectField,
-    ScenariosField,
-    asked,
-    prospect_answer,
-)
+from planner.jsonio.outlook import ProspectField, WhatIfRequest, prospect_answer
 from planner.jsonio.regret import (
     AdviceField,
     RegretField,
-    RegretRequest,
     advice_answer,
     regret_answers,
 )
@@ -55,8 +49,8 @@ from planner.jsonio.transfers import (
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
 from planner.network import ring_cost
 from planner.results import Result
-from planner.scenarios import Outlook, Prospect
-from planner.solving.what_if import Advice, Regret, advise, regrets, robust_plan
+from planner.scenarios import Prospect
+from planner.solving.what_if import Advice, Regret, advise, regrets
 from planner.targets import PLANNER, TARGETS, Exported, target_of
 from planner.validation import MAX_VALUE, total
 
@@ -85,8 +79,11 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scheduling: bool = True
 
 
-class CaramelRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """In which order and in which groups to send gradients, and in which order to compute them."""
+
+    chooses = "search"
+    spread_fields = "ops with a spread_ns"
 
     problem: Literal["caramel"]
     ops: Annotated[tuple[OpDocument, ...], Meta(min_length=1)]
@@ -100,10 +97,6 @@ class CaramelRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
     workers: Machines | UnsetType = UNSET
     servers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
-    outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
     def settled(self) -> Described:
@@ -133,17 +126,25 @@ class CaramelRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
             target=target_of(self.target),
         )
 
-    def to_outlook(self, problem: Problem) -> Outlook | None:
-        """Return the scenarios to plan for, if for any."""
-        known = any(op.spread_ns for op in problem.graph.ops)
-        return asked(
-            outlook=self.outlook,
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="" if known else "ops with a spread_ns, or scenarios",
-            method=self.method,
-            chooses="search",
-            target=problem.target,
+    def answer_of(self, problem: Any, result: Any) -> "CaramelAnswer":
+        """Return the answer, as far as it follows from the problem and the result."""
+        if result.plan is None:  # what replan was given does not fit
+            return CaramelAnswer(**head(CaramelAnswer, result))
+        return answer(problem, result)
+
+    def full_answer(self, problem: Any, result: Any, extras: Extras) -> "CaramelAnswer":
+        """Return the answer beside DDP, in other scenarios, and under the rules of targets."""
+        if result.plan is None:
+            return self.answer_of(problem, result)
+        end, prospect = extras
+        return answer_beside(problem, result, end, regret=self.regret, prospect=prospect)
+
+    def doubts(self, result: Any) -> tuple[str, ...]:
+        """Return why the numbers of the network may be off."""
+        if result.plan is None:
+            return ()
+        return tuple(
+            warnings_of(self.settled(), [group.size_bytes for group in result.plan.groups])
         )
 
 
@@ -192,26 +193,8 @@ class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
-def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
-    """Answer one request, controlled as its family's `solve`."""
-    problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    deadline = Deadline.of(limit, control.get("cancel"))
-    if limit is not None and request.regret:
-        limit /= 2
-    outlook, prospect = request.to_outlook(problem), None
-    if outlook is None:
-        result = caramel.solve(problem, method=request.method, time_limit=limit, **control)
-    else:
-        end = Deadline.of(limit, control.get("cancel"))
-        result, prospect = robust_plan(caramel.CARAMEL, problem, outlook, end)
-        result = without_start(result, control)
-        tell(result, control)
-    if result.plan is None:  # what replan was given does not fit
-        return CaramelAnswer(**head(CaramelAnswer, result))
-    made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
-    sizes = [group.bytes for group in made.groups]
-    return warned(made, warnings_of(request.settled(), sizes))
+run = partial(answering.run, caramel.CARAMEL)
+"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer_beside(

@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.deadline import Cancel, Control, Incumbent
+from planner.deadline import Cancel, Control, Deadline, Incumbent
 from planner.errors import InvalidInputError
 from planner.jsonio.results import PlanDocument, plan_of
 from planner.jsonio.types import Seconds
 from planner.results import Result
+from planner.scenarios import Prospect
 from planner.solving.methods import REPLAN
 from planner.validation import inside, shown
 
 __all__ = [
     "Controlled",
+    "Extras",
     "ProgressLine",
     "Standing",
     "control_of",
@@ -32,8 +34,26 @@ def method_names(methods: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*methods, REPLAN]))
 
 
+class Extras(NamedTuple):
+    """What an answer holds beside what follows from the problem and the result.
+
+    Attributes
+    ----------
+    end : Deadline
+        When to stop what takes searches of its own, such as the regret.
+    prospect : Prospect or None
+        What the plan costs in the scenarios it was made for.
+    """
+
+    end: Deadline
+    prospect: Prospect | None = None
+
+
 class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a search may last, what it starts from, and what else is told of it."""
+    """How long a search may last, what it starts from, and what else is told of it.
+
+    The methods are what `planner.jsonio.answering` asks of every request.
+    """
 
     time_limit_s: Seconds | UnsetType = UNSET
     start_plan: (
@@ -46,6 +66,29 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     progress: Annotated[
         bool, Meta(description="whether a stream also gets a line for each better plan or bound")
     ] = False
+
+    def to_problem(self) -> Any:
+        """Return the typed problem."""
+        raise NotImplementedError
+
+    def problem_of(self, answer: Any) -> Any:
+        """Return the typed problem that an answer's plan is of."""
+        return self.to_problem()
+
+    def refuse(self, problem: Any) -> None:
+        """Raise an error if the answer would be too long, or the method cannot give it."""
+
+    def answer_of(self, problem: Any, result: Any) -> Any:
+        """Return the answer, as far as it follows from the problem and the result."""
+        raise NotImplementedError
+
+    def full_answer(self, problem: Any, result: Any, extras: Extras) -> Any:
+        """Return the answer with its extras."""
+        return self.answer_of(problem, result)
+
+    def doubts(self, result: Any) -> tuple[str, ...]:
+        """Return why the numbers of the request may be off."""
+        return ()
 
 
 class Standing(Struct, frozen=True, kw_only=True):

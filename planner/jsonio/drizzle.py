@@ -1,19 +1,18 @@
 """The JSON interface of group scheduling."""
 
-from fractions import Fraction
-from math import isfinite
-from typing import Annotated, Any, Literal, TypeVar, Unpack
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import drizzle
-from planner.deadline import Control
 from planner.drizzle.closed_form import largest_group
 from planner.drizzle.curve import curve
 from planner.drizzle.evaluation import check_triggers
 from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
+from planner.jsonio import answering
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.types import Count, Moment, Rate, Time, fields_of, filled, or_none
@@ -88,6 +87,10 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
             stages=tuple(drizzle.Stage(stage.name, stage.tasks, stage.after) for stage in stages),
         )
 
+    def answer_of(self, problem: Any, result: Any) -> "DrizzleAnswer":
+        """Return the answer, as far as it follows from the problem and the result."""
+        return answer(problem, result)
+
 
 REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
 """What the schema says of a request beside the fields' own types."""
@@ -128,12 +131,8 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
 
 
-def run(request: DrizzleRequest, **control: Unpack[Control[Any]]) -> DrizzleAnswer:
-    """Answer one request, controlled as its family's `solve`."""
-    problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    result = drizzle.solve(problem, method=request.method, time_limit=limit, **control)
-    return answer(problem, result)
+run = partial(answering.run, drizzle.DRIZZLE)
+"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer(
@@ -211,71 +210,8 @@ def groups(answer: DrizzleAnswer) -> Groups:
     longest = or_none(answer.max_group_ns)
     if longest is not None and time > longest:
         raise InvalidInputError("max_group_ns", f"less than objective_ns ({time})")
-    _check_prices(answer, points, chosen)
     _check_stages(() if answer.stages is UNSET else answer.stages)
     return Groups(points, chosen, limit, longest)
-
-
-def _check_prices(
-    answer: DrizzleAnswer, points: tuple[GroupPoint, ...], chosen: GroupPoint
-) -> None:
-    """Compare prices with each other: an iteration computes for as long in a group of any size.
-
-    Times were rounded up, and shares to floats.
-    """
-    size, time, share = chosen.group_size, chosen.group_time_ns, Fraction(chosen.overhead)
-    slack = Fraction(1, 2**40)
-
-    def between(low: Fraction, value: float | Fraction, high: Fraction, path: str) -> None:
-        if not low - slack * abs(low) <= value <= high + slack * abs(high):
-            raise InvalidInputError(path, "does not agree with the plan's time and overhead")
-
-    iteration = answer.iteration_ns
-    if iteration is not UNSET and iteration not in (-(-time // size), -(-(time - 1) // size)):
-        raise InvalidInputError("iteration_ns", f"expected objective_ns over group_size ({size})")
-    beside = answer.overhead_of_compute
-    if isinstance(beside, float):
-        if not isfinite(beside):
-            raise InvalidInputError("overhead_of_compute", f"got {shown(beside)}")
-        ratio = Fraction(beside) / (1 + Fraction(beside)) if beside >= 0 else Fraction(-1)
-        between(share, ratio, share, "overhead_of_compute")
-    # What is not overhead is g·T of a group; between two sizes only that and a rest g·c grow.
-    for place, point in enumerate(points):
-        low, high = (
-            Fraction(max(chosen.group_time_ns - more, 0), size) * (1 - share) for more in (1, 0)
-        )
-        # A float near 1 leaves no digits of the difference.
-        computing = 1 - Fraction(point.overhead)
-        off = (Fraction(time * point.group_size, size) + point.group_time_ns) / 2**50
-        between(
-            low * point.group_size - off,
-            computing * point.group_time_ns,
-            high * point.group_size + computing + off,
-            f"curve[{place}]",
-        )
-    for place, (left, middle, right) in enumerate(
-        zip(points, points[1:], points[2:], strict=False)
-    ):
-        # Times of groups lie on a line, but for being rounded up.
-        ahead, behind = right.group_size - middle.group_size, middle.group_size - left.group_size
-        bend = (middle.group_time_ns - left.group_time_ns) * ahead - (
-            right.group_time_ns - middle.group_time_ns
-        ) * behind
-        if abs(bend) > ahead + behind:
-            raise InvalidInputError(
-                f"curve[{place + 1}].group_time_ns", "not between its neighbours"
-            )
-    alone = points[0]
-    speedup = answer.speedup
-    if speedup is not UNSET and alone.group_size == 1 and time:
-        if not isfinite(speedup):
-            raise InvalidInputError("speedup", f"expected a number, got {shown(speedup)}")
-        between(
-            Fraction(max(alone.group_time_ns - 1, 0) * size, time),
-            speedup,
-            Fraction(alone.group_time_ns * size, max(time - 1, 1)) if time > 1 else Fraction(2**62),
-            "speedup",
-        )
 
 
 def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
@@ -291,7 +227,7 @@ def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
     points: list[GroupPoint] = []
     for place, row in enumerate(rows):
         path = f"curve[{place}]"
-        if not (isfinite(row.overhead) and 0 <= row.overhead <= 1):
+        if not 0 <= row.overhead <= 1:
             raise InvalidInputError(
                 f"{path}.overhead", f"expected a number from 0 to 1, got {shown(row.overhead)}"
             )

@@ -1,15 +1,16 @@
 """The JSON interface of fully sharded training: requests and answers."""
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Unpack
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import fsdp
 from planner.costs import AffineCost, TableCost
-from planner.deadline import Control
 from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Unit
+from planner.jsonio import answering
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
@@ -32,7 +33,16 @@ from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
 from planner.validation import check_count, inside
 
-__all__ = ["FsdpAnswer", "FsdpRequest", "LevelAnswer", "answer", "headline", "run"]
+__all__ = [
+    "FsdpAnswer",
+    "FsdpRequest",
+    "LevelAnswer",
+    "UnitAnswer",
+    "answer",
+    "costs",
+    "headline",
+    "run",
+]
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
@@ -92,6 +102,10 @@ class FsdpRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=T
             element_bytes=self.element_bytes,
             names=names,
         )
+
+    def answer_of(self, problem: Any, result: Any) -> "FsdpAnswer":
+        """Return the answer, as far as it follows from the problem and the result."""
+        return answer(problem, result)
 
 
 def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
@@ -199,12 +213,8 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
 
 
-def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
-    """Answer one request, controlled as its family's `solve`."""
-    problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    result = fsdp.solve(problem, method=request.method, time_limit=limit, **control)
-    return answer(problem, result)
+run = partial(answering.run, fsdp.FSDP)
+"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
@@ -219,30 +229,45 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
     if plan is None:
         return FsdpAnswer(**known)
     assert evaluation is not None
-    mesh, count = problem.meshes[plan.mesh], len(plan.units)
-    return filled(
-        FsdpAnswer,
-        evaluation,
+    mesh = problem.meshes[plan.mesh]
+    return FsdpAnswer(
         **known,
         mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas, own_links=problem.apart(mesh)),
         buffers=plan.buffers,
-        units=tuple(
+        **costs(plan, evaluation),
+    )
+
+
+_SUMS = ("iteration_ns", "compute_ns", "recompute_ns", "exposed_ns", "state_bytes", "peak_bytes")
+
+
+def costs(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> dict[str, Any]:
+    """Return the fields of an answer that say what a plan costs."""
+    rows = {
+        name: tuple(filled(kind, row) for row in getattr(evaluation, name))
+        for name, kind in (
+            ("gathers", SentAnswer),
+            ("reduces", SentAnswer),
+            ("sums", SentAnswer),
+            ("levels", LevelAnswer),
+        )
+    }
+    return {
+        **{name: getattr(evaluation, name) for name in _SUMS},
+        "units": tuple(
             _unit(unit, load) for unit, load in zip(plan.units, evaluation.loads, strict=True)
         ),
-        steps=tuple(
+        "steps": tuple(
             filled(
                 StepAnswer,
                 step,
                 unit=plan.unit_of(number),
-                phase="forward" if number < count else "backward",
+                phase="forward" if number < len(plan.units) else "backward",
             )
             for number, step in enumerate(evaluation.steps)
         ),
-        gathers=tuple(filled(SentAnswer, transfer) for transfer in evaluation.gathers),
-        reduces=tuple(filled(SentAnswer, transfer) for transfer in evaluation.reduces),
-        sums=tuple(filled(SentAnswer, transfer) for transfer in evaluation.sums),
-        levels=tuple(filled(LevelAnswer, level) for level in evaluation.levels),
-    )
+        **rows,
+    }
 
 
 def _unit(unit: Unit, load: Load) -> UnitAnswer:

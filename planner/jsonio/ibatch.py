@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Annotated, Any, Literal, Unpack
+from functools import partial
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import ibatch
 from planner.costs import AffineCost, TableCost
-from planner.deadline import Control, Deadline
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.ibatch.evaluation import (
     BatchTimes,
@@ -19,18 +21,13 @@ from planner.ibatch.evaluation import (
 )
 from planner.ibatch.for_target import exported
 from planner.interference import ALONE, Interference
-from planner.jsonio.control import Controlled, method_names, tell, without_start
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio import answering
+from planner.jsonio.control import Extras, method_names
+from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.outlook import (
-    OutlookField,
-    PercentileField,
-    ProspectField,
-    ScenariosField,
-    asked,
-    prospect_answer,
-)
-from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
+from planner.jsonio.outlook import ProspectField, WhatIfRequest, prospect_answer
+from planner.jsonio.regret import RegretField, regret_answers
+from planner.jsonio.rereading import refuse_fields
 from planner.jsonio.settled_network import settled, warnings_of
 from planner.jsonio.targets import (
     ShardedTargetRequest,
@@ -49,13 +46,12 @@ from planner.jsonio.types import (
     Sizes,
     Time,
     Times,
-    filled,
     or_none,
 )
 from planner.network import batch_cost
 from planner.results import Result
-from planner.scenarios import Outlook, Prospect
-from planner.solving.what_if import Regret, regrets, robust_plan
+from planner.scenarios import Prospect
+from planner.solving.what_if import Regret, regrets
 from planner.targets import FSDP2, PLANNER, Target, target_of
 from planner.timeline import Timeline
 from planner.units import counted, format_ns
@@ -84,11 +80,14 @@ MethodName = Annotated[
 ]
 
 
-class IbatchRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which layers to send together.
 
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
     """
+
+    chooses = "exact"
+    spread_fields = "spread_ns and objective makespan"
 
     problem: Literal["ibatch"]
     direction: Literal["pull", "push"] = "pull"
@@ -107,10 +106,6 @@ class IbatchRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
     method: MethodName = "auto"
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
-    outlook: OutlookField = UNSET
     target: ShardedTargetRequest = PLANNER
 
     def to_problem(self) -> ibatch.Problem:
@@ -144,19 +139,32 @@ class IbatchRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
             return None
         return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
 
-    def to_outlook(self, problem: ibatch.Problem) -> Outlook | None:
-        """Return the scenarios to plan for, if for any."""
-        makespan = problem.objective == "makespan"
-        known = makespan and any(problem.spread_ns or ())
-        return asked(
-            outlook=self.outlook,
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="" if known else "spread_ns and objective makespan, or scenarios",
-            method=self.method,
-            chooses="exact",
-            target=problem.target,
+    def has_spreads(self, problem: ibatch.Problem) -> bool:
+        """Return whether the problem knows the spreads of measured times."""
+        return problem.objective == "makespan" and any(problem.spread_ns or ())
+
+    def answer_of(self, problem: Any, result: Any) -> "IbatchAnswer":
+        """Return the answer, as far as it follows from the problem and the result."""
+        return answer(problem, result, or_none(self.layer_names), or_none(self.layer_parameters))
+
+    def full_answer(self, problem: Any, result: Any, extras: Extras) -> "IbatchAnswer":
+        """Return the answer with its regret and its prospect."""
+        regret = None
+        if self.regret and result.plan is not None:
+            regret = regrets(ibatch.IBATCH, problem, result.plan, extras.end)
+        return msgspec.structs.replace(
+            self.answer_of(problem, result),
+            regret=regret_answers(regret),
+            prospect=prospect_answer(extras.prospect, result.objective_ns or 0),
         )
+
+    def doubts(self, result: Any) -> tuple[str, ...]:
+        """Return why the numbers of the network may be off."""
+        network, sizes = self.settled(), or_none(self.layer_bytes)
+        if network is None or result.plan is None or sizes is None:
+            return ()
+        sent = [sum(sizes[start:stop]) for start, stop in result.plan.batches]
+        return tuple(warnings_of(network, sent))
 
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
         """Return what a communication costs, if a table or a network says so, and disturbs."""
@@ -271,26 +279,8 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
-def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
-    """Answer one request, controlled as its family's `solve`."""
-    problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    deadline = Deadline.of(limit, control.get("cancel"))
-    if limit is not None and request.regret:
-        limit /= 2
-    outlook, prospect = request.to_outlook(problem), None
-    if outlook is None:
-        result = ibatch.solve(problem, method=request.method, time_limit=limit, **control)
-    else:
-        end = Deadline.of(limit, control.get("cancel"))
-        result, prospect = robust_plan(ibatch.IBATCH, problem, outlook, end)
-        result = without_start(result, control)
-        tell(result, control)
-    made, network = answer_to(request, problem, result, deadline, prospect), request.settled()
-    if network is None or result.plan is None or problem.layer_bytes is None:
-        return made
-    sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
-    return warned(made, warnings_of(network, sizes))
+run = partial(answering.run, ibatch.IBATCH)
+"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer_to(
@@ -298,18 +288,9 @@ def answer_to(
     problem: ibatch.Problem,
     result: Result[ibatch.Plan, ibatch.Evaluation],
     deadline: Deadline,
-    prospect: Prospect | None = None,
 ) -> IbatchAnswer:
     """Return the answer to a request: a result, and until the deadline its regret if asked for."""
-    plan = result.plan if request.regret else None
-    return answer(
-        problem,
-        result,
-        or_none(request.layer_names),
-        or_none(request.layer_parameters),
-        regret=None if plan is None else regrets(ibatch.IBATCH, problem, plan, deadline),
-        prospect=prospect,
-    )
+    return request.full_answer(problem, result, Extras(deadline))
 
 
 def headline(answer: IbatchAnswer) -> str:
@@ -352,45 +333,40 @@ def timeline(answer: IbatchAnswer) -> Timeline:
                 f"schedule[{position}].layers",
                 f"expected {list(batch)} as in batches, got {list(row.layers)}",
             )
-    times = [
-        BatchTimes(*(getattr(row, name) for name in BatchTimes._fields)) for row in answer.schedule
-    ]
-    _check_times(answer, times)
+    times = _times_of(answer, answer.schedule)
+    cost = priced(answer.direction, times)
+    if answer.objective == "eq4" and not cost.eq5_holds:
+        raise InvalidInputError("schedule", "breaks Eq. 5, which objective eq4 asks for")
+    refuse_fields(answer, _costs(answer.batches, cost))
+    objective = cost.makespan_ns if answer.objective == "makespan" else cost.eq4_ns
+    check_same(answer.objective_ns, objective, "objective_ns")
     names = or_none(answer.layer_names)
     return timeline_of(answer.batches, times, names, direction=answer.direction)
 
 
-def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:
-    """Refuse a schedule that runs as no schedule does, or costs something else than is said."""
-    for position, batch in enumerate(times):
-        if batch.transfer_ns < 0 or batch.compute_ns < 0:
+def _times_of(answer: IbatchAnswer, rows: Sequence[BatchAnswer]) -> list[BatchTimes]:
+    """Return when batches that last as long as these communicate and compute."""
+    for position, row in enumerate(rows):
+        if row.transfer_end_ns < row.transfer_start_ns or row.compute_end_ns < row.compute_start_ns:
             raise InvalidInputError(f"schedule[{position}]", "ends before it starts")
-    startup = max(batch.startup_end_ns - batch.transfer_start_ns for batch in times)
-    expected = times_of(
+    return times_of(
         answer.direction,
-        [batch.transfer_ns for batch in times],
-        [batch.compute_ns for batch in times],
-        startup,
+        [row.transfer_end_ns - row.transfer_start_ns for row in rows],
+        [row.compute_end_ns - row.compute_start_ns for row in rows],
+        max(row.startup_end_ns - row.transfer_start_ns for row in rows),
     )
-    for name in sorted(BatchTimes._fields, key="startup_end_ns".__eq__):  # a guess, so last
-        for position, (batch, expected_batch) in enumerate(zip(times, expected, strict=True)):
-            right = getattr(expected_batch, name)
-            check_same(getattr(batch, name), right, f"schedule[{position}].{name}")
-    cost = priced(answer.direction, times)
-    if answer.objective == "eq4" and not cost.eq5_holds:
-        raise InvalidInputError("schedule", "breaks Eq. 5, which objective eq4 asks for")
-    for field in fields(cost):
-        if field.name == "schedule":  # compared above
-            continue
-        right, stated = getattr(cost, field.name), getattr(answer, field.name)
-        if stated is not UNSET:
-            check_same(stated, right, field.name)
-    objective = cost.makespan_ns if answer.objective == "makespan" else cost.eq4_ns
-    if answer.objective_ns != objective:
-        raise InvalidInputError(
-            "objective_ns",
-            f"expected {answer.objective}_ns ({objective}), got {answer.objective_ns}",
-        )
+
+
+_SUMS = tuple(field.name for field in fields(ibatch.Evaluation) if field.name != "schedule")
+
+
+def _costs(batches: Sequence[tuple[int, int]], evaluation: ibatch.Evaluation) -> dict[str, Any]:
+    """Return the fields of an answer that say what batches cost."""
+    rows = tuple(
+        BatchAnswer(layers=batch, **when._asdict())
+        for batch, when in zip(batches, evaluation.schedule, strict=True)
+    )
+    return {"schedule": rows} | {name: getattr(evaluation, name) for name in _SUMS}
 
 
 def answer(
@@ -418,13 +394,10 @@ def answer(
         return IbatchAnswer(**known)
     evaluation = result.evaluation
     assert evaluation is not None
-    schedule = tuple(
-        BatchAnswer(layers=batch, **when._asdict())
-        for batch, when in zip(result.plan.batches, evaluation.schedule, strict=True)
-    )
+    batches = result.plan.batches
     if problem.target is not None or layer_parameters is not None:
         known["targets"] = targets_answer(exported(problem, evaluation))
     if not problem.interference.is_none:
         computed = sum(times.compute_ns for times in evaluation.schedule)
         known["slowed_ns"] = computed - problem.compute_prefix[-1]
-    return filled(IbatchAnswer, evaluation, **known, batches=result.plan.batches, schedule=schedule)
+    return IbatchAnswer(**known, batches=batches, **_costs(batches, evaluation))

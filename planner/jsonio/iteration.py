@@ -15,15 +15,14 @@ from planner.iteration import Alternative, Evaluation, Plan, Problem
 from planner.iteration.for_target import exported
 from planner.iteration.measured import assumed_startups, notes_of
 from planner.iteration.scheduling import scheduled
-from planner.iteration.sizing import Sizing, choose_size
+from planner.iteration.sizing import Sizing, choose_size, resized
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import Controlled, method_names, tell
+from planner.jsonio.control import method_names, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
-from planner.jsonio.outlook import OutlookField, PercentileField, ScenariosField, asked
+from planner.jsonio.outlook import WhatIfRequest, asked
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.regret import RegretRequest
 from planner.jsonio.targets import TargetRequest
 from planner.jsonio.types import (
     PositiveRate,
@@ -52,8 +51,11 @@ MethodName = Annotated[
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 
 
-class IterationRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one training iteration of a model should communicate on a cluster."""
+
+    chooses = iteration.JOINT
+    spread_fields = "layers of profile with spreads"
 
     problem: Literal["iteration"]
     profile: ProfileDocument
@@ -91,16 +93,23 @@ class IterationRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fie
         Annotated[float, Meta(gt=0, lt=1, description="largest share of scheduling")] | UnsetType
     ) = UNSET
     max_group_ns: PositiveTime | UnsetType = UNSET
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
-    outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
     def to_problem(self) -> Problem:
         """Return the typed problem, with all machines."""
         cluster = cluster_of(self.cluster, "cluster")
         return Problem.from_profile(self.to_profile(), cluster, **self.options())
+
+    def problem_of(self, answer: IterationAnswer) -> Problem:
+        """Return the typed problem with the machines that an answer chose."""
+        problem = self.to_problem()
+        if self.epoch_samples is UNSET or answer.machines == problem.cluster.machines:
+            return problem
+        return replace(problem, cluster=resized(problem.cluster, answer.machines))
+
+    def answer_of(self, problem: Any, result: Any) -> IterationAnswer:
+        """Return the answer, as far as it follows from the problem and the result."""
+        return answer(problem, result, model=self.profile.name)
 
     def options(self) -> dict[str, Any]:
         """Return what `Problem.from_profile` is told beside the profile and the cluster."""

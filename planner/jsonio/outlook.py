@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.errors import InvalidInputError
+from planner.jsonio.control import Controlled
+from planner.jsonio.regret import RegretRequest
 from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, or_none
 from planner.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
 from planner.targets import Target
@@ -19,6 +21,7 @@ __all__ = [
     "ProspectAnswer",
     "ProspectField",
     "ScenariosField",
+    "WhatIfRequest",
     "asked",
     "prospect_answer",
 ]
@@ -97,6 +100,37 @@ OutlookField = (
 
 ProspectField = ProspectAnswer | UnsetType
 """How it stands in an answer."""
+
+
+class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a request may ask of a plan if the numbers are others."""
+
+    chooses: ClassVar[str]
+    """What `auto` is: the method that may be asked for with scenarios."""
+
+    spread_fields: ClassVar[str]
+    """The fields that would give spreads."""
+
+    regret: RegretRequest = False
+    scenarios: ScenariosField = UNSET
+    percentile: PercentileField = UNSET
+    outlook: OutlookField = UNSET
+
+    def has_spreads(self, problem: Any) -> bool:
+        """Return whether the problem knows the spreads of measured times."""
+        return any(op.spread_ns for op in problem.graph.ops)
+
+    def to_outlook(self, problem: Any) -> Outlook | None:
+        """Return the scenarios to plan for, if for any."""
+        return asked(
+            outlook=self.outlook,
+            scenarios=self.scenarios,
+            percentile=self.percentile,
+            spreads="" if self.has_spreads(problem) else f"{self.spread_fields}, or scenarios",
+            method=self.method,  # type: ignore[attr-defined]  # which every request has
+            chooses=self.chooses,
+            target=problem.target,
+        )
 
 
 def asked(

@@ -1,21 +1,23 @@
 """The JSON interface of computation and collectives in a compiled graph."""
 
-from typing import Annotated, Any, Literal, Unpack
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
 from msgspec.structs import asdict, replace
 
 from planner import overlap
-from planner.deadline import Control
+from planner.jsonio import answering
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.rereading import refuse_fields
 from planner.jsonio.types import Index, Moment, Size, Time, or_none
 from planner.printing import printable
 from planner.results import Result
 from planner.timeline import Interval, Timeline
 from planner.units import counted, format_bytes, format_ns
-from planner.validation import MAX_TOTAL, check_same
+from planner.validation import MAX_TOTAL
 
 __all__ = [
     "OverlapAnswer",
@@ -92,6 +94,10 @@ class OverlapRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
         """Return the typed problem."""
         return problem_of(self)
 
+    def answer_of(self, problem: Any, result: Any) -> "OverlapAnswer":
+        """Return the answer, as far as it follows from the problem and the result."""
+        return answer(problem, result)
+
 
 class GraphTransfer(Struct, frozen=True, kw_only=True):
     """When a transfer occupies its channel, and the collectives it carries."""
@@ -127,12 +133,8 @@ def encode_request(problem: overlap.Problem) -> str:
     return encode({"problem": "overlap", **_rows(problem), **memory}).decode()
 
 
-def run(request: OverlapRequest, **control: Unpack[Control[Any]]) -> OverlapAnswer:
-    """Answer one request, controlled as its family's `solve`."""
-    problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    result = overlap.solve(problem, method=request.method, time_limit=limit, **control)
-    return answer(problem, result)
+run = partial(answering.run, overlap.OVERLAP)
+"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer(
@@ -234,9 +236,7 @@ def timeline(answer: OverlapAnswer) -> Timeline:
     assert answer.merged is not UNSET
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)
-    check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
-    for name, value in _costs(problem, cost).items():
-        check_same(getattr(answer, name), value, name)
+    refuse_fields(answer, {"objective_ns": cost.makespan_ns, **_costs(problem, cost)})
     return timeline_of(problem, plan, cost)
 
 

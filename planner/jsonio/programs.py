@@ -1,4 +1,4 @@
-"""By which collective program a plan sums up: how every answer says it, and what is checked of it.
+"""By which collective program a plan sums up: how every answer says it.
 
 A program of many ranks is long; its generator's name and shape say the same, and
 `planner.collectives.recipes.made` makes it again. Programs that no generator makes, those of BML
@@ -11,13 +11,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.bml.replan import GENERATORS, REPLAN, made, ranks_of
+from planner.bml.replan import GENERATORS, made, ranks_of
 from planner.collectives import check
 from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.jsonio.failures import FailedDocument, failed_document, failures_of
+from planner.solving.methods import known_method
 from planner.topologies import BCube
-from planner.validation import check_same, inside, shown
+from planner.validation import inside
 
 __all__ = [
     "LISTED",
@@ -26,7 +27,6 @@ __all__ = [
     "SummedUpBy",
     "Verdict",
     "check_program",
-    "check_summed_up",
     "program_answer",
     "recipe_in",
     "summed_up_by",
@@ -40,15 +40,6 @@ MAX_CHECKED = 2**12
 
 MAX_ROUTED = 2**7
 """The same where pieces are passed on through other servers: as many messages as pairs."""
-
-_ALGORITHMS = {
-    REPLAN: ("bml", "bml_rounds"),
-    "bruck": ("halving_doubling",),
-    "direct": ("ps", "shuffle"),
-    "ps": ("ps", "shuffle"),
-    "routed": ("ps", "shuffle"),
-}
-"""Algorithms of generators that are not called alike."""
 
 Verdict = Annotated[
     Literal["symmetry", "replay"],
@@ -119,8 +110,8 @@ def recipe_in(program: ProgramAnswer | UnsetType) -> Recipe | None:
     return recipe._replace(failed=failed)
 
 
-def check_program(algorithm: str, program: ProgramAnswer | UnsetType, ranks: int) -> None:
-    """Refuse a program that is of another algorithm, or for other ranks, than the plan says.
+def check_program(program: ProgramAnswer | UnsetType, ranks: int) -> None:
+    """Refuse a program that cannot be made, or is for other ranks than the plan.
 
     Raises
     ------
@@ -131,50 +122,8 @@ def check_program(algorithm: str, program: ProgramAnswer | UnsetType, ranks: int
     if recipe is None:
         return
     path = "synchronisation.program"
-    if recipe.generator not in GENERATORS:
-        raise InvalidInputError(
-            f"{path}.generator",
-            f"expected one of {', '.join(GENERATORS)}, got {shown(recipe.generator)}",
-        )
-    name = recipe.generator.removesuffix("_bcube").removesuffix("_rails")
-    unnamed = algorithm in ("none", "measured")  # which says not by which it was summed up
-    if not unnamed and algorithm not in _ALGORITHMS.get(name, (name,)):
-        raise InvalidInputError(
-            f"{path}.generator", f"expected a program of {shown(algorithm)}, got {recipe.generator}"
-        )
     with inside(path):
+        known_method(recipe.generator, GENERATORS, "generator")
         stated = ranks_of(recipe)
     if stated != ranks:
-        raise InvalidInputError(
-            f"{path}.shape", f"expected {ranks} ranks, got {stated}: {list(recipe.shape)}"
-        )
-
-
-def check_summed_up(stated: SummedUpBy | UnsetType, algorithm: str, program: Recipe) -> None:
-    """Refuse what an answer says of its program if a plan has no such one.
-
-    Parameters
-    ----------
-    stated : SummedUpBy or UNSET
-        What it says, if it does.
-    algorithm : str
-        What it should say.
-    program : Recipe
-        The only one it can be.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path in an answer.
-    """
-    if stated is UNSET:
-        return
-    if stated.algorithm != algorithm:
-        raise InvalidInputError(
-            "synchronisation.algorithm", f"expected {algorithm}, got {shown(stated.algorithm)}"
-        )
-    if stated.program is UNSET:
-        return
-    for field in ("generator", "shape"):
-        path = f"synchronisation.program.{field}"
-        check_same(getattr(stated.program, field), getattr(program, field), path)
+        raise InvalidInputError(f"{path}.shape", f"expected one for {ranks} ranks, got {stated}")

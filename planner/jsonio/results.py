@@ -6,6 +6,7 @@ a program that stops and goes on later. A fraction is written ``"3/7"``.
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
@@ -13,13 +14,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+import planner
 from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
+from planner.deadline import NEVER
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
 from planner.results import Infeasibility, Result
-from planner.validation import did_you_mean, inside, shown
+from planner.solving.family import Family
+from planner.validation import check_same, did_you_mean, inside, shown
 
 __all__ = [
+    "FAMILIES",
     "PlanDocument",
     "decode_plan",
     "decode_result",
@@ -27,6 +32,7 @@ __all__ = [
     "encode_result",
     "plain_plan",
     "plan_of",
+    "refuse_other",
 ]
 
 _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
@@ -43,6 +49,19 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "overlap.Plan": (overlap.Plan, overlap.Evaluation),
 }
 """What kinds of plans there are, and what says what one costs."""
+
+FAMILIES: Mapping[str, Family[Any, Any, Any]] = {
+    "ibatch": ibatch.IBATCH,
+    "caramel": caramel.CARAMEL,
+    "yan": yan.YAN,
+    "bml": bml.BML,
+    "bigdl": bigdl.BIGDL,
+    "drizzle": drizzle.DRIZZLE,
+    "fsdp": fsdp.FSDP,
+    "iteration": iteration.ITERATION,
+    "overlap": overlap.OVERLAP,
+}
+"""Which check and price plans."""
 
 _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
 """As long as Python reads integers."""
@@ -111,16 +130,22 @@ def encode_result(result: Result[Any, Any]) -> str:
     return _text(_ResultDocument(**fields))
 
 
-def decode_result(data: bytes | str) -> Result[Any, Any]:
+def decode_result(data: bytes | str, problem: Any = None) -> Result[Any, Any]:
     """Read a result that `encode_result` wrote.
 
-    What it says of costs and bounds is believed: the family's ``check`` and ``evaluate`` tell of
-    the problem whether it is so.
+    Parameters
+    ----------
+    data : bytes or str
+        The result.
+    problem : Problem, optional
+        Its problem: then the plan is checked and priced again. Without it, what the result says of
+        costs is believed; bounds are believed in any case.
 
     Raises
     ------
     InvalidInputError
-        If it is none, with the path of the first bad field.
+        If it is none, or another one than that of the problem, with the path of the first bad
+        field.
     """
     document = typed(decode(data), _ResultDocument)
     fields = {name: getattr(document, name) for name in _ResultDocument.__struct_fields__}
@@ -134,10 +159,24 @@ def decode_result(data: bytes | str) -> Result[Any, Any]:
         raise InvalidInputError("evaluation", "only with a plan")
     if document.infeasibility is not None:
         fields["infeasibility"] = _exact(document.infeasibility, Infeasibility, "infeasibility")
+    if problem is not None and document.plan is not None:
+        _check_priced(problem, document.plan, fields)
     try:
         return Result(**fields)
     except ValueError as error:
         raise InvalidInputError("", str(error)) from None
+
+
+def _check_priced(problem: Any, plan: PlanDocument, fields: Mapping[str, Any]) -> None:
+    """Refuse a result whose plan costs something else than it says."""
+    name = plan.kind.partition(".")[0]
+    family, right = FAMILIES[name], getattr(planner, name).Problem
+    if not isinstance(problem, right):
+        raise InvalidInputError("problem", f"expected one of {name}, got {shown(problem)}")
+    with inside("plan"):
+        evaluation, objective = family.priced(problem, fields["plan"], NEVER)
+    check_same(fields["objective_ns"], objective, "objective_ns")
+    refuse_other(_plain(fields["evaluation"]), _plain(evaluation), "evaluation")
 
 
 def _plan_document(plan: Any) -> PlanDocument:
@@ -179,12 +218,18 @@ def _exact(value: Any, kind: type[Any], path: str) -> Any:
         if is_dataclass(made) and not isinstance(made, type):
             # Where fields were left out, what is written leaves them out too.
             made = replace(made)
-        _same(value, decode(_text(made)), "")
+        refuse_other(value, decode(_text(made)))
     return made
 
 
-def _same(given: Any, written: Any, path: str) -> None:
-    """Refuse what is not as it would be written again, such as with a field left out."""
+def refuse_other(given: Any, written: Any, path: str = "") -> None:
+    """Refuse plain values that are not those that should have been written.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path of the first that is missing, unknown or another one.
+    """
     if isinstance(written, dict) and isinstance(given, dict):
         for name in (*written, *given):
             where = f"{path}.{name}" if path else name
@@ -192,10 +237,14 @@ def _same(given: Any, written: Any, path: str) -> None:
                 raise InvalidInputError(where, "missing")
             if name not in written:
                 raise InvalidInputError(where, "unknown field")
-            _same(given[name], written[name], where)
-    elif isinstance(written, list) and isinstance(given, list) and len(given) == len(written):
+            refuse_other(given[name], written[name], where)
+    elif (
+        isinstance(written, list | tuple)
+        and isinstance(given, list | tuple)
+        and len(given) == len(written)
+    ):
         for place, pair in enumerate(zip(given, written, strict=True)):
-            _same(*pair, f"{path}[{place}]")
+            refuse_other(*pair, f"{path}[{place}]")
     elif given != written:
         raise InvalidInputError(path, f"expected {shown(written)}, got {shown(given)}")
 

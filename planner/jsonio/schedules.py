@@ -1,27 +1,23 @@
-"""Schedules of transfers and ops in answers: whether they can be, and send everything once.
+"""Schedules of transfers and ops in answers: whether their times are in order, and complete.
 
-Problem. A plan may come from a file. Whoever reads it, to draw it, to hand it to another tool or to
-run it, has to know first that it leaves nothing out and that its times are those of a schedule.
-
-Method. What an answer says of a schedule is taken apart into durations, moments at which transfers
-are ready and ops that wait for them; it has to be what `planner.simulator` makes of these.
+Problem. Whoever reads a plan, to draw it, to hand it to another tool or to run it, has to know that
+it sends every byte once, and that its times can be drawn. Whether they are those of the plan can be
+told with the request alone (`planner.jsonio.rereading`).
 
 Complexity. O(ops + transfers), and O(parts · log parts) for what is sent. Source. Own.
 """
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
 
 from msgspec import UNSET
 
 from planner.errors import InvalidInputError
 from planner.jsonio.transfers import OpTimes, TransferDocument
-from planner.simulator import Iteration, TimedTransfer, simulate
 from planner.validation import check_count, check_same, shown
 
-__all__ = ["check_parts", "check_sizes", "check_startups", "in_passes", "simulated"]
+__all__ = ["check_parts", "check_schedule", "check_sizes", "in_passes"]
 
 Span = tuple[int, int, int]
 """Start and stop of a part, and the transfer that carries it."""
@@ -62,40 +58,39 @@ def in_passes(
     return backward, forward
 
 
-def simulated(
-    name: str,
-    transfers: Sequence[TransferDocument],
-    schedule: Sequence[OpTimes],
-    op_order: Sequence[str],
-    *,
-    barrier: bool,
-) -> tuple[Iteration, int]:
-    """Return the iteration that an answer describes, and for how long it computes.
+class Scheduled(Protocol):
+    """An answer with a schedule of ops."""
+
+    @property
+    def schedule(self) -> Any: ...
+    @property
+    def op_order(self) -> Any: ...
+    @property
+    def iteration_ns(self) -> Any: ...
+    @property
+    def backward_ns(self) -> Any: ...
+
+
+def check_schedule(name: str, transfers: Sequence[TransferDocument], answer: Scheduled) -> None:
+    """Refuse ops or transfers that are out of order, or end after the iteration.
 
     Parameters
     ----------
     name : str
         Field that holds the transfers.
     transfers : sequence of TransferDocument
-        In transfer order; ``push`` in a field `kind` stands for one that no op waits for.
-    schedule : sequence of OpTimes
-        In the order of `op_order`.
-    op_order : sequence of str
-        The ops; those of one pass run in this order.
-    barrier : bool
-        Whether the forward pass waits for all transfers.
+        In transfer order.
+    answer : Scheduled
+        Whose ops they are the transfers of.
 
     Raises
     ------
     InvalidInputError
-        With the path of the first time that is not what it has to be.
+        With the path of the first time that cannot be.
     """
-    backward, forward = in_passes(schedule, op_order)
-    backward_ns, forward_ns = (
-        [row.end_ns - row.start_ns for _, row in rows] for rows in (backward, forward)
-    )
-    undisturbed = list(accumulate(forward_ns, initial=sum(backward_ns)))
-    steps = []
+    backward, forward = in_passes(answer.schedule, answer.op_order)
+    check_same(answer.backward_ns, backward[-1][1].end_ns if backward else 0, "backward_ns")
+    ends = [(f"schedule[{place}].end_ns", row.end_ns) for place, row in (*backward, *forward)]
     free = 0
     for number, transfer in enumerate(transfers):
         path = f"{name}[{number}]"
@@ -109,70 +104,10 @@ def simulated(
                     f"{path}.{field}", f"expected an integer >= {least}, got {value}"
                 )
         free = transfer.end_ns
-        needed = len(forward)
-        if barrier:
-            if transfer.due_ns != undisturbed[0]:
-                raise InvalidInputError(f"{path}.due_ns", "not the end of the backward pass")
-        elif getattr(transfer, "kind", None) != "push":
-            needed = _needed_by(path, transfer, forward, undisturbed)
-        lasts = transfer.end_ns - transfer.start_ns
-        steps.append(TimedTransfer(0, lasts, needed, not_before_ns=transfer.ready_ns))
-    iteration = simulate(backward_ns, forward_ns, steps, barrier=barrier)
-    for number, (transfer, span) in enumerate(zip(transfers, iteration.transfers, strict=True)):
-        _same(f"{name}[{number}]", (transfer.start_ns, transfer.end_ns), span)
-        if transfer.end_ns > iteration.end_ns:
-            raise InvalidInputError(f"{name}[{number}].end_ns", "after the end of the iteration")
-    for rows, spans in ((backward, iteration.backward), (forward, iteration.forward)):
-        for (place, row), span in zip(rows, spans, strict=True):
-            _same(f"schedule[{place}]", (row.start_ns, row.end_ns), span)
-    return iteration, undisturbed[-1]
-
-
-def _needed_by(
-    path: str,
-    transfer: TransferDocument,
-    forward: Sequence[tuple[int, OpTimes]],
-    undisturbed: Sequence[int],
-) -> int:
-    """Return the first op that can be the one that waits for a transfer.
-
-    It would start when the transfer is due, and starts when the transfer has arrived; ops that take
-    no time may share a moment.
-    """
-    place = first = bisect_left(undisturbed, transfer.due_ns)
-    while place < len(forward) and undisturbed[place] == transfer.due_ns:
-        if forward[place][1].start_ns >= transfer.end_ns:
-            return place
-        place += 1
-    if place == first:
-        raise InvalidInputError(
-            f"{path}.due_ns", "expected when an op of the forward pass would start"
-        )
-    name = shown(forward[place - 1][1].op)
-    raise InvalidInputError(f"{path}.end_ns", f"after the start of {name}, which waits for it")
-
-
-def _same(path: str, stated: tuple[int, int], right: tuple[int, int]) -> None:
-    for field, value, expected in zip(("start_ns", "end_ns"), stated, right, strict=True):
-        check_same(value, expected, f"{path}.{field}")
-
-
-def check_startups(
-    name: str, transfers: Sequence[TransferDocument], kinds: Sequence[Hashable]
-) -> None:
-    """Refuse transfers of one kind with different start-ups; a short one ends within its start-up.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first transfer whose start-up is too short.
-    """
-    longest: dict[Hashable, int] = defaultdict(int)
-    for transfer, kind in zip(transfers, kinds, strict=True):
-        longest[kind] = max(longest[kind], transfer.startup_end_ns - transfer.start_ns)
-    for number, (transfer, kind) in enumerate(zip(transfers, kinds, strict=True)):
-        right = min(transfer.start_ns + longest[kind], transfer.end_ns)
-        check_same(transfer.startup_end_ns, right, f"{name}[{number}].startup_end_ns")
+        ends.append((f"{path}.end_ns", free))
+    for path, end in ends:
+        if end > answer.iteration_ns:
+            raise InvalidInputError(path, f"after the end of the iteration ({answer.iteration_ns})")
 
 
 def check_parts(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -31,8 +32,11 @@ from planner.jsonio.control import Controlled, control_of
 from planner.jsonio.decoding import decode, plain, typed
 from planner.jsonio.heads import Head, KeptPlan
 from planner.jsonio.mistaken import instead
-from planner.jsonio.results import plain_plan
-from planner.validation import did_you_mean, shown
+from planner.jsonio.rereading import check_against
+from planner.jsonio.results import FAMILIES, plain_plan
+from planner.jsonio.translating import join
+from planner.solving.family import Family
+from planner.validation import did_you_mean, inside, shown
 
 __all__ = [
     "PROBLEMS",
@@ -68,6 +72,8 @@ class Interface:
         Checks an answer read again and returns what there is to draw of it, such as its timeline.
     request_rules : mapping
         What the schema says of a request beside the fields' own types; by default nothing.
+    family : Family, optional
+        Which checks and prices a plan that is read again beside its request.
     """
 
     request: type[Controlled]
@@ -76,6 +82,7 @@ class Interface:
     headline: Callable[[Any], str]
     view: Callable[[Any], Any]
     request_rules: Mapping[str, Any] = field(default_factory=dict)
+    family: Family[Any, Any, Any] | None = None
 
 
 PROBLEMS: Mapping[str, Interface] = {
@@ -86,6 +93,7 @@ PROBLEMS: Mapping[str, Interface] = {
         ibatch.headline,
         ibatch.timeline,
         ibatch.REQUEST_RULES,
+        family=FAMILIES["ibatch"],
     ),
     "caramel": Interface(
         caramel.CaramelRequest,
@@ -93,6 +101,7 @@ PROBLEMS: Mapping[str, Interface] = {
         caramel.run,
         caramel_timeline.headline,
         caramel_timeline.timeline,
+        family=FAMILIES["caramel"],
     ),
     "yan": Interface(
         yan.YanRequest,
@@ -101,6 +110,7 @@ PROBLEMS: Mapping[str, Interface] = {
         yan_scaling.headline,
         yan_scaling.scaling,
         yan.REQUEST_RULES,
+        family=FAMILIES["yan"],
     ),
     "bml": Interface(
         bml.BmlRequest,
@@ -109,6 +119,7 @@ PROBLEMS: Mapping[str, Interface] = {
         bml_answer.headline,
         bml_times.times,
         bml.REQUEST_RULES,
+        family=FAMILIES["bml"],
     ),
     "drizzle": Interface(
         drizzle.DrizzleRequest,
@@ -117,6 +128,7 @@ PROBLEMS: Mapping[str, Interface] = {
         drizzle.headline,
         drizzle.groups,
         drizzle.REQUEST_RULES,
+        family=FAMILIES["drizzle"],
     ),
     "bigdl": Interface(
         bigdl.BigdlRequest,
@@ -125,6 +137,7 @@ PROBLEMS: Mapping[str, Interface] = {
         bigdl.headline,
         bigdl.hot_spots,
         bigdl.REQUEST_RULES,
+        family=FAMILIES["bigdl"],
     ),
     "fsdp": Interface(
         fsdp.FsdpRequest,
@@ -132,6 +145,7 @@ PROBLEMS: Mapping[str, Interface] = {
         fsdp.run,
         fsdp.headline,
         fsdp_timeline.timeline,
+        family=FAMILIES["fsdp"],
     ),
     "iteration": Interface(
         iteration.IterationRequest,
@@ -139,6 +153,7 @@ PROBLEMS: Mapping[str, Interface] = {
         iteration.run,
         iteration_timeline.headline,
         iteration_timeline.timeline,
+        family=FAMILIES["iteration"],
     ),
     "overlap": Interface(
         overlap.OverlapRequest,
@@ -146,6 +161,7 @@ PROBLEMS: Mapping[str, Interface] = {
         overlap.run,
         overlap.headline,
         overlap.timeline,
+        family=FAMILIES["overlap"],
     ),
 }
 """Every problem that can be asked, by the name requests use."""
@@ -292,15 +308,32 @@ def decode_request(data: bytes | str) -> Any:
     return typed(value, _interface(value).request)
 
 
-def decode_answer(data: bytes | str) -> tuple[Any, Any]:
+def decode_answer(
+    data: bytes | str, request: bytes | str | Mapping[str, Any] | None = None
+) -> tuple[Any, Any]:
     """Read an answer from JSON text, such as ``planner solve`` wrote, with what is drawn of it.
 
-    That is a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`).
+    Parameters
+    ----------
+    data : bytes or str
+        The answer.
+    request : bytes, str or mapping, optional
+        What was asked, ``"with_plan": true`` included: then the plan is checked and priced again,
+        and everything that follows from it is compared with what the answer says. Without it an
+        answer is refused that leaves something out, or whose times are out of order.
+
+    Returns
+    -------
+    answer : Head
+        The answer, typed.
+    view : object
+        What is drawn: a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`).
 
     Raises
     ------
     InvalidInputError
-        If it is no answer, or one without a plan.
+        If it is no answer, or one without a plan, or not the answer to the request, with the path
+        of the first field that is wrong.
     """
     value = decode(data)
     if isinstance(value, dict) and "error" in value:
@@ -311,7 +344,26 @@ def decode_answer(data: bytes | str) -> tuple[Any, Any]:
         )
     interface = _interface(value)
     answer = typed(value, interface.answer)
-    return answer, interface.view(answer)
+    _refuse_unfinite(value)
+    view = interface.view(answer)
+    if request is not None and interface.family is not None:
+        with inside("request"):
+            asked = plain(request) if isinstance(request, Mapping) else decode(request)
+            known = typed(asked, _interface(asked).request)
+        check_against(interface.family, known, answer)
+    return answer, view
+
+
+def _refuse_unfinite(value: Any, path: str = "") -> None:
+    """Refuse a number of an answer that is infinite, or none: planner writes null."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_unfinite(item, join(path, key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            _refuse_unfinite(item, f"{path}[{place}]")
+    elif isinstance(value, float) and not isfinite(value):
+        raise InvalidInputError(path, f"expected a number, got {shown(value)}")
 
 
 def _answer(

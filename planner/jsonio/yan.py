@@ -1,15 +1,16 @@
 """The JSON interface of scaling: requests, and the problems they stand for."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Unpack
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
+from planner.jsonio import answering
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import Controlled, Extras, method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
@@ -17,7 +18,7 @@ from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, wit
 from planner.solving.methods import REPLAN, known_method
 from planner.validation import inside
 from planner.yan.configuration import Fixed, LayerChoice
-from planner.yan.family import METHODS, solve
+from planner.yan.family import METHODS, YAN
 from planner.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
 from planner.yan.problem import (
     MAX_FIXED,
@@ -166,6 +167,35 @@ class YanRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     landscape: bool = False
     sensitivity: bool = False
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
+
+    def to_problem(self) -> Problem:
+        """Return the typed problem."""
+        return problem_of(self)
+
+    def refuse(self, problem: Problem) -> None:
+        """Refuse what cannot be answered, before there is a plan."""
+        if self.sensitivity:
+            known_method(self.method, (*METHODS, REPLAN))
+            refuse_sensitivity(problem, self.method)
+
+    def answer_of(self, problem: Any, result: Any) -> YanAnswer:
+        """Return the answer, as far as it follows from the problem and the result."""
+        made = told(answer(problem, result), asked(self))
+        if self.profile is UNSET:
+            return made
+        return of_profile(made, profile_of(self.profile), memory_doubts(self))
+
+    def full_answer(self, problem: Any, result: Any, extras: Extras) -> YanAnswer:
+        """Return the answer with the Pareto front, the landscape and the sensitivity."""
+        return with_extras(
+            self.answer_of(problem, result),
+            problem,
+            result,
+            pareto=self.pareto,
+            landscape=self.landscape,
+            sensitivity=self.sensitivity,
+            deadline=extras.end,
+        )
 
 
 def problem_of(request: YanRequest) -> Problem:
@@ -320,25 +350,5 @@ def memory_doubts(request: YanRequest) -> tuple[str, ...]:
     return cluster_of(request.cluster, "cluster").memory_doubts
 
 
-def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
-    """Answer one request, controlled as its family's `solve`."""
-    limit = or_none(request.time_limit_s)
-    deadline = Deadline(limit, control.get("cancel"))
-    made = asked(request)
-    problem = made.problem
-    if request.sensitivity:
-        known_method(request.method, (*METHODS, REPLAN))
-        refuse_sensitivity(problem, request.method)
-    result = solve(problem, method=request.method, time_limit=limit, **control)
-    answered = with_extras(
-        told(answer(problem, result), made),
-        problem,
-        result,
-        pareto=request.pareto,
-        landscape=request.landscape,
-        sensitivity=request.sensitivity,
-        deadline=deadline,
-    )
-    if request.profile is UNSET:
-        return answered
-    return of_profile(answered, profile_of(request.profile), memory_doubts(request))
+run = partial(answering.run, YAN)
+"""Answers one request, controlled as its family's `solve`."""

@@ -34,6 +34,8 @@ __all__ = [
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Number = Annotated[int, Meta(ge=1)]
 Total = Annotated[int, Meta(ge=0)]
+Factor = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0)]
 
 
 class ChoiceAnswer(Struct, frozen=True, kw_only=True):
@@ -128,11 +130,11 @@ class SensitivityAnswer(Struct, frozen=True, kw_only=True):
     over all combinations.
     """
 
-    intervals: dict[str, tuple[float | None, float | None]]
-    regret: float
+    intervals: dict[str, tuple[Factor | None, Factor | None]]
+    regret: Share
     regret_at: dict[str, float]
-    mean_regret: float
-    error: float
+    mean_regret: Share
+    error: Share
 
 
 class YanAnswer(PlanOrReason, frozen=True, kw_only=True):

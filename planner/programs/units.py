@@ -21,40 +21,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from msgspec import UNSET
-
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.fsdp.checker import check_issues
 from planner.fsdp.evaluation import Load
-from planner.fsdp.plan import Plan, Unit
+from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Channels
-from planner.jsonio.fsdp import FsdpAnswer
 from planner.programs.forms import ShardedUnit, UnitProgram
 from planner.validation import shown
 
-__all__ = ["Lists", "by_streams", "plan_of", "units_of"]
+__all__ = ["Lists", "by_streams", "units_of"]
 
 Lists: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 """Of each unit: the units that it prefetches in the forward and in the backward pass."""
-
-
-def plan_of(answer: FsdpAnswer) -> tuple[Plan, list[Load]]:
-    """Return the plan in a checked answer, and what its units are.
-
-    Raises
-    ------
-    InvalidPlanError
-        If it issues gathers when it cannot, so that it was not checked.
-    """
-    assert answer.units is not UNSET
-    assert answer.buffers is not UNSET
-    units = tuple(
-        Unit(*unit.layers, unit.keep, unit.recompute, unit.forward_at, unit.backward_at)
-        for unit in answer.units
-    )
-    check_issues(units)
-    loads = [Load(*(getattr(unit, name) for name in Load._fields)) for unit in answer.units]
-    return Plan(0, units, answer.buffers), loads
 
 
 def units_of(
