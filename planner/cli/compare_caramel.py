@@ -22,6 +22,7 @@ from planner.cli.family import (
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.interference import ALONE
+from planner.jsonio import answering
 from planner.jsonio import caramel as caramel_json
 from planner.jsonio.heads import Head
 from planner.jsonio.settled_network import warnings_of
@@ -168,7 +169,7 @@ def _requested(request: caramel_json.CaramelRequest) -> ComparedProblem:
             problem,
             lambda result: caramel_json.answer(problem, result),
             (f"request: {_summary(problem)}",),
-            best=lambda _: caramel_json.run(request),
+            best=lambda _: answering.run(request),
             best_apart=True,
         )
     return ComparedProblem(

@@ -22,6 +22,7 @@ from planner.comparison import Comparison
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.interference import ALONE
+from planner.jsonio import answering
 from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.settled_network import warnings_of
 from planner.jsonio.types import or_none
@@ -187,7 +188,7 @@ def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
             problem,
             lambda result: ibatch_json.answer(problem, result, names, parameters),
             (_summary("request", problem),),
-            best=lambda _: ibatch_json.run(request),
+            best=lambda _: answering.run(request),
             best_apart=True,
         )
     return ComparedProblem(

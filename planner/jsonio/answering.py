@@ -7,27 +7,22 @@ from planner.jsonio.control import Controlled, Extras, tell, without_start
 from planner.jsonio.heads import Head, warned
 from planner.jsonio.outlook import WhatIfRequest
 from planner.jsonio.types import or_none
-from planner.solving.family import Family
 from planner.solving.what_if import robust_plan
 
 __all__ = ["run"]
 
 
-def run(
-    family: Family[Any, Any, Any], request: Controlled, **control: Unpack[Control[Any]]
-) -> Head:
-    """Answer one request of a family.
+def run(request: Controlled, **control: Unpack[Control[Any]]) -> Any:
+    """Answer one request of any family.
 
     Parameters
     ----------
-    family : Family
-        Whose problem it is.
     request : Controlled
         The request. If it asks for the regret, the plan gets half the time.
     **control
         See `planner.Control`.
     """
-    problem = request.to_problem()
+    family, problem = request.family, request.to_problem()
     request.refuse(problem)
     limit, cancel = or_none(request.time_limit_s), control.get("cancel")
     end = Deadline.of(limit, cancel)

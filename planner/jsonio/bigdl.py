@@ -1,6 +1,5 @@
 """The JSON interface of synchronisation by slices, or through a driver."""
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,7 +11,6 @@ from planner.bigdl.problem import MAX_PARTITIONS
 from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.jsonio import answering
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
@@ -42,7 +40,6 @@ __all__ = [
     "answer",
     "headline",
     "hot_spots",
-    "run",
 ]
 
 MAX_NODES = 4096
@@ -69,6 +66,8 @@ PhaseName = Literal[
 
 class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is synchronised, between how many nodes, over which network."""
+
+    family = bigdl.BIGDL
 
     problem: Literal["bigdl"]
     elements: Elements
@@ -163,10 +162,6 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         bigdl.check_starts(self.pull_start, self.nodes, spread=False)
         twice = (*range(self.nodes), *range(self.nodes))
         return tuple(twice[start : start + self.nodes] for start in self.pull_start)
-
-
-run = partial(answering.run, bigdl.BIGDL)
-"""Answers one request, controlled as its family's `solve`."""
 
 
 _DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
@@ -282,8 +277,6 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     size = answer.elements * answer.element_bytes
     if answer.gradient_bytes != size:
         raise InvalidInputError("gradient_bytes", f"expected elements times element_bytes ({size})")
-    if answer.synchronisation is not UNSET:
-        check_program(answer.synchronisation.program, answer.nodes)
     times = {name: row.time_ns for name, row in answer.comparison.items()}
     if answer.method != REPLAN and times.get(answer.method) != answer.objective_ns:
         raise InvalidInputError(
@@ -303,6 +296,8 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
     else:
         bigdl.check_levels(answer.levels, answer.nodes * answer.partitions_per_node)
+    if answer.synchronisation is not UNSET:
+        check_program(answer.synchronisation.program, answer.nodes)
     return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
 
 

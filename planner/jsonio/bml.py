@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Unpack
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import GRACE_S
-from planner.bml.family import METHODS, solve
+from planner.bml.family import BML, METHODS
 from planner.bml.problem import Failures, Problem
 from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError
@@ -47,6 +47,8 @@ class BmlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Give gradient_bytes, or layer_bytes: then each layer is cut into pieces of its own.
     """
+
+    family = BML
 
     problem: Literal["bml"]
     n: Annotated[int, Meta(ge=2, le=MAX_VALUE, description="ports of a switch")]
@@ -134,7 +136,7 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
     wanted_of(request, problem)
-    result = solve(problem, method=request.method, time_limit=limit, **control)
+    result = BML.solve(problem, method=request.method, time_limit=limit, **control)
     try:
         made = request.full_answer(problem, result, Extras(last))
         return warned(made, link_notes(request, problem.bcube.servers))

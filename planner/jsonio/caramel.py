@@ -1,7 +1,6 @@
 """The JSON interface of gradient transfers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,7 +17,6 @@ from planner.caramel.problem import Plan, Problem, Stages
 from planner.costs import DepthCost
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio import answering
 from planner.jsonio.control import Extras, method_names
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head
@@ -60,7 +58,6 @@ __all__ = [
     "GroupAnswer",
     "answer",
     "answer_beside",
-    "run",
 ]
 
 
@@ -82,6 +79,7 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """In which order and in which groups to send gradients, and in which order to compute them."""
 
+    family = caramel.CARAMEL
     chooses = "search"
     spread_fields = "ops with a spread_ns"
 
@@ -191,10 +189,6 @@ class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
     prospect: ProspectField = UNSET
     target: TargetField = UNSET
     targets: TargetsField = UNSET
-
-
-run = partial(answering.run, caramel.CARAMEL)
-"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer_beside(

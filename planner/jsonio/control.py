@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -12,6 +12,7 @@ from planner.jsonio.results import PlanDocument, plan_of
 from planner.jsonio.types import Seconds
 from planner.results import Result
 from planner.scenarios import Prospect
+from planner.solving.family import Family
 from planner.solving.methods import REPLAN
 from planner.validation import inside, shown
 
@@ -54,6 +55,9 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     The methods are what `planner.jsonio.answering` asks of every request.
     """
+
+    family: ClassVar[Family[Any, Any, Any]]
+    """Whose problem it is."""
 
     time_limit_s: Seconds | UnsetType = UNSET
     start_plan: (

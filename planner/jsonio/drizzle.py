@@ -1,6 +1,5 @@
 """The JSON interface of group scheduling."""
 
-from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -12,7 +11,6 @@ from planner.drizzle.curve import curve
 from planner.drizzle.evaluation import check_triggers
 from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
-from planner.jsonio import answering
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.types import Count, Moment, Rate, Time, fields_of, filled, or_none
@@ -31,7 +29,6 @@ __all__ = [
     "answer",
     "groups",
     "headline",
-    "run",
 ]
 
 T = TypeVar("T")
@@ -61,6 +58,8 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
 
     Give tasks, or stages, or both if they agree.
     """
+
+    family = drizzle.DRIZZLE
 
     problem: Literal["drizzle"]
     compute_ns: Time
@@ -129,10 +128,6 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     largest_group_size: GroupSize | UnsetType = UNSET
     stages: tuple[TriggersAnswer, ...] | UnsetType = UNSET
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
-
-
-run = partial(answering.run, drizzle.DRIZZLE)
-"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer(

@@ -1,7 +1,6 @@
 """The JSON interface of fully sharded training: requests and answers."""
 
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,7 +9,6 @@ from planner import fsdp
 from planner.costs import AffineCost, TableCost
 from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Unit
-from planner.jsonio import answering
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
@@ -41,7 +39,6 @@ __all__ = [
     "answer",
     "costs",
     "headline",
-    "run",
 ]
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
@@ -63,6 +60,8 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class FsdpRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to gather together, when, and what to keep."""
+
+    family = fsdp.FSDP
 
     problem: Literal["fsdp"]
     forward_ns: Times
@@ -211,10 +210,6 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
-
-
-run = partial(answering.run, fsdp.FSDP)
-"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:

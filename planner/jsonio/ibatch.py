@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import ibatch
@@ -21,7 +19,6 @@ from planner.ibatch.evaluation import (
 )
 from planner.ibatch.for_target import exported
 from planner.interference import ALONE, Interference
-from planner.jsonio import answering
 from planner.jsonio.control import Extras, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -51,7 +48,7 @@ from planner.jsonio.types import (
 from planner.network import batch_cost
 from planner.results import Result
 from planner.scenarios import Prospect
-from planner.solving.what_if import Regret, regrets
+from planner.solving.what_if import Regret
 from planner.targets import FSDP2, PLANNER, Target, target_of
 from planner.timeline import Timeline
 from planner.units import counted, format_ns
@@ -66,7 +63,6 @@ __all__ = [
     "answer_to",
     "check_modules",
     "headline",
-    "run",
     "timeline",
 ]
 
@@ -86,6 +82,7 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
     """
 
+    family = ibatch.IBATCH
     chooses = "exact"
     spread_fields = "spread_ns and objective makespan"
 
@@ -146,17 +143,6 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
     def answer_of(self, problem: Any, result: Any) -> "IbatchAnswer":
         """Return the answer, as far as it follows from the problem and the result."""
         return answer(problem, result, or_none(self.layer_names), or_none(self.layer_parameters))
-
-    def full_answer(self, problem: Any, result: Any, extras: Extras) -> "IbatchAnswer":
-        """Return the answer with its regret and its prospect."""
-        regret = None
-        if self.regret and result.plan is not None:
-            regret = regrets(ibatch.IBATCH, problem, result.plan, extras.end)
-        return msgspec.structs.replace(
-            self.answer_of(problem, result),
-            regret=regret_answers(regret),
-            prospect=prospect_answer(extras.prospect, result.objective_ns or 0),
-        )
 
     def doubts(self, result: Any) -> tuple[str, ...]:
         """Return why the numbers of the network may be off."""
@@ -279,10 +265,6 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
-run = partial(answering.run, ibatch.IBATCH)
-"""Answers one request, controlled as its family's `solve`."""
-
-
 def answer_to(
     request: IbatchRequest,
     problem: ibatch.Problem,
@@ -290,7 +272,8 @@ def answer_to(
     deadline: Deadline,
 ) -> IbatchAnswer:
     """Return the answer to a request: a result, and until the deadline its regret if asked for."""
-    return request.full_answer(problem, result, Extras(deadline))
+    made: IbatchAnswer = request.full_answer(problem, result, Extras(deadline))
+    return made
 
 
 def headline(answer: IbatchAnswer) -> str:

@@ -54,6 +54,7 @@ Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)
 class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one training iteration of a model should communicate on a cluster."""
 
+    family = iteration.ITERATION
     chooses = iteration.JOINT
     spread_fields = "layers of profile with spreads"
 

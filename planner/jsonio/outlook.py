@@ -5,12 +5,14 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled
-from planner.jsonio.regret import RegretRequest
+from planner.jsonio.control import Controlled, Extras
+from planner.jsonio.regret import RegretRequest, regret_answers
 from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, or_none
 from planner.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
+from planner.solving.what_if import regrets
 from planner.targets import Target
 from planner.validation import inside
 
@@ -119,6 +121,17 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
     def has_spreads(self, problem: Any) -> bool:
         """Return whether the problem knows the spreads of measured times."""
         return any(op.spread_ns for op in problem.graph.ops)
+
+    def full_answer(self, problem: Any, result: Any, extras: Extras) -> Any:
+        """Return the answer with its regret, if that was asked for, and its prospect."""
+        regret = None
+        if self.regret and result.plan is not None:
+            regret = regrets(self.family, problem, result.plan, extras.end)
+        return replace(
+            self.answer_of(problem, result),
+            regret=regret_answers(regret),
+            prospect=prospect_answer(extras.prospect, result.objective_ns or 0),
+        )
 
     def to_outlook(self, problem: Any) -> Outlook | None:
         """Return the scenarios to plan for, if for any."""

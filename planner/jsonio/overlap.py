@@ -1,6 +1,5 @@
 """The JSON interface of computation and collectives in a compiled graph."""
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -8,7 +7,6 @@ from msgspec.json import encode
 from msgspec.structs import asdict, replace
 
 from planner import overlap
-from planner.jsonio import answering
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.rereading import refuse_fields
@@ -26,7 +24,6 @@ __all__ = [
     "encode_request",
     "headline",
     "problem_of",
-    "run",
     "timeline",
     "timeline_of",
 ]
@@ -82,6 +79,8 @@ class GraphTensor(
 class OverlapRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rank's graph, in an order that respects its dependences."""
 
+    family = overlap.OVERLAP
+
     problem: Literal["overlap"]
     nodes: Annotated[tuple[GraphNode, ...], Meta(min_length=1)]
     kinds: tuple[GraphKind, ...] = ()
@@ -131,10 +130,6 @@ def encode_request(problem: overlap.Problem) -> str:
     limit = problem.memory_limit_bytes
     memory = {} if limit is None else {"memory_limit_bytes": limit}
     return encode({"problem": "overlap", **_rows(problem), **memory}).decode()
-
-
-run = partial(answering.run, overlap.OVERLAP)
-"""Answers one request, controlled as its family's `solve`."""
 
 
 def answer(

@@ -22,7 +22,6 @@ from planner.jsonio.control import Controlled
 from planner.jsonio.heads import Head
 from planner.jsonio.results import PlanDocument, plan_of, refuse_other
 from planner.results import Result
-from planner.solving.family import Family
 from planner.validation import check_same, inside, shown
 
 __all__ = ["SEARCHED", "check_against", "refuse_fields"]
@@ -49,13 +48,11 @@ SEARCHED = frozenset(
 """Fields that do not follow from the problem and the plan alone."""
 
 
-def check_against(family: Family[Any, Any, Any], request: Controlled, answer: Head) -> None:
+def check_against(request: Controlled, answer: Head) -> None:
     """Refuse an answer that is none to a request.
 
     Parameters
     ----------
-    family : Family
-        Whose problem it is.
     request : Controlled
         What was asked.
     answer : Head
@@ -71,7 +68,7 @@ def check_against(family: Family[Any, Any, Any], request: Controlled, answer: He
         raise InvalidInputError(
             "plan", 'missing: only an answer to a request with "with_plan": true can be checked'
         )
-    problem = request.problem_of(answer)
+    family, problem = request.family, request.problem_of(answer)
     with inside("plan"):
         plan = plan_of(PlanDocument(kind=answer.plan.kind, plan=answer.plan.plan))
         if not isinstance(plan, family.plan_type):

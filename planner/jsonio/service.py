@@ -10,6 +10,7 @@ import msgspec
 from planner.deadline import Cancel, Incumbent
 from planner.errors import InvalidInputError, PluginError
 from planner.jsonio import (
+    answering,
     bigdl,
     bml,
     bml_answer,
@@ -33,9 +34,8 @@ from planner.jsonio.decoding import decode, plain, typed
 from planner.jsonio.heads import Head, KeptPlan
 from planner.jsonio.mistaken import instead
 from planner.jsonio.rereading import check_against
-from planner.jsonio.results import FAMILIES, plain_plan
+from planner.jsonio.results import plain_plan
 from planner.jsonio.translating import join
-from planner.solving.family import Family
 from planner.validation import did_you_mean, inside, shown
 
 __all__ = [
@@ -72,8 +72,6 @@ class Interface:
         Checks an answer read again and returns what there is to draw of it, such as its timeline.
     request_rules : mapping
         What the schema says of a request beside the fields' own types; by default nothing.
-    family : Family, optional
-        Which checks and prices a plan that is read again beside its request.
     """
 
     request: type[Controlled]
@@ -82,35 +80,31 @@ class Interface:
     headline: Callable[[Any], str]
     view: Callable[[Any], Any]
     request_rules: Mapping[str, Any] = field(default_factory=dict)
-    family: Family[Any, Any, Any] | None = None
 
 
 PROBLEMS: Mapping[str, Interface] = {
     "ibatch": Interface(
         ibatch.IbatchRequest,
         ibatch.IbatchAnswer,
-        ibatch.run,
+        answering.run,
         ibatch.headline,
         ibatch.timeline,
         ibatch.REQUEST_RULES,
-        family=FAMILIES["ibatch"],
     ),
     "caramel": Interface(
         caramel.CaramelRequest,
         caramel.CaramelAnswer,
-        caramel.run,
+        answering.run,
         caramel_timeline.headline,
         caramel_timeline.timeline,
-        family=FAMILIES["caramel"],
     ),
     "yan": Interface(
         yan.YanRequest,
         yan_answer.YanAnswer,
-        yan.run,
+        answering.run,
         yan_scaling.headline,
         yan_scaling.scaling,
         yan.REQUEST_RULES,
-        family=FAMILIES["yan"],
     ),
     "bml": Interface(
         bml.BmlRequest,
@@ -119,33 +113,29 @@ PROBLEMS: Mapping[str, Interface] = {
         bml_answer.headline,
         bml_times.times,
         bml.REQUEST_RULES,
-        family=FAMILIES["bml"],
     ),
     "drizzle": Interface(
         drizzle.DrizzleRequest,
         drizzle.DrizzleAnswer,
-        drizzle.run,
+        answering.run,
         drizzle.headline,
         drizzle.groups,
         drizzle.REQUEST_RULES,
-        family=FAMILIES["drizzle"],
     ),
     "bigdl": Interface(
         bigdl.BigdlRequest,
         bigdl.BigdlAnswer,
-        bigdl.run,
+        answering.run,
         bigdl.headline,
         bigdl.hot_spots,
         bigdl.REQUEST_RULES,
-        family=FAMILIES["bigdl"],
     ),
     "fsdp": Interface(
         fsdp.FsdpRequest,
         fsdp.FsdpAnswer,
-        fsdp.run,
+        answering.run,
         fsdp.headline,
         fsdp_timeline.timeline,
-        family=FAMILIES["fsdp"],
     ),
     "iteration": Interface(
         iteration.IterationRequest,
@@ -153,15 +143,13 @@ PROBLEMS: Mapping[str, Interface] = {
         iteration.run,
         iteration_timeline.headline,
         iteration_timeline.timeline,
-        family=FAMILIES["iteration"],
     ),
     "overlap": Interface(
         overlap.OverlapRequest,
         overlap.OverlapAnswer,
-        overlap.run,
+        answering.run,
         overlap.headline,
         overlap.timeline,
-        family=FAMILIES["overlap"],
     ),
 }
 """Every problem that can be asked, by the name requests use."""
@@ -346,11 +334,11 @@ def decode_answer(
     answer = typed(value, interface.answer)
     _refuse_unfinite(value)
     view = interface.view(answer)
-    if request is not None and interface.family is not None:
+    if request is not None:
         with inside("request"):
             asked = plain(request) if isinstance(request, Mapping) else decode(request)
             known = typed(asked, _interface(asked).request)
-        check_against(interface.family, known, answer)
+        check_against(known, answer)
     return answer, view
 
 

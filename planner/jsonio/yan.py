@@ -1,14 +1,12 @@
 """The JSON interface of scaling: requests, and the problems they stand for."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.errors import InvalidInputError
-from planner.jsonio import answering
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import Controlled, Extras, method_names
 from planner.jsonio.heads import of_profile
@@ -44,7 +42,6 @@ __all__ = [
     "layers_of",
     "memory_doubts",
     "problem_of",
-    "run",
     "told",
 ]
 
@@ -128,6 +125,8 @@ class YanRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Give machines, cores, layers, constants and read_every, or a profile and a cluster in their
     place.
     """
+
+    family = YAN
 
     problem: Literal["yan"]
     samples: Count
@@ -348,7 +347,3 @@ def memory_doubts(request: YanRequest) -> tuple[str, ...]:
     if request.cluster is UNSET:
         return ()
     return cluster_of(request.cluster, "cluster").memory_doubts
-
-
-run = partial(answering.run, YAN)
-"""Answers one request, controlled as its family's `solve`."""
