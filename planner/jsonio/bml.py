@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Unpack
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import GRACE_S
-from planner.bml.family import BML, METHODS
+from planner.bml.family import BML, METHODS, solve
 from planner.bml.problem import Failures, Problem
 from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError
@@ -136,7 +136,7 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
     wanted_of(request, problem)
-    result = BML.solve(problem, method=request.method, time_limit=limit, **control)
+    result = solve(problem, method=request.method, time_limit=limit, **control)
     try:
         made = request.full_answer(problem, result, Extras(last))
         return warned(made, link_notes(request, problem.bcube.servers))

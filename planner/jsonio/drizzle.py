@@ -8,12 +8,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner import drizzle
 from planner.drizzle.closed_form import largest_group
 from planner.drizzle.curve import curve
-from planner.drizzle.evaluation import check_triggers
-from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.types import Count, Moment, Rate, Time, fields_of, filled, or_none
+from planner.jsonio.types import Count, Moment, Rate, Time, filled, or_none
 from planner.results import Result
 from planner.units import counted, format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, shown
@@ -205,17 +203,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
     longest = or_none(answer.max_group_ns)
     if longest is not None and time > longest:
         raise InvalidInputError("max_group_ns", f"less than objective_ns ({time})")
-    _check_stages(() if answer.stages is UNSET else answer.stages)
     return Groups(points, chosen, limit, longest)
-
-
-def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
-    """Refuse triggers that are not those of the stages."""
-    triggers = tuple(drizzle.Triggers(**fields_of(row)) for row in rows)
-    stages = checked_stages(
-        tuple(drizzle.Stage(row.name, row.tasks, row.after) for row in triggers)
-    )
-    check_triggers(stages, triggers)
 
 
 def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer
 from planner.programs import read_plan
 from planner.runtime.measuring.measured import StepTime, compared

@@ -1,4 +1,4 @@
-"""Answers held against their requests: what nobody can tell without one, and what is no such pair."""
+"""Answers held against their requests: what only these can tell, and what is no such pair."""
 
 import json
 from functools import cache
@@ -71,7 +71,15 @@ DIRECT = {"generator": "direct", "shape": [4]}
         ("drizzle", ("curve", 1, "group_time_ns"), 10),
         ("drizzle", ("iteration_ns",), 1),
         ("drizzle", ("speedup",), 1.0),
+        ("drizzle", ("stages", 0, "triggers"), 9),
         ("yan", ("explored", "states"), 0),
+        ("yan", ("configuration", "machines_used"), 1),
+        ("yan", ("breakdown", "computation_ns"), 1),
+        ("yan", ("breakdown", "communication_ns"), 1),
+        ("yan", ("breakdown", "weight_reading_ns"), 1),
+        ("yan", ("top", 0, "epoch_ns"), 1),
+        ("yan", ("top", 1, "epoch_ns"), 1),
+        ("yan", ("top", 1, "machines_used"), 1),
         ("yan", ("lower_bound_any_mapping_ns",), 1),
     ],
 )
@@ -113,7 +121,7 @@ def test_an_answer_without_its_plan_cannot_be_held_against_anything() -> None:
     request, text = asked("ibatch")
     answer = {key: value for key, value in json.loads(text).items() if key != "plan"}
     decode_answer(json.dumps(answer))
-    with pytest.raises(InvalidInputError, match='^plan: missing: .*"with_plan": true'):
+    with pytest.raises(InvalidInputError, match=r'^plan: missing: .*"with_plan": true'):
         decode_answer(json.dumps(answer), request)
 
 
