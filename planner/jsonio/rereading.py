@@ -92,6 +92,8 @@ def check_against(request: Controlled, answer: Head) -> None:
 def _following(answer: Head) -> dict[str, Any]:
     """Return the fields of an answer that follow from the problem and the plan."""
     fields: dict[str, Any] = msgspec.to_builtins(answer)
+    # Whether there was time to check the program.
+    fields.get("synchronisation", {}).get("program", {}).pop("checked", None)
     return {name: value for name, value in fields.items() if name not in SEARCHED}
 
 

@@ -23,7 +23,9 @@ def told(detail: str, kind: str = "internal") -> Fault:
     return Fault(kind, detail, detail.rpartition("\n")[2])
 
 
-def wrong(problem: str, data: bytes, *, thorough: bool) -> Fault | None:
+def wrong(
+    problem: str, data: bytes, *, thorough: bool, request: bytes | None = None
+) -> Fault | None:
     """Return what is wrong with an answer or an error by itself, None if nothing is.
 
     Parameters
@@ -34,6 +36,8 @@ def wrong(problem: str, data: bytes, *, thorough: bool) -> Fault | None:
         The answer.
     thorough : bool
         Whether to read it again too.
+    request : bytes, optional
+        What was asked: an answer that holds its plan is held against it.
     """
     error = data.startswith(b'{"error"')
     value = json.loads(data)
@@ -49,7 +53,7 @@ def wrong(problem: str, data: bytes, *, thorough: bool) -> Fault | None:
         return Fault("contradiction", contradiction, contradiction.partition(" (")[0])
     if thorough and value["objective_ns"] is not None and len(data) < 2**18:
         try:
-            decode_answer(data)
+            decode_answer(data, request if "plan" in value else None)
         except InvalidInputError as fault:
             return Fault("read again", str(fault)[:300], fault.path.partition("[")[0])
     return None
