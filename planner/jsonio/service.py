@@ -1,6 +1,6 @@
 """Requests in, answers out: the same for library calls, files and streams."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal, TypeAlias
@@ -342,16 +342,28 @@ def decode_answer(
     return answer, view
 
 
-def _refuse_unfinite(value: Any, path: str = "") -> None:
-    """Refuse a number of an answer that is infinite, or none: planner writes null."""
+def _refuse_unfinite(value: Any) -> None:
+    """Refuse an infinite number in an answer, or one that is none: planner writes null."""
     if isinstance(value, dict):
-        for key, item in value.items():
-            _refuse_unfinite(item, join(path, key))
+        items: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, list):
-        for place, item in enumerate(value):
-            _refuse_unfinite(item, f"{path}[{place}]")
-    elif isinstance(value, float) and not isfinite(value):
-        raise InvalidInputError(path, f"expected a number, got {shown(value)}")
+        items = enumerate(value)
+    else:
+        return
+    for key, item in items:
+        if isinstance(item, dict | list):
+            try:
+                _refuse_unfinite(item)
+            except InvalidInputError as error:
+                raise InvalidInputError(_within(key, error.path), error.message) from None
+        elif isinstance(item, float) and not isfinite(item):
+            raise InvalidInputError(_within(key), f"expected a number, got {shown(item)}")
+
+
+def _within(key: str | int, path: str = "") -> str:
+    """Return the path of what is at a path within a field or an element."""
+    step = f"[{key}]" if isinstance(key, int) else join("", key)
+    return step + (path if not path or path.startswith("[") else f".{path}")
 
 
 def _answer(
