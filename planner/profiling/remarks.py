@@ -24,7 +24,7 @@ def others_in(loads: Sequence[machine.Load], first: int, end: int) -> float | No
 def _hooked(
     which: int, bare: Sequence[tuple[int, int]], runs: Sequence[Run]
 ) -> tuple[float, float]:
-    """Return the median times (ns) of the forward (0) or backward (1) pass with and without hooks."""
+    """Return the median forward (0) or backward (1) times (ns) with and without hooks."""
     return median(run.whole_ns[which] for run in runs), median(times[which] for times in bare)
 
 

@@ -146,7 +146,7 @@ def _description(call: _Call, begin: int, end: int, batch_size: int) -> Descript
 
 
 def _of_sample(shape: tuple[int, ...] | None, batch_size: int) -> tuple[int, ...] | None:
-    """Return a shape without its batch dimension: the first of size `batch_size` or a multiple of it.
+    """Return a shape without its batch dimension: the first that is `batch_size` or a multiple.
 
     A shape without such a dimension is the same for all samples, as positions are.
     """
