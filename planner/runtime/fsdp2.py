@@ -92,7 +92,6 @@ def fsdp2_groups(program: Program, model: nn.Module) -> ModuleGroups:
 
 
 def _runs(module: nn.Module) -> bool:
-    """Return whether a module has a forward pass."""
     return type(module).forward is not nn.Module.forward
 
 

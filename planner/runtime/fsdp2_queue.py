@@ -60,8 +60,6 @@ class _Queue:
 
 
 class _Queued(distributed.Work):
-    """A queued collective."""
-
     def __init__(self, future: "Future[object]") -> None:
         super().__init__()
         self._future = future
@@ -79,8 +77,6 @@ class _Allocating:
 
 
 class _AllGather(_Allocating):
-    """All-gathers of a unit."""
-
     def __init__(self, queue: _Queue) -> None:
         self._queue = queue
 
@@ -95,8 +91,6 @@ class _AllGather(_Allocating):
 
 
 class _ReduceScatter(_Allocating):
-    """Reduce-scatters of a unit."""
-
     def __init__(
         self,
         queue: _Queue,

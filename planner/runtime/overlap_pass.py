@@ -60,10 +60,7 @@ def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
 
 
 def _in_order(graph: Graph, names: Sequence[str]) -> list[Node]:
-    """Return the nodes of a graph in a planned order.
-
-    A missing node, or one before its dependence, raises an `InvalidPlanError`.
-    """
+    """Return the nodes of a graph in a planned order; an invalid one is an `InvalidPlanError`."""
     needed = dependences(graph, keep_collectives=False)
     node_of = {node.name: node for node in needed}
     order: dict[Node, None] = {}

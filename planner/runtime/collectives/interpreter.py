@@ -140,27 +140,12 @@ class Interpreter:
         return self._name
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
-        """Replace a one-dimensional, contiguous tensor by the sum of all ranks' tensors.
+        """Replace a one-dimensional, contiguous tensor on the CPU by the sum of all ranks' tensors.
 
-        Every rank calls it for the same sizes in the same order, from one thread at a time.
-
-        Parameters
-        ----------
-        flat : Tensor
-            On the CPU.
-        depth : int
-            Least number of parts; each is sent one step behind the previous one. Large tensors are
-            cut anyway: into 2 parts, or 8 for programs of several lanes. A program for one tensor
-            size defines its own parts.
-
-        Raises
-        ------
-        PeerError
-            If a transfer fails; it names the link and the rank.
-        CommunicationError
-            If another rank has stopped.
-        InvalidInputError
-            If the program is not for tensors of this size.
+        Every rank calls it for the same sizes in the same order, from one thread at a time. `depth`
+        is the least number of parts, each sent one step behind the previous one. Large tensors are
+        cut anyway: into 2 parts, or 8 for programs of several lanes. A program for one tensor size
+        defines its own parts. A failed transfer raises a `PeerError` with the link and the rank.
         """
         self._follow(flat, depth, self.program.kind)
 

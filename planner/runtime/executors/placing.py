@@ -90,7 +90,7 @@ def lay_out(
 
 
 def _link(name: str, chain: Sequence[Stretch]) -> None:
-    """Chain the stretches of a parameter, or leave them unchanged if that is impossible."""
+    """Chain the stretches of a parameter, or leave them unchained if that is impossible."""
     linked: list[Stretch] = []
     for stretch, behind in pairwise(chain):
         if not stretch.may_link(name, behind):

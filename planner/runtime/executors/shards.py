@@ -107,7 +107,7 @@ class ShardExecutor(SlicedExecutor):
         self._open(0)
 
     def check(self, program: ShardProgram) -> None:
-        """Check that the plan carries each element once per direction, pushed before it is pulled."""
+        """Check that the plan carries each element once per direction, the push before the pull."""
         check_elementwise(self.optimizer)
         trained = self._trained(program)
         check_cover(trained.pulls, self.parameters, "pull.batches")

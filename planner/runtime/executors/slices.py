@@ -173,7 +173,6 @@ class SliceExecutor(SlicedExecutor):
         return tickets
 
     def _exchange(self, tag: int, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
-        """Receive from the rank that is asked, and send to the ranks that ask this one."""
         exchange(self.group, self._others({asked: received}), self._others(sent), tag)()
 
     def _others(self, parts: Mapping[int, Tensor]) -> dict[int, Tensor]:

@@ -40,7 +40,7 @@ SAMPLE_S = 0.2
 """Duration of the transfers in one round, alone and with computation."""
 
 SIDE = 512
-"""Side of the matrices: a product takes milliseconds on a core, as layers do, and exceeds its cache."""
+"""Side of the matrices: a product takes some ms on a core, as layers do, and exceeds its cache."""
 
 DECIMALS = 4
 """Digits of the slowdown, and of the processor time per byte."""
@@ -184,7 +184,6 @@ def _computed(compute: Callable[[], object], go_on: Callable[[int], bool]) -> tu
 
 
 def _product() -> Callable[[], object]:
-    """Return a function that multiplies matrices."""
     matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
     return partial(torch.mm, matrix, matrix, out=out)
 

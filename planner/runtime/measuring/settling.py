@@ -3,8 +3,8 @@
 Problem: After a pause a shaped link passes a burst at full speed, so the first transfers look
 faster than the sequence of transfers in training.
 Method: Time a series after a pause. Its steady time is the median of the quarter means of its
-second half. A sample starts after as many untimed transfers, doubled each time, as make the mean of
-the next ones steady. An unsteady series is repeated with more transfers.
+second half. A sample starts after 0, n, 2n, 4n … transfers, as soon as the next ones are steady. A
+series that never becomes steady is followed by a longer one.
 Guarantee: If the burst ends in the first half of the last series, a sample is at most 2 % faster
 than the steady time. See docs/runtime.md.
 Complexity: O(n) for n transfers, at most 1,000 per series.

@@ -3,12 +3,10 @@
 Problem: The optimiser, its groups and its schedulers must apply to this rank's elements alone, also
 in a thread while the training loop sets up the next step.
 Method: Flat views of the parameters' memory, one per run of elements, replace the parameters in the
-optimiser's groups. A twin with its class, hooks and state, but own groups and gradients, updates
-them.
+optimiser's groups. A twin with its class, hooks and state, but own groups and gradients, updates.
 Guarantee: Elements are updated as in whole parameters, because only elementwise optimisers are
-accepted. The last bit may differ in some cases (docs/runtime.md).
-Complexity: Work and state of this rank's elements. Non-contiguous parameters are copied in each
-step.
+accepted; for the last bit see docs/runtime.md.
+Complexity: Work and state of this rank's elements; copies of non-contiguous parameters per step.
 Source: Rajbhandari et al., "ZeRO", stage 1 (partitioned optimiser states).
 """
 

@@ -45,7 +45,7 @@ def contents(parameters: Mapping[str, nn.Parameter]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return a text that is the same in all processes; for other objects the type."""
+    """Return a text that is equal in all processes; for other objects the type."""
     if isinstance(value, Tensor):
         data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         return f"{value.dtype} {tuple(value.shape)} {sha256(data.numpy().data).hexdigest()}"
