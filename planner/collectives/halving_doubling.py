@@ -62,7 +62,7 @@ def halving_doubling_program(ranks: int) -> Program:
 
 def halving_doubling_bcube_program(bcube: BCube) -> SymmetricProgram:
     """Return the program on a BCube, bit by bit; a `NotApplicableError` if n is no power of two."""
-    halving_doubling_bcube(bcube)  # whether it applies
+    halving_doubling_bcube(bcube)  # raises if it does not apply
     bits = (bcube.n.bit_length() - 1) * bcube.k
     name = f"halving_doubling_bcube({bcube.n}, {bcube.k})"
     return staged(name, (2,) * bits, [range(bits)], links=bcube.k, wire=bcube.wire)
@@ -81,7 +81,7 @@ class FoldedProgram(Program):
     links: int = 1
 
     @property
-    def name(self) -> str:  # type: ignore[override]  # all of these follow from the core
+    def name(self) -> str:  # type: ignore[override]  # derived from the core, like the next ones
         """The name of the core program."""
         return self.core.name
 
@@ -106,7 +106,7 @@ class FoldedProgram(Program):
         return self.core.scatter_steps + 1
 
     def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return where the chunks start."""
+        """Return the layout of the chunks."""
         return self.core.layout(elements, element_bytes)
 
     def owner(self, chunk: int) -> int:

@@ -35,7 +35,7 @@ class Layout(Protocol):
     """The start of each piece in a gradient, or in one layer of it."""
 
     def start(self, piece: int) -> int:
-        """Return where a piece starts (bytes); pieces are numbered over all threads."""
+        """Return the start of a piece (bytes); pieces are numbered over all threads."""
         ...
 
     def span(self, first: int, count: int) -> int:
@@ -73,7 +73,7 @@ class EvenLayout:
         )
 
     def start(self, piece: int) -> int:
-        """Return where a piece starts (bytes)."""
+        """Return the start of a piece (bytes)."""
         before, count, first, elements = self._shares[min(piece // self.pieces, self.threads - 1)]
         if count:
             first -= -(self._in_use(piece) - before) * elements // count
@@ -100,7 +100,7 @@ class EvenLayout:
         return positions * self.element_bytes
 
     def _in_use(self, piece: int) -> int:
-        """Return how many pieces before this one have elements."""
+        """Return the number of pieces before this one that have elements."""
         return piece - bisect_left(self.left_out, piece)
 
 
@@ -124,7 +124,7 @@ class RangedLayout:
         return (0, *accumulate(map(mul, counts, self.weights)))
 
     def start(self, piece: int) -> int:
-        """Return where a piece starts (bytes)."""
+        """Return the start of a piece (bytes)."""
         place = min(bisect_right(self.firsts, piece), len(self.weights)) - 1
         weight = self._before[place] + (piece - self.firsts[place]) * self.weights[place]
         return self.elements * weight // self._before[-1] * self.element_bytes
@@ -166,7 +166,7 @@ class WeightedLayout:
         return unit, (0, *(end.numerator * (unit // end.denominator) for end in self.ends))
 
     def start(self, piece: int) -> int:
-        """Return where a piece starts (bytes)."""
+        """Return the start of a piece (bytes)."""
         unit, before = self._before
         return before[piece] * self.elements // unit * self.element_bytes
 
@@ -192,7 +192,7 @@ class KeptLayout:
     kept: tuple[int, ...]
 
     def start(self, piece: int) -> int:
-        """Return where a piece starts (bytes)."""
+        """Return the start of a piece (bytes)."""
         return self.layout.start(self.kept[piece])
 
     def span(self, first: int, count: int) -> int:

@@ -109,7 +109,7 @@ class Program(ABC):
         """Return one half of the all-reduce."""
 
     def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return where the chunks of a tensor start; by default they share its elements evenly."""
+        """Return the layout of the chunks of a tensor; by default they share it evenly."""
         return EvenLayout(1, self.chunks, (), elements, element_bytes)
 
     def messages(self) -> Iterator[Message]:
@@ -145,7 +145,7 @@ class ListedProgram(Program):
     exclusive: bool = False
 
     @property
-    def even(self) -> bool:  # type: ignore[override]  # worked out, not given
+    def even(self) -> bool:  # type: ignore[override]  # derived, not a field
         """Whether chunks share the data evenly."""
         return self.placed is None
 
@@ -184,7 +184,7 @@ class ListedProgram(Program):
         return replace(self, kind=kind)
 
     def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return where the chunks of a tensor start."""
+        """Return the layout of the chunks of a tensor."""
         if self.placed is None:
             return super().layout(elements, element_bytes)
         return self.placed(elements, element_bytes)

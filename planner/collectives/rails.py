@@ -5,7 +5,7 @@ accelerators, N = h·g. `hierarchical` and `halving_doubling` exchange 1/g withi
 that on the rails; `ps` and `shuffle` exchange directly, also across rails. `ring`: g rings, each
 with 1/g of the gradient, leave a host by NICs of their own, so NICs pace each of the N-1 steps.
 Guarantee: per half and NIC `hierarchical` and `halving_doubling` send (h-1)/(g·h) of the gradient,
-the lower bound; `ring` sends (N-1)/(g·N), little more; `ps` almost g times the bound.
+the lower bound; `ring` sends (N-1)/(g·N), little more; `ps` and `shuffle` g times the bound.
 Complexity: O(1) for the costs. Source: rings through all NICs as NCCL builds them; "PXN" and
 rail-optimised networks: NVIDIA's documentation of NCCL and DGX pods; direct exchanges within
 groups: Wang et al., "BML", NeurIPS 2018, section 3.3.
@@ -67,7 +67,7 @@ def _halves(count: int) -> list[Fraction]:
 
 
 def _ring(rails: Rails) -> tuple[RailSteps, ...]:
-    each = scattered(rails.servers) / rails.accelerators  # of a ring, over each of its hops
+    each = scattered(rails.servers) / rails.accelerators  # share of one ring over each of its hops
     crosses = each if rails.hosts > 1 else Fraction(0)
     inside = each * (rails.accelerators - 1) if crosses else each * rails.accelerators
     return (RailSteps(rails.servers - 1, 0, inside, crosses),)
@@ -106,7 +106,7 @@ def _hierarchical_program(rails: Rails) -> Program:
 
 
 def _halving_doubling_program(rails: Rails) -> Program:
-    _halving_doubling(rails)  # whether it applies
+    _halving_doubling(rails)  # raises if it does not apply
     bits = rails.servers.bit_length() - 1
     return _digits(rails, f"halving_doubling{_shape(rails)}", [2] * bits)
 

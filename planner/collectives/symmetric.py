@@ -70,12 +70,12 @@ class Way(NamedTuple):
     adds: "NDArray[np.bool_]"
 
 
-def one_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
+def one_link(sender: int, receiver: int, lane: int) -> int:  # signature of all wirings
     """Return the NIC of ranks that have one NIC."""
     return 0
 
 
-def lane_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
+def lane_link(sender: int, receiver: int, lane: int) -> int:  # signature of all wirings
     """Return the NIC of ranks that have one NIC for each lane."""
     return lane
 
@@ -102,7 +102,7 @@ class SymmetricProgram(Program):
     kind: Kind = "all_reduce"
 
     @cached_property
-    def ranks(self) -> int:  # type: ignore[override]  # worked out, not given
+    def ranks(self) -> int:  # type: ignore[override]  # derived, not a field
         """Number of ranks."""
         return prod(self.radices)
 
@@ -142,7 +142,7 @@ class SymmetricProgram(Program):
         return tuple({rank: place for place, rank in enumerate(places)} for places in self.places)
 
     def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return where the chunks start: lanes share the elements evenly, as chunks do a lane."""
+        """Return the layout of the chunks: lanes share the elements, and chunks a lane, evenly."""
         return EvenLayout(self.lanes, self.ranks, (), elements, element_bytes)
 
     def owner(self, chunk: int) -> int:
@@ -181,7 +181,7 @@ class SymmetricProgram(Program):
                     value = digits[digit]
                     peer += ((value + sign * more) % radices[digit] - value) * strides[digit]
             first = lane * self.ranks
-            turned, radix = 0, 1  # the last of the digits, and how many values it has
+            turned, radix = 0, 1  # value and radix of the last digit
             size = scales[depth - 1] if depth else self.ranks
             for digit, scale in zip(order[:depth], scales, strict=False):
                 more = hop.anchor[digit] - (0 if sent else hop.shift[digit])

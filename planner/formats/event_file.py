@@ -91,7 +91,7 @@ class EventFile(Generic[T]):
         self._limit = limit
         self._progress = progress or (lambda _: None)
         self._hash = sha256()
-        self._start = 0  # of what is in hand, in the text
+        self._start = 0  # position of the current piece in the text
         self._count = 0
         self.head = b""
         self.outside = b'{"traceEvents":[]}'

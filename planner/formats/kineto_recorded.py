@@ -239,7 +239,7 @@ class _Ready:
         self._ends = list(accumulate((end for _, end in known), max))
 
     def at(self, asked_ns: int) -> int:
-        """Return when everything launched up to this time has been computed (ns)."""
+        """Return the time at which everything launched up to `asked_ns` has been computed (ns)."""
         place = bisect_right(self._launches, asked_ns) - 1
         return asked_ns if place < 0 else max(asked_ns, self._ends[place])
 

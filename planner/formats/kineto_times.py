@@ -75,12 +75,12 @@ def step_ns(steps: Sequence[Times], places: Sequence[int]) -> int:
 
 
 def busy_ns(events: Iterable[Event]) -> int:
-    """Return how long at least one of the events lasted (ns)."""
+    """Return the length of the union of the events (ns)."""
     return sum(_busy([[event] for event in events]))
 
 
 def _busy(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
-    """Return how long each group ran; overlaps count for the event that started first."""
+    """Return the running time of each group; overlaps count for the event that began first."""
     times = [0] * len(groups)
     covered = None
     events = [

@@ -131,7 +131,7 @@ def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | No
 
 
 def _no_operators(kept: Kept) -> str:
-    """Return why a trace has no operators: no recorded CPU, or another tool's file."""
+    """Return the error of a trace without operators: no recorded CPU, or another tool."""
     what = "expected events of category cpu_op (before torch 1.12: Operator)"
     others = sorted(category for category, events in kept.by_category.items() if events)
     if any(name in DEVICE or name.endswith(RUNTIMES) for name in others):

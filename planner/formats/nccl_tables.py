@@ -199,10 +199,10 @@ def _check_units(table: _Table, line: PrintedLine) -> None:
 
 
 def _cells(line: PrintedLine) -> list[str]:
-    """Return a row's cells; a launcher's tag may stand between two of them.
+    """Return a row's cells without launchers' tags between them.
 
-    Launchers tag what a process writes at once, which may be less than a line. A tag is taken away
-    where it is told apart for sure: it is that of this line, and no part of a cell.
+    A launcher tags each piece that a process writes at once, which may be less than a line. A tag
+    is removed only if it is certain: it is the prefix of this line, and not part of a cell.
     """
     text = line.text
     if _NO_PART_OF_A_CELL.search(line.prefix):
@@ -211,9 +211,9 @@ def _cells(line: PrintedLine) -> list[str]:
 
 
 def _is_row(cells: Sequence[str], *, inside: bool) -> bool:
-    """Return whether a line is meant to be a row, with damaged cells perhaps.
+    """Return whether a line is meant as a row, possibly with damaged cells.
 
-    Between a header and what ends its table, a row's first cells are one, too.
+    Between a header and the end of its table, the first cells of a row are enough.
     """
     whole = all(_INTEGER.fullmatch(cell) for cell in cells[:2])
     if len(cells) < 3:

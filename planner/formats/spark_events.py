@@ -277,7 +277,7 @@ class _Reader:
         return self.shapes.setdefault(shape, shape)
 
     def _computed(self, stages: tuple[_Stage, ...]) -> int:
-        """Return how long the longest chain of stages computed (ns)."""
+        """Return the computation time of the longest chain of stages (ns)."""
         ends: dict[int, int] = {}
         for stage in stages:  # a stage has a higher number than those it reads
             before = max((ends.get(parent, 0) for parent in _read_by(stage, stages)), default=0)
@@ -285,7 +285,7 @@ class _Reader:
         return max(ends.values(), default=0) * _MS
 
     def _busiest(self, stage: _Stage) -> int:
-        """Return how long a stage's busiest executor computed (ms)."""
+        """Return the computation time of a stage's busiest executor (ms)."""
         longest = 0
         for executor, (together, single) in stage.busy.items():
             slots = max(self.cores.get(executor, 0) // self.per_task, 1)
@@ -401,7 +401,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _group(properties: dict[str, Any] | None) -> int:
-    """Return how many iterations a job says it runs; 0 if it does not say."""
+    """Return the number of iterations that a job says it runs; 0 if unknown."""
     return (
         _positive(properties[GROUP_PROPERTY]) if properties and GROUP_PROPERTY in properties else 0
     )

@@ -35,7 +35,10 @@ _RAW, _PACKED = 0x10, 0x20
 
 
 class Line(NamedTuple):
-    """A line of a log without its end, such as ``line 12``; `whole`: whether it had an end."""
+    """A line of a log, without its line end.
+
+    `where` names its place, such as ``line 12``; `whole` says whether it had a line end.
+    """
 
     text: bytes
     where: str

@@ -33,8 +33,7 @@ FALLS = Fraction(4, 5)
 class TimedRow:
     """One measured time of a collective.
 
-    `size_bytes` is the size of the whole message; `where` the place in the file, such as ``line
-    12``.
+    `size_bytes` is that of the whole message; `where` the place in the file, such as ``line 12``.
     """
 
     collective: Collective

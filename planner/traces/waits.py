@@ -150,7 +150,7 @@ def _causes(recorded: Recorded, exposed: Spans, claims: dict[str, int]) -> dict[
 
 
 def _idle(idle: Spans, start: int, end: int) -> int:
-    """Return how long the network idled between two times (ns)."""
+    """Return the idle time of the network between two times (ns)."""
     if start >= end:
         return 0
     place = bisect_left(idle, end, key=lambda span: span[0])
