@@ -96,7 +96,7 @@ def _stretches(
     for low, high in pairwise(sorted(sizes)):
         for left, right in combinations(costs.values(), 2):
             start, end = (left.cost_ns(size) - right.cost_ns(size) for size in (low, high))
-            if start * end < 0:  # costs are rounded up: within one byte and one ns of the crossing
+            if start * end < 0:  # rounded up: within one byte and one ns of the crossing
                 place = low + Fraction(high - low) * start / (start - end)
                 sizes |= {size for size in (int(place), int(place) + 1) if low < size < high}
     begin, chosen = first, _least(costs, first)
