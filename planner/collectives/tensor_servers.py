@@ -37,7 +37,7 @@ __all__ = [
 
 
 def round_robin(tensors: Iterable[Any], servers: int) -> tuple[int, ...]:
-    """Return the bytes on each server that gets a tensor, if tensors are dealt out in turn."""
+    """Return the bytes on each server that gets a tensor, if tensors go round robin."""
     sizes = _checked(tensors)
     return tuple(sum(sizes[first::servers]) for first in range(min(servers, len(sizes))))
 
@@ -66,7 +66,7 @@ def _balanced(sizes: Sequence[int], servers: int) -> list[int]:
 def tensors_program(tensors: Iterable[Any], servers: int, *, balanced: bool) -> ListedProgram:
     """Return the program of parameter servers with whole tensors; each tensor is a chunk.
 
-    `balanced` places each tensor on the least loaded server; else they are dealt out in turn.
+    `balanced` places each tensor on the least loaded server; else round robin.
     """
     sizes = _checked(tensors)
     owners = _balanced(sizes, servers) if balanced else [*range(servers)] * len(sizes)
@@ -95,7 +95,7 @@ def tensors_program(tensors: Iterable[Any], servers: int, *, balanced: bool) -> 
 
 
 def ps_tensors_fattree(fabric: Fabric, tensors: Iterable[Any]) -> Collective:
-    """Return the cost with tensors dealt out in turn."""
+    """Return the cost with tensors placed round robin."""
     loads = round_robin(tensors, fabric.servers)
     return _placed("ps_tensors", fabric, loads)
 
