@@ -1,4 +1,4 @@
-"""Makes the JSON form of plans of whole iterations."""
+"""Encode plans of whole iterations as JSON answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -77,12 +77,8 @@ def answer(
 
     Parameters
     ----------
-    problem : Problem
-        What was asked.
-    result : Result
-        The plan.
     alternatives : sequence of Alternative
-        What it was chosen from, if it was.
+        The candidates from which the result was chosen, if any.
     model : str
         Name of the model.
     samples, sizing : int, Sizing, optional
@@ -90,11 +86,11 @@ def answer(
     groups : Result, optional
         How the engine's driver schedules iterations.
     advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
-        How the plan stands beside DDP, in other scenarios, and in those it was made for.
+        The gain over DDP, the loss in other scenarios, and the expected cost in those planned for.
     targets : mapping of str to Exported, optional
-        What it takes under the rules of targets.
+        The cost under the rules of targets.
     deadline : Deadline
-        When to stop explaining.
+        Ends the search for explanations.
     """
     cluster = problem.cluster
     known: dict[str, Any] = {
@@ -146,7 +142,7 @@ def answer(
 
 
 def _failed(cluster: Cluster) -> dict[str, Any]:
-    """Return what has failed, and which ranks are left."""
+    """Return the fields about failures: the failed parts and the remaining ranks."""
     bcube = cluster.topology
     if not cluster.failed or not isinstance(bcube, BCube):
         return {}
@@ -157,7 +153,7 @@ def _failed(cluster: Cluster) -> dict[str, Any]:
 
 
 def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
-    """Return what transfers and computation take from each other, and took."""
+    """Return the fields about contention: its parameters and the slowdown of computation."""
     beside = problem.interference
     if beside.is_none:
         return {}
@@ -215,7 +211,7 @@ def _alternative(alternative: Alternative) -> AlternativeAnswer:
 
 
 def _counted(time_ns: int | None) -> int | None:
-    """Return a time, if it can be counted: one that cannot is of no use to anybody."""
+    """Return a time, or None if it exceeds 63 bits."""
     return time_ns if time_ns is not None and time_ns <= MAX_TOTAL else None
 
 
