@@ -164,7 +164,7 @@ def _exact(value: Any, kind: type[Any], path: str) -> Any:
     with inside(path):
         made = typed(value, kind, _fraction)
         if is_dataclass(made) and not isinstance(made, type):
-            # Fields that were left out would be left out again: set them, so that `_same` sees them.
+            # Set fields that were left out; encoding would leave them out again, unseen by `_same`.
             made = replace(made)
         _same(value, decode(_text(made)), "")
     return made
