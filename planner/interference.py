@@ -7,9 +7,8 @@ processor time p = min(d, startup + bytes·rate) from computation, at a constant
 computation waits, neither slows the other down.
 
 Guarantee: `bound_beside` is a lower bound on every iteration. Its proof is in docs/calibration.md.
-Complexity: O(n) for the bounds, O(n log n) for the progress of a schedule. Source: own; that both
-sides slow each other down: Rashidi et al., "Enabling Compute-Communication Overlap in Distributed
-Deep Learning Training Platforms", ISCA 2021.
+Complexity: O(n) for the bounds, O(n log n) for the progress of a schedule.
+Source: own. Mutual slowdown: Rashidi et al., "Enabling Compute-Communication Overlap …", ISCA 2021.
 """
 
 from collections.abc import Sequence

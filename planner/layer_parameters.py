@@ -1,13 +1,14 @@
 """Derive the parameters of each layer from the dataflow graph.
 
 Problem: a plan lists layers, a training framework lists named parameters, and only the dataflow
-graph of a profile knows both. Method: walk the forward ops in their listed order, which in a
-measured graph is the order of execution. An op called ``NAME/forward``, where NAME is the next
-layer, begins this layer; any other op belongs to the layer before it, or to the first one. A
-parameter (and its size in a profile) belongs to the layer in which it is first read.
+graph of a profile knows both.
+Method: walk the forward ops in their listed order, which in a measured graph is the order of
+execution. An op called ``NAME/forward``, where NAME is the next layer, begins this layer; any other
+op belongs to the layer before it, or to the first one. A parameter (and its size in a profile)
+belongs to the layer in which it is first read.
 
-Guarantee: every parameter of the graph is in exactly one layer, or the result is None. Complexity:
-O(ops + layers + readers). Source: own.
+Guarantee: every parameter of the graph is in exactly one layer, or the result is None.
+Complexity: O(ops + layers + readers). Source: own.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
 """Measured times of collectives on a network: tables of times by size, made non-decreasing.
 
-Problem: samples are noisy, but planners need a cost that never falls with the size. Method:
-`never_falling` is isotonic regression with the least sum of absolute deviations from all samples
-(neighbouring sizes whose medians do not rise are pooled and get the median of their samples). A
-cost is linear between its points. The last slope continues for ever, so of sizes pooled at the end
-only the last is kept.
+Problem: samples are noisy, but planners need a cost that never falls with the size.
+Method: `never_falling` is isotonic regression with the least sum of absolute deviations from all
+samples (neighbouring sizes whose medians do not rise are pooled and get the median of their
+samples). A cost is linear between its points. The last slope continues for ever, so of sizes pooled
+at the end only the last is kept.
 
 Guarantee: a table's cost never falls; its last slope is above 0 unless all times are equal.
 Complexity: O(n log n) per merge of n samples; at most as many merges as sizes. Source: own.
@@ -54,22 +54,13 @@ def never_falling(samples: Iterable[tuple[int, Sequence[int]]]) -> tuple[tuple[i
 class Measured:
     """The measured times of one collective among some number of ranks.
 
-    Attributes
-    ----------
-    collective : {"all_reduce", "all_gather", "reduce_scatter"}
-        Sizes are those of the whole message: of a pull or push, of the whole batch.
-    ranks : int
-        Number of ranks, at least 2.
-    per_host : int
-        Ranks per host.
-    points : tuple of (int, int)
-        At least two pairs (bytes, ns), bytes increasing, times above 0.
+    Sizes are those of the whole message: of a pull or push, of the whole batch.
     """
 
     collective: Collective
-    ranks: int
-    per_host: int
-    points: tuple[tuple[int, int], ...]
+    ranks: int  # at least 2
+    per_host: int  # ranks per host
+    points: tuple[tuple[int, int], ...]  # (bytes, ns): at least 2, bytes increasing, times > 0
 
     def __post_init__(self) -> None:
         if self.collective not in COLLECTIVES:
@@ -107,18 +98,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Link:
-    """A link between ranks of a host, with data-sheet numbers (not measured).
+    """A link between ranks of a host, with data-sheet numbers (not measured)."""
 
-    Attributes
-    ----------
-    ranks : int
-        Largest number of ranks that it joins, at least 2.
-    bytes_per_s : Fraction
-        Bandwidth in one direction.
-    """
-
-    ranks: int
-    bytes_per_s: Fraction
+    ranks: int  # largest number of ranks that it joins, at least 2
+    bytes_per_s: Fraction  # in one direction
 
     def __post_init__(self) -> None:
         set_integer(self, "ranks", minimum=2, maximum=MAX_RANKS)
@@ -129,16 +112,11 @@ class Link:
 class MeasuredNetwork:
     """All measured tables of a network.
 
-    Attributes
-    ----------
-    tables : tuple of Measured
-        At least one; sorted by collective, ranks per host, and ranks.
-    links : tuple of Link
-        If a host has several kinds of links: by increasing ranks, the slowest link needed to join
-        that number of ranks. Empty if all links are alike.
+    `links`: if a host has several kinds of links, by increasing ranks the slowest link needed to
+    join that number of ranks; empty if all links are alike.
     """
 
-    tables: tuple[Measured, ...]
+    tables: tuple[Measured, ...]  # by collective, ranks per host, ranks
     links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:

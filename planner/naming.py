@@ -1,7 +1,8 @@
 """Short names for sets of parameters, for rows of pictures of about thirty characters.
 
 Guarantee: the text is not longer than requested, unless even the count is; it shows whole
-components of names only. Complexity: O(components of the first and last name). Source: own.
+components of names only.
+Complexity: O(components of the first and last name). Source: own.
 """
 
 from collections.abc import Iterator, Sequence

@@ -40,21 +40,10 @@ def cluster_file(name: str | PathLike[str]) -> Path:
 
 
 def cluster_data(name: str | PathLike[str]) -> bytes:
-    """Return a cluster as JSON: from a file, a shipped cluster, or a plug-in.
+    """Return a cluster as JSON: from a file, a shipped name, or ``SOURCE:TEXT`` for a plug-in.
 
-    Parameters
-    ----------
-    name : str or path
-        A file, a shipped name such as ``caramel-16``, or ``SOURCE:TEXT`` for a plug-in's source.
-
-    Raises
-    ------
-    InvalidInputError
-        If the name is none of these.
-    PluginError
-        If the plug-in does not return JSON.
-    OSError
-        If the file cannot be read.
+    Raises InvalidInputError for other names, PluginError if the plug-in does not return JSON, and
+    OSError if the file cannot be read.
     """
     source, colon, text = fspath(name).partition(":")
     describe = plugged("clusters").get(source) if colon and not Path(name).exists() else None

@@ -165,24 +165,11 @@ def planned(
 ) -> tuple[Problem, IterationAnswer]:
     """Return the problem and the answer for a profile on a cluster.
 
-    Parameters
-    ----------
-    options : mapping
-        Keyword arguments of `Problem.from_profile`.
-    method : str
-        A key of `planner.iteration.METHODS`.
-    time_limit : float, optional
-        Seconds.
-    epoch_samples : int, optional
-        If given, the number of machines is chosen as well, for epochs of this many samples.
-    limits : mapping, optional
-        `max_overhead` and `max_group_ns` of `planner.iteration.scheduling`.
-    regret : bool
-        Whether to plan for other scenarios, too. Half of the time limit is kept for them.
-    likely : mapping, optional
-        `outlook`, `scenarios` and `percentile` of a request.
-    progress : callable, optional
-        Called with a text before each stage.
+    `options` are keyword arguments of `Problem.from_profile`; `time_limit` is in seconds. With
+    `epoch_samples` the number of machines is chosen as well, for epochs of this many samples.
+    `limits` holds `max_overhead` and `max_group_ns` of `planner.iteration.scheduling`; `likely`
+    holds `outlook`, `scenarios` and `percentile` of a request. With `regret`, half of the time
+    limit is kept for other scenarios. `progress` is called with a text before each stage.
     """
     cancel = control.get("cancel")
     target: Target | None = options.get("target")

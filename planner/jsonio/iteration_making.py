@@ -73,24 +73,10 @@ def answer(
     targets: Mapping[str, Exported] | None = None,
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
-    """Return the JSON form of a result.
+    """Return the JSON form of a result and of its optional parts.
 
-    Parameters
-    ----------
-    alternatives : sequence of Alternative
-        The candidates from which the result was chosen, if any.
-    model : str
-        Name of the model.
-    samples, sizing : int, Sizing, optional
-        Samples of an epoch, and how the number of machines was chosen.
-    groups : Result, optional
-        How the engine's driver schedules iterations.
-    advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
-        The gain over DDP, the loss in other scenarios, and the expected cost in those planned for.
-    targets : mapping of str to Exported, optional
-        The cost under the rules of targets.
-    deadline : Deadline
-        Ends the search for explanations.
+    `alternatives` are the candidates from which the plan was chosen; `samples` is the size of an
+    epoch; `groups` is the driver's group scheduling; `deadline` ends the search for explanations.
     """
     cluster = problem.cluster
     known: dict[str, Any] = {

@@ -4,8 +4,8 @@ The caller's executor places, restarts and scales: a process pool, Dask's ``Clie
 ``mpi4py.futures``. A bounded number of requests is submitted ahead of the answer that is yielded
 next.
 
-Guarantee: the answers of `planner.solve`, in the order of the requests. Complexity: theirs, and one
-copy of each request and answer. Source: own.
+Guarantee: the answers of `planner.solve`, in the order of the requests.
+Complexity: theirs, and one copy of each request and answer. Source: own.
 """
 
 from collections import deque

@@ -5,8 +5,8 @@ whole all-reduce among N ranks. `planner.collectives.nics` computes NICs that gi
 takes the line through 64 B and 4 MB, because large transfers decide plans, or else the affine cost
 nearest to all sizes.
 
-Guarantee: on this cluster the all-reduce costs what the line says, up to rounding. Complexity:
-O(sizes). Source: own.
+Guarantee: on this cluster the all-reduce costs what the line says, up to rounding.
+Complexity: O(sizes). Source: own.
 """
 
 from collections.abc import Sequence
@@ -40,25 +40,9 @@ def cluster_document(
 ) -> ClusterDocument:
     """Return a cluster whose all-reduces cost what was measured.
 
-    Parameters
-    ----------
-    sweep, fit : Sweep, NetworkFit
-        Timed all-reduces, and the models fitted to them.
-    name, source : str
-        Name of the cluster, and how it was measured.
-    cores : int
-        Cores of a machine, or a rank's share of them.
-    bcube : BCube, optional
-        The BCube whose servers the ranks are, if BML carried out the all-reduce.
-    interference : Interference
-        Contention between transfers and computation.
-    notes : sequence of str
-        Remarks for readers of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        If the times are not of an all-reduce, or the time does not grow with the size.
+    `cores` are those of a machine, or a rank's share of them. `bcube` is given if BML carried out
+    the all-reduces; the ranks are its servers. Raises InvalidInputError if the times are not of an
+    all-reduce, or the time does not grow with the size.
     """
     if sweep.collective != "all_reduce":
         raise InvalidInputError("collective", f"expected all_reduce, got {sweep.collective}")

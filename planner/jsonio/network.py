@@ -169,23 +169,12 @@ Network = Annotated[NetworkDocument, Meta(extra_json_schema=NETWORK_RULES)]
 class Described:
     """A network and, if it was measured, how.
 
-    Attributes
-    ----------
-    network : AffineCost, TableCost, DepthCost or Nic
-        Cost of a communication, or the NICs that carry it.
-    collective, algorithm : str, optional
-        The collective that was timed, and the algorithm that carried it out.
-    ranks : int, optional
-        Number of ranks in the measurement.
-    interference : Interference
-        Contention between transfers and computation.
-    tables : MeasuredNetwork, optional
-        All measured tables; `network` is derived from them by `settled`.
-    notes : tuple of str
-        Warnings about parts of the cost that were not measured.
+    `collective` was carried out by `algorithm` among `ranks` ranks. `tables` holds all
+    measurements; `settled` derives `network` from them. `notes` are warnings about parts of the
+    cost that were not measured.
     """
 
-    network: AnyNetwork
+    network: AnyNetwork  # cost of a communication, or NICs
     collective: Collective | None = None
     algorithm: str = ""
     ranks: int | None = None
