@@ -105,7 +105,7 @@ def control_of(
     """
     control: Control[Any] = {"cancel": cancel, "on_progress": on_progress}
     if request.tie_break is not UNSET or request.simplest_within is not UNSET:
-        prefer = "simple" if request.tie_break is UNSET else request.tie_break
+        prefer: Prefer = "simple" if request.tie_break is UNSET else request.tie_break
         within = Fraction(0) if request.simplest_within is UNSET else request.simplest_within
         control["tie_break"] = TieBreak(prefer, within)
     if request.start_plan is not UNSET:
