@@ -304,6 +304,11 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
                 loads = tried
             else:
                 place += 1
+        if 1 < len(loads) and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
+            from planner.caramel.subsets import fewest_whole
+
+            fewer = fewest_whole(pricer.windows, problem.cost, most_ns, len(loads), deadline)
+            loads = loads if fewer is None else fewer
         if len(loads) == len(plan.groups):
             return plan
         made = plan_of(problem, order, loads)
