@@ -1,6 +1,6 @@
-"""The methods by name, and how their plans are judged.
+"""Methods by name, and `solve`.
 
-`auto` is `rotated`; its bound says where nothing can be faster.
+`auto` is `rotated`; the lower bound says where it is optimal.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ METHODS: Mapping[str, Method] = with_plugins(
         "tree_aggregate_torrent": tree_aggregate_torrent,
     },
 )
-"""Every method by the name requests use."""
+"""Every method by the name that requests use."""
 
 
 def solve(
@@ -58,14 +58,15 @@ def solve(
     method : str
         A key of `METHODS`.
     time_limit : float, optional
-        Seconds; every method is a formula, and none comes near.
+        Seconds; every method is a formula and needs far less.
     **control
         See `planner.Control`.
 
     Returns
     -------
     Result
-        The plan, checked and priced outside the method, with a bound on every way to synchronise.
+        The plan, checked and priced independently of the method, with a lower bound over all
+        algorithms.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The methods by name, and how their plans are judged."""
+"""Methods by name, and `solve`."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -21,7 +21,7 @@ METHODS: Mapping[str, Method] = with_plugins(
     "drizzle",
     {"auto": named("exact", solve_exact), "exact": solve_exact},
 )
-"""Every method by the name requests use."""
+"""Every method by the name that requests use."""
 
 
 def solve(
@@ -40,15 +40,15 @@ def solve(
     method : str
         A key of `METHODS`.
     time_limit : float, optional
-        Seconds; the closed form needs none of them.
+        Seconds; the closed form needs far less.
     **control
         See `planner.Control`.
 
     Returns
     -------
     Result
-        The plan whose group takes least time, checked and priced outside the method, with a proven
-        bound; or what stands in its way.
+        The plan with the shortest group, checked and priced independently of the method, with a
+        proven bound; or the reason why the problem is infeasible.
 
     Raises
     ------
@@ -76,5 +76,5 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
 
 
 def _bound(problem: Problem, _: Plan, __: Deadline) -> tuple[Fraction, bool]:
-    """Return what a group of one iteration takes: none is shorter."""
+    """Return the time of a group of one iteration, the shortest group."""
     return problem.compute_ns + problem.always_ns + problem.once_ns, False
