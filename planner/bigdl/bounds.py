@@ -6,7 +6,6 @@ a start-up, the bytes of the busiest NIC and the additions of the busiest machin
 Guarantee: no plan is faster. The rotated exchange meets the bound where N divides E and a start-up
 costs at most what sending everything in one step costs more; always if start-ups are free. Proof:
 docs/bigdl.md, "Why the bound holds".
-
 Complexity: O(1). Source: own; the counting argument for all-reduce.
 """
 

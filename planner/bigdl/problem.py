@@ -4,8 +4,7 @@ Every node runs some tasks, each on one partition of the data, and each task end
 a gradient. Then every node must hold the weights updated by the sum of all gradients. Each node has
 one full-duplex NIC on one non-blocking switch.
 
-Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
-on Apache Spark", section "Communications in BigDL", Fig. 2.
+Source: Venkataraman, Ding and Ermolin, section "Communications in BigDL", Fig. 2.
 """
 
 from dataclasses import dataclass

@@ -4,8 +4,7 @@ Slice i starts at ``i·(E div N) + min(i, E mod N)``; the first E mod N slices a
 longer. With fewer elements than nodes the last slices are empty. Nothing is stored.
 
 Complexity: O(1) a slice. Source: BigDL's ``AllReduceParameter``; Venkataraman, Ding and Ermolin,
-"Accelerating Deep Learning Training with BigDL and Drizzle on Apache Spark", section
-"Communications in BigDL".
+section "Communications in BigDL".
 """
 
 __all__ = ["largest_slice", "slice_of"]

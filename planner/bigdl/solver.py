@@ -39,7 +39,6 @@ METHODS: Mapping[str, Method] = with_plugins(
         "tree_aggregate_torrent": tree_aggregate_torrent,
     },
 )
-"""Every method by the name that requests use."""
 
 
 def solve(

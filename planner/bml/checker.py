@@ -6,7 +6,6 @@ they hold; links exist and work; with `exclusive`, no two threads share a link i
 
 Guarantee: `check_complete` is exact. `check_piece` is exact for its piece. Larger plans are
 sampled; method and tiers: docs/bml.md, "How plans are checked".
-
 Complexity: `check_complete` O(transfers·length·N), memory N²·pieces; `check_piece` O(steps·N) array
 operations a piece. Source: own.
 """
@@ -113,8 +112,7 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     draw = Random(0)
     whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
     intact = not (ground.dead or ground.down)
-    # A tree's path may increase the distance to its root; only Algorithm 1 reduces it with each
-    # hop.
+    # A tree's path may lead away from its root; only Algorithm 1 comes closer with each hop.
     if bcube.servers > whole and intact and not isinstance(plan, TreePlan):
         single = HASTY_TRANSFERS if hasty else SINGLE_TRANSFERS
         for _ in range(RANDOM_SERVERS):

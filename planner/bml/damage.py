@@ -6,7 +6,6 @@ is usable.
 Bounds, in units of the time T_F of one gradient over one link: 2(N'-1)/(usable NICs), 1/(usable
 NICs of a server), and 2(P-1)/(usable NICs between P parts). Proof: docs/bml.md, "Why the bounds
 with failures hold".
-
 Complexity: label propagation takes O(k·N) array operations a round, and about as many rounds as the
 diameter; the bounds O(k² + failures).
 Source: generalises the intact bound 2(N-1)/(kN) of BML, section 3.2; the cuts are those of Tutte

@@ -6,7 +6,6 @@ servers that would send the same slice anyway; see docs/bml.md, "Why detours are
 
 Guarantee: the plan is correct. If every slice has nowhere to go, the method does not apply
 (`planner.bml.trees` still does). Not optimal; the lower bound gives the gap.
-
 Complexity: O(f·n·k³) for f failed NICs, independent of N, where few neighbours have failed too; a
 failed switch counts as n NICs, a server as k.
 Source: own. The paper does not treat failures; that servers relay for each other is BCube's idea.

@@ -2,7 +2,6 @@
 
 Problem: give trees i weights w_i >= 0 of sum 1 so that the largest load of a NIC, T = max over NICs
 e of Σ_i w_i·deg_i(e), is least (in gradients). In the bandwidth model the all-reduce takes T·T_F.
-
 Method: linear program by column generation; the dual prices NICs, a minimum spanning tree is the
 best new column, with Wentges smoothing. Model, bound and steps: docs/bml.md, "Why trees reach the
 bound".

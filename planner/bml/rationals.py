@@ -1,7 +1,6 @@
 """Exact rational solution of linear equations with integer coefficients.
 
 Problem: find x with A·x = b, where A has full column rank and at least as many rows as columns.
-
 Method: Dixon's lifting. Invert A modulo a prime p, solve modulo p, divide the residue b - A·x by p
 and repeat; each step gives one p-adic digit of x. Hadamard's inequality bounds numerators and
 denominators, so enough digits determine x; Euclid's algorithm recovers it.

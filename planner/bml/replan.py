@@ -5,7 +5,6 @@ the same program from it. Method: `planner.bml.detour` with equal pieces; where 
 `TREES` greedy trees of equal share. Both use integers in a fixed order and no solver. The living
 servers are the ranks, in order. With rounds everything is cut into parts, each one step behind the
 part before.
-
 Guarantee: the same program for the same recipe on every machine; it exists wherever the failures
 leave the network connected. With one round its halves are mirror images with equal steps and loads;
 with more rounds they overlap and are not separate. Not optimal; `planner.bml.solve` optimises for
@@ -109,7 +108,6 @@ def _bcube(recipe: Recipe) -> BCube:
 GENERATORS: Mapping[str, Callable[[Recipe], Program]] = MappingProxyType(
     {**dict.fromkeys(recipes.GENERATORS, recipes.made), REPLAN: _replan}
 )
-"""Every generator by its name."""
 
 
 def made(recipe: Recipe) -> Program:

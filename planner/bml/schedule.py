@@ -6,7 +6,6 @@ server q, in k steps and broadcasts the sums in k more; which pieces go where in
 Guarantee: equal to Algorithm 1 transfer by transfer. Without failures every NIC carries 2(N-1)/(kN)
 of the gradient in each direction, the minimum, and no two threads share a link in a step.
 Derivation: docs/bml.md, "The schedule"; detours: there, "Why detours are right".
-
 Complexity: O(k²) before the first transfer, then O(1) for each of the 2k²(n-1) transfers of a
 server. With f detours O(f) once more. Source: Wang et al., "BML", NeurIPS 2018, section 3.2,
 Algorithm 1.

@@ -181,7 +181,6 @@ def _is_far(plan: AnyPlan | None, damage: Damage) -> bool:
 
 
 def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyPlan:
-    """Return the first of the fastest plans."""
     if len(plans) == 1:
         return plans[0]
     return min(plans, key=lambda plan: time_ns(problem, plan, last))
@@ -206,7 +205,6 @@ METHODS: Mapping[str, Method] = with_plugins(
         "trees": _connected(_trees),
     },
 )
-"""Every method by the name that requests use."""
 
 
 def solve(

@@ -2,7 +2,6 @@
 
 Problem: each NIC has a price; a hop between two servers on one switch costs the prices of its two
 NICs. Find a minimum spanning tree of the living servers.
-
 Method: Kruskal's algorithm. On one switch a star around its cheapest NIC is a minimum spanning
 tree, and by the cycle rule no other hop is needed: n - 1 candidates a switch, not n(n - 1)/2. Hops
 of equal cost are taken from a root outwards, which keeps trees low; equal prices give a

@@ -3,6 +3,9 @@
 `solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
 plan, `check` rejects invalid plans. `calibrate` fits the constants of a scheduler to measured
 overheads; `adjusted` is the online rule for the group size, and `group_sizes` simulates it.
+
+Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
+on Apache Spark".
 """
 
 from planner.drizzle.calibration import Calibration, Measurement, calibrate

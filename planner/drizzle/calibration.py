@@ -7,10 +7,8 @@ bits; a weight scales a whole row, so exact fits and equally good fits stay so.
 
 Guarantee: the least sum of squares. Among equal fits: as few constants as possible, task_ns before
 group_ns before constant_task_ns. The constants that cannot be told apart are named.
-
 Complexity: O(rows), and O(rows) fits of three unknowns for the held-out errors.
-Source: group scheduling in Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with
-BigDL and Drizzle on Apache Spark"; the fit is own.
+Source: group scheduling in Venkataraman, Ding, Ermolin; the fit is own.
 """
 
 from collections.abc import Sequence
@@ -25,7 +23,6 @@ from planner.validation import integer, shown
 __all__ = ["CONSTANTS", "Calibration", "Measurement", "calibrate"]
 
 CONSTANTS = ("group_ns", "task_ns", "constant_task_ns")
-"""The fitted constants, by their names in `planner.drizzle.Problem`."""
 
 _PREFERRED = (1, 0, 2)
 _SETS = [columns for size in (1, 2, 3) for columns in combinations(_PREFERRED, size)]
@@ -146,7 +143,6 @@ def _weighted(measurements: Sequence[Measurement]) -> list[list[int]]:
 
 
 def _without(equations: Normal, row: list[int]) -> Normal:
-    """Return the normal equations without one of their rows."""
     *left, value = row
     return Normal(
         [

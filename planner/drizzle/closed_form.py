@@ -5,11 +5,11 @@ to o(g)/(T + o(g)) <= u and g·(T + o(g)) <= A, with o(g) = S/g + R.
 
 Method: the first limit is o(g) <= c = T·u/(1 - u), that is g >= S/(c - R). The time of a group,
 g·(T + R) + S, does not decrease with g. So the smallest g within the first limit is optimal, and if
-it breaks the second limit, every g does.
+it breaks the second limit, every such g does.
 
 Guarantee: optimal, or proof that the limits exclude each other; in exact fractions.
 Complexity: O(1). Source: own; the limits are those of group scheduling in Venkataraman, Ding,
-Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on Apache Spark".
+Ermolin.
 """
 
 from fractions import Fraction

@@ -4,8 +4,7 @@ The one place where plans are priced and checked; it depends on no method. The o
 a share of the iteration, o/(T+o), and relative to computation, o/T, the axis of Fig. 4.
 
 Complexity: O(1), and O(stages + dependencies) for the check.
-Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
-Apache Spark", Fig. 4 and section "What is Drizzle".
+Source: Venkataraman, Ding, Ermolin, Fig. 4 and section "What is Drizzle".
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,6 @@ computation, and the driver's overhead. Method: docs/spark.md, "How loops are fo
 
 Guarantee: none that the loop is what its author calls an iteration. Times are medians, so a few
 slow rounds, such as the first, do not matter.
-
 Complexity: O(jobs · 64). Source: own; the constants are those of `planner.drizzle.calibrate`.
 """
 

@@ -6,8 +6,7 @@ task when its inputs arrive. With m tasks an iteration then costs the driver o(g
 it), d2 for each task of each iteration. Larger groups cost less but go longer, g·(T + o(g)),
 without a decision in which the job could adapt or recover.
 
-Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
-Apache Spark", section "What is Drizzle".
+Source: Venkataraman, Ding, Ermolin, section "What is Drizzle".
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,6 @@ METHODS: Mapping[str, Method] = with_plugins(
     "drizzle",
     {"auto": named("exact", solve_exact), "exact": solve_exact},
 )
-"""Every method by the name that requests use."""
 
 
 def solve(

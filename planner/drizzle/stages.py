@@ -6,8 +6,7 @@ triggers. BigDL on Drizzle has two stages an iteration, in one DAG: gradients ar
 aggregated slice by slice; the next iteration's gradients wait for every slice of the new weights.
 
 Complexity: O(stages + dependencies), except for sorting.
-Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
-Apache Spark", sections "What is Drizzle" and "How Drizzle works with BigDL".
+Source: Venkataraman, Ding, Ermolin, sections "What is Drizzle" and "How Drizzle works with BigDL".
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""The methods by name, and how their plans are judged.
+"""Methods by name, and `solve`.
 
-`auto` is `exact` where all machines are alike, else `ordered`.
+`auto` is `exact` if all machines are equal, otherwise `ordered`.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ Method: TypeAlias = AnyMethod[Problem, Plan]
 
 
 def _hasty(module: str, name: str) -> Method:
-    """Return a method that falls back to a quick plan if it had no time to find any."""
+    """Return a method that falls back to a quick plan if it finds none in time."""
     run = loaded(f"planner.yan.{module}", name)
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -55,7 +55,6 @@ METHODS: Mapping[str, Method] = with_plugins(
         "model_parallel": _hasty("baselines", "model_parallel"),
     },
 )
-"""Every method by the name requests use."""
 
 
 def solve(
@@ -65,7 +64,7 @@ def solve(
     time_limit: float | None = None,
     **control: Unpack[Control[Plan]],
 ) -> Result[Plan, Estimate]:
-    """Plan how a job is spread over machines.
+    """Plan how a job is distributed over machines.
 
     Parameters
     ----------
@@ -81,8 +80,8 @@ def solve(
     Returns
     -------
     Result
-        The plan, checked and priced outside the method. The bound of `exact`
-        holds for the canonical mapping, the others' for every mapping.
+        The plan, checked and priced independently of the method. The bound of `exact` holds for the
+        canonical mapping, the bounds of the other methods for every mapping.
 
     Raises
     ------
@@ -103,8 +102,9 @@ def solve(
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Estimate, int]:
-    """Price every configuration again: the ranking is what a plan says, beside its first."""
-    priced = cache(partial(estimate, problem))  # a request may ask for one configuration often
+    """Price every configuration of the ranking again."""
+    # a request may contain one configuration several times
+    priced = cache(partial(estimate, problem))
     prices = [priced(ranked.configuration).epoch for ranked in plan.ranking]
     if prices != [ranked.epoch for ranked in plan.ranking] or prices != sorted(prices):
         raise InvalidPlanError("ranking", "priced wrongly, or not in order")
@@ -113,5 +113,5 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Estimate, int]:
 
 
 def _bound(_: Problem, __: Plan, ___: Deadline) -> tuple[None, bool]:
-    """Return none: every method proves one, unless there was no time for it."""
+    """Return no bound: every method proves one, unless its time was up."""
     return None, False
