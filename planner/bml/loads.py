@@ -93,7 +93,6 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
 
 
 def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
-    """Return the loads of the detours just before step w."""
     import numpy as np
 
     half = _nothing(schedule)

@@ -119,7 +119,6 @@ def _step(network: Network, carried: Loads, adds: bool) -> Fraction:
 
 
 def _hops(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline) -> list[_Hop]:
-    """Return the hops of a part: the aggregation, then the broadcast."""
     up = list(loads(plan, layout, deadline))
     down = [Loads(load.received, load.sent) for load in reversed(up)]
     return [(load, True) for load in up] + [(load, False) for load in down]

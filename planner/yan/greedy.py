@@ -231,7 +231,6 @@ class Greedy:
         return Path(epoch, tuple(reversed(states)), tuple(reversed(mappings)))
 
     def _first(self, program: LayerProgram, workers: int) -> _Layer:
-        """Return the state of layer 0, placed on the first workers."""
         value = program.own[0]
         count = len(value)
         partition = np.full((count, workers), -1)
@@ -245,7 +244,6 @@ class Greedy:
     def _next(
         self, program: LayerProgram, place: int, before: _Layer, deadline: Deadline | None
     ) -> _Layer:
-        """Return the state of the next layer."""
         own, options = program.own[place], program.options[place]
         seen = self._seen(place - 1, before.placed, program.options[place - 1])
         # V of the layer before, by placement and threads; infinite in states with another

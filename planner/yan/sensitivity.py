@@ -57,15 +57,9 @@ CONSTANTS: tuple[str, ...] = (
 class FactorRange:
     """Factors of a constant from `low` to `high` between which a configuration stays the best.
 
-    Attributes
-    ----------
-    constant : str
-        A field of `Constants`. All of `latency_ns` is scaled at once; of `interference` the part
-        above 1.
-    low, high : Fraction or None
-        The ends, at which the configuration is still the best; None if it is so as far as examined.
-    low_beaten_by, high_beaten_by : Configuration or None
-        The better configuration just beyond the end; None if the end is None.
+    All of `latency_ns` is scaled at once; of `interference` the part above 1. An end is None if the
+    configuration is the best as far as examined; `low_beaten_by` and `high_beaten_by` are the
+    better configurations just beyond the ends.
     """
 
     constant: str
@@ -79,29 +73,16 @@ class FactorRange:
 class Sensitivity:
     """Effect of errors of the constants on a configuration.
 
-    Attributes
-    ----------
-    intervals : tuple of FactorRange
-        One for each constant; none for `interference` if there is none.
-    regret : Fraction
-        Relative excess of an epoch over the best configuration, at the worst combination of
-        constants that are each `error` lower or higher.
-    regret_constants : tuple of (str, Fraction)
-        This combination: each constant's factor.
-    error : Fraction
-        Relative error of every constant.
-    mean_regret : Fraction
-        The mean over all combinations.
-    searches : int
-        Searches for the best configuration that were run.
+    Regret is the relative excess of an epoch over the best configuration, at combinations of
+    constants that are each `error` (relative) lower or higher.
     """
 
-    intervals: tuple[FactorRange, ...]
-    regret: Fraction
-    regret_constants: tuple[tuple[str, Fraction], ...]
+    intervals: tuple[FactorRange, ...]  # none for `interference` without interference
+    regret: Fraction  # at the worst combination
+    regret_constants: tuple[tuple[str, Fraction], ...]  # factors of the worst combination
     error: Fraction
-    mean_regret: Fraction
-    searches: int
+    mean_regret: Fraction  # over all combinations
+    searches: int  # searches for the best configuration that were run
 
 
 def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:

@@ -102,7 +102,6 @@ def solve(
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Estimate, int]:
-    """Price every configuration of the ranking again."""
     # a request may contain one configuration several times
     priced = cache(partial(estimate, problem))
     prices = [priced(ranked.configuration).epoch for ranked in plan.ranking]

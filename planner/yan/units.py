@@ -196,6 +196,5 @@ def _neuron_layer(
 
 
 def _sides(shape: Sequence[int], rows: int) -> tuple[int, int, int]:
-    """Return channels, rows and columns for this number of rows."""
     columns = shape[2] if len(shape) == 3 and shape[1] == rows else 1
     return prod(shape) // (rows * columns), rows, columns

@@ -25,39 +25,20 @@ __all__ = ["Fit", "fit"]
 class Fit:
     """Fitted constants, and how well they predict.
 
-    Attributes
-    ----------
-    constants : Constants
-        Fitted constants with nine digits; held constants unchanged.
-    held : tuple of str
-        Constants kept at their starting values, with which the measurements agree.
-    at_floor : tuple of str
-        Constants that fit best near zero.
-    rounds : int
-        Rounds of the fit, including those that decide which constants to hold.
-    fitted : Errors
-        Errors at all measurements of the fit to all.
-    folds : int
-        Folds of the cross-validation.
-    held_out : Errors
-        Errors of the cross-validation.
-    predictions_ns : tuple of int
-        Predictions of the cross-validation, in the order of the measurements.
-    kendall, spearman : float or None
-        Rank correlations (tau-b, rho) of predictions and measurements; None if all are equal.
-    regret : Fraction
-        Relative excess of the measured time of the configuration with the least prediction over the
-        best one; the worst of ties.
+    The errors `held_out`, `predictions_ns`, the rank correlations (Kendall's tau-b, Spearman's rho;
+    None if all are equal) and `regret` are those of the cross-validation. Regret is the relative
+    excess of the measured time of the configuration predicted fastest over the best; the worst of
+    ties.
     """
 
-    constants: Constants
-    held: tuple[str, ...]
-    at_floor: tuple[str, ...]
-    rounds: int
-    fitted: Errors
+    constants: Constants  # nine digits; held constants unchanged
+    held: tuple[str, ...]  # kept at their starting values, which fit as well
+    at_floor: tuple[str, ...]  # fit best near zero
+    rounds: int  # including those that decide which constants to hold
+    fitted: Errors  # of the fit to all measurements
     folds: int
     held_out: Errors
-    predictions_ns: tuple[int, ...]
+    predictions_ns: tuple[int, ...]  # in the order of the measurements
     kendall: float | None
     spearman: float | None
     regret: Fraction
