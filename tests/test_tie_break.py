@@ -9,13 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, NotApplicableError, TableCost, caramel, ibatch
-from planner.bigdl import BIGDL
-from planner.caramel.loads import LoadPricer, loads_of
+from planner import (
+    AffineCost,
+    InvalidInputError,
+    TableCost,
+    caramel,
+    drizzle,
+    ibatch,
+)
+from planner.caramel.loads import LoadPricer
 from planner.caramel.problem import Plan as Transfers
+from planner.drizzle import DRIZZLE
+from planner.errors import NotApplicableError
 from planner.ibatch.evaluation import evaluate, objective_ns
 from planner.solving.tie_break import TieBreak
-from tests.bigdl.test_plans import PROBLEM as BIGDL_PROBLEM
 from tests.caramel.graph_strategies import graphs
 from tests.strategies import affine_costs, problems, table_costs
 
@@ -40,9 +47,7 @@ def test_ibatch_has_the_fewest_batches_of_all_plans_within_a_share(
     if result.plan is None or problem.objective != "makespan":
         return
     assert result.objective_ns is not None
-    prices = {
-        plan: objective_ns(problem, evaluate(problem, plan)) for plan in every_cut(problem)
-    }
+    prices = {plan: objective_ns(problem, evaluate(problem, plan)) for plan in every_cut(problem)}
     least = min(prices.values())
     most = least + int(least * share)
     fewest = min(len(plan.batches) for plan, price in prices.items() if price <= most)
@@ -99,9 +104,7 @@ def test_no_two_neighbours_of_a_searched_plan_can_be_sent_together_for_free(
 
 
 def test_a_robust_plan_is_as_good_and_less_sensitive_to_delays() -> None:
-    problem = ibatch.Problem(
-        startup_ns=1, transfer_ns=[5, 1, 1, 1, 9], compute_ns=[1, 1, 1, 1, 20]
-    )
+    problem = ibatch.Problem(startup_ns=1, transfer_ns=[5, 1, 1, 1, 9], compute_ns=[1, 1, 1, 1, 20])
     simple = ibatch.solve(problem)
     robust = ibatch.solve(problem, tie_break=TieBreak("robust"))
     assert simple.plan is not None
@@ -125,17 +128,8 @@ def test_what_cannot_be_is_refused() -> None:
         TieBreak("best")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="simplest_within: only with tie_break simple"):
         TieBreak("robust", Fraction(1, 10))
-    with pytest.raises(NotApplicableError, match="robust is not for problem bigdl"):
-        BIGDL.solve(BIGDL_PROBLEM, tie_break=TieBreak("robust"))
-
-
-def test_parts_of_one_parameter_are_merged() -> None:
-    """Loads that carry two halves of a parameter are one transfer of the whole."""
-    graph = caramel.Graph.from_chain([10], [10], [100]) if hasattr(caramel.Graph, "from_chain") else None
-    if graph is None:
-        pytest.skip("no chains")
-    problem = caramel.Problem(graph, AffineCost(1, Fraction(1)))
-    plan = caramel.solve(problem, method="bytescheduler").plan
-    assert plan is not None
-    made = caramel.CARAMEL.simplest(problem, plan, 10**9, caramel.CARAMEL_NEVER)
-    assert [len(load) for load in loads_of(made)] == [1]
+    problem = drizzle.Problem(
+        compute_ns=10, tasks=2, group_ns=5, task_ns=1, max_overhead=Fraction(1, 2)
+    )
+    with pytest.raises(NotApplicableError, match="robust is not for problem drizzle"):
+        DRIZZLE.solve(problem, tie_break=TieBreak("robust"))
