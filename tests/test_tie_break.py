@@ -21,6 +21,7 @@ from planner.caramel.loads import LoadPricer
 from planner.caramel.problem import Plan as Transfers
 from planner.drizzle import DRIZZLE
 from planner.errors import NotApplicableError
+from planner.graphs import Graph
 from planner.ibatch.evaluation import evaluate, objective_ns
 from planner.solving.tie_break import TieBreak
 from tests.caramel.graph_strategies import graphs
@@ -68,7 +69,7 @@ def every_order(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
 
 @given(graphs(max_parameters=4), st.one_of(affine_costs(), table_costs()), SHARES)
 def test_caramel_has_the_fewest_transfers_of_whole_parameters(
-    graph: caramel.Graph, cost: AffineCost | TableCost, share: Fraction
+    graph: Graph, cost: AffineCost | TableCost, share: Fraction
 ) -> None:
     problem = caramel.Problem(graph, cost)
     best = caramel.solve(problem, method="exact")
@@ -91,7 +92,7 @@ def test_caramel_has_the_fewest_transfers_of_whole_parameters(
 
 @given(graphs(max_parameters=6), affine_costs())
 def test_no_two_neighbours_of_a_searched_plan_can_be_sent_together_for_free(
-    graph: caramel.Graph, cost: AffineCost
+    graph: Graph, cost: AffineCost
 ) -> None:
     problem = caramel.Problem(graph, cost)
     result = caramel.solve(problem, method="search")

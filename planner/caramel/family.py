@@ -304,7 +304,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
                 loads = tried
             else:
                 place += 1
-        if 1 < len(loads) and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
+        if len(loads) > 1 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
             from planner.caramel.subsets import fewest_whole
 
             fewer = fewest_whole(pricer.windows, problem.cost, most_ns, len(loads), deadline)
