@@ -1,10 +1,10 @@
 """Pareto fronts: what no other candidate is at least as good as in every respect; less is better.
 
-Complexity: O(n log n) for two criteria (`staircase`); O(n log n + n·kept) for more (`nondominated`).
+Complexity: O(n log n) for two criteria (`staircase`), O(n log n + n·kept) for more.
 Source: the maxima of a set of vectors, Kung, Luccio, Preparata, J. ACM 22 (1975).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 __all__ = ["nondominated", "staircase"]
@@ -32,9 +32,11 @@ def staircase(items: Iterable[T], first: Callable[[T], Any], second: Callable[[T
     return best
 
 
-def nondominated(items: Iterable[Sequence[Any]], most: int | None = None) -> list[Any]:
+def nondominated(
+    items: Iterable[tuple[int, ...]], most: int | None = None
+) -> list[tuple[int, ...]]:
     """Return the vectors on the Pareto front, in lexicographic order; at most the first `most`."""
-    best: list[Any] = []
+    best: list[tuple[int, ...]] = []
     for item in sorted(items):
         if not any(all(a <= b for a, b in zip(other, item, strict=True)) for other in best):
             best.append(item)
