@@ -2,7 +2,7 @@
 
 Problem: computation is never as fast as in the profile, start-ups and bandwidth are never those of
 the network that was measured, ranks do not run abreast. A scenario says by how much. `SCENARIOS`
-are those a plan's regret is asked for (`planner.regret`). An `Outlook` weighs some; `measured` is
+are those a plan's regret is asked for (`planner.solving.what_if`). An `Outlook` weighs some; `measured` is
 the one that follows from the spreads of measured times.
 
 `measured` is ten parts. In four times are the medians. In one each all computation is late by its

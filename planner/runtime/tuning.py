@@ -3,7 +3,7 @@
 Problem. Somebody has a training loop and no patience. A plan that gains nothing should not be
 followed: hooks cost some time, and DDP is what everybody knows.
 
-Method. `make_plan`; if it predicts that the plan gains less than `planner.advice.WORTH` over DDP
+Method. `make_plan`; if it predicts that the plan gains less than `planner.solving.what_if.WORTH` over DDP
 with its best bucket size, DDP stays. Otherwise copies of the model and the optimiser train by turns
 as planned, under DDP's default and with that bucket size; the plan has to gain as much there, too.
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.bigdl import METHODS, Driver, Exchange, Problem, evaluate, lower_bound_ns, solve
+from planner.bigdl import BIGDL, METHODS, Driver, Exchange, Problem, evaluate, lower_bound_ns, solve
 from planner.bigdl.hot_spots import pulls_at_once
 from planner.bigdl.methods import tree_levels
 from planner.comparison import compare
@@ -311,10 +311,8 @@ def test_bad_time_limits(limit: Any) -> None:
     assert caught.value.path == "time_limit_s"
 
 
-def test_a_method_that_makes_no_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.bigdl import solver
-
-    wrong = {**METHODS, "rotated": lambda problem, _: Outcome(Exchange(problem.elements, 5))}
-    monkeypatch.setattr(solver, "METHODS", wrong)
+def test_a_method_that_makes_no_plan_is_a_fault() -> None:
+    problem = Problem(**GOOD)
+    wrong = {"rotated": lambda *_: Outcome(Exchange(problem.elements, 5))}
     with pytest.raises(RuntimeError, match="rotated made no plan"):
-        solve(Problem(**GOOD), method="rotated")
+        BIGDL.run(problem, "rotated", wrong, NEVER)
