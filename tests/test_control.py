@@ -60,6 +60,7 @@ def test_who_cancels_at_an_incumbent_gets_one_as_good(family: str) -> None:
 
     solve = FAMILIES[family].solve
     result = solve(problem_of(family), cancel=cancel, on_progress=stop)
+    assert result.objective_ns is not None
     assert result.objective_ns <= told[0]
 
 
@@ -94,6 +95,8 @@ def test_no_result_is_worse_than_what_it_started_from(family: str, method: str) 
         result = solve(problem, method=method, start=best.plan)
     except NotApplicableError:
         return
+    assert result.objective_ns is not None
+    assert best.objective_ns is not None
     assert result.objective_ns <= best.objective_ns
     assert result.lower_bound_ns is None or result.lower_bound_ns <= best.objective_ns
 

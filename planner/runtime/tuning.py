@@ -3,9 +3,10 @@
 Problem. Somebody has a training loop and no patience. A plan that gains nothing should not be
 followed: hooks cost some time, and DDP is what everybody knows.
 
-Method. `make_plan`; if it predicts that the plan gains less than `planner.solving.what_if.WORTH` over DDP
-with its best bucket size, DDP stays. Otherwise copies of the model and the optimiser train by turns
-as planned, under DDP's default and with that bucket size; the plan has to gain as much there, too.
+Method. `make_plan`; if it predicts that the plan gains less than `planner.solving.what_if.WORTH`
+over DDP with its best bucket size, DDP stays. Otherwise copies of the model and the optimiser train
+by turns as planned, under DDP's default and with that bucket size; the plan has to gain as much
+there, too.
 
 Guarantee. The model, the optimiser and the random numbers are as before. All ranks decide the same.
 Weights are those of plain data-parallel training either way.

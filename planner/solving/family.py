@@ -56,8 +56,6 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         Its methods by name; the first is ``auto``. `methods` adds those of plug-ins.
     baselines : tuple of str
         Names of the methods whose plan follows from a rule.
-    evaluations : int
-        How many plans the local search over scenarios may price.
     near : int
         The local search stops within one `near`-th of the bound; 0: only at the bound.
     """
@@ -66,7 +64,6 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     plan_type: Any
     own_methods: Mapping[str, Method[ProblemT, PlanT]]
     baselines: tuple[str, ...] = ()
-    evaluations: int = 10**5
     near: int = 0
 
     @property
@@ -154,8 +151,16 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """Yield plans one change away, which helps in at least one variant of the problem."""
         return iter(())
 
+    def budget(self, problem: ProblemT, plan: PlanT) -> int:
+        """Return how many plans one change away a search over one scenario may price."""
+        return 10**5
+
+    def lasting(self, problem: ProblemT, plan: PlanT) -> int:
+        """Return what a checked plan costs (ns), as `evaluate` does, for those who ask often."""
+        return self.objective(problem, self.evaluate(problem, plan, NEVER))
+
     def same_bound(self, plan: PlanT, other: PlanT) -> bool:
-        """Return whether the bound of one plan holds for another: not where it is of its op order."""
+        """Return whether one plan's bound holds for another; else it is one of an op order."""
         return True
 
     def ddp_price(

@@ -13,7 +13,7 @@ from planner.bigdl import BIGDL, METHODS, Driver, Exchange, Problem, evaluate, l
 from planner.bigdl.hot_spots import pulls_at_once
 from planner.bigdl.methods import tree_levels
 from planner.comparison import compare
-from planner.deadline import NEVER
+from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.network import Network
 from planner.results import Status
@@ -313,6 +313,9 @@ def test_bad_time_limits(limit: Any) -> None:
 
 def test_a_method_that_makes_no_plan_is_a_fault() -> None:
     problem = Problem(**GOOD)
-    wrong = {"rotated": lambda *_: Outcome(Exchange(problem.elements, 5))}
+
+    def wrong(_: Problem, __: Deadline) -> Outcome[Exchange | Driver]:
+        return Outcome(Exchange(problem.elements, 5))
+
     with pytest.raises(RuntimeError, match="rotated made no plan"):
-        BIGDL.run(problem, "rotated", wrong, NEVER)
+        BIGDL.run(problem, "rotated", {"rotated": wrong}, NEVER)

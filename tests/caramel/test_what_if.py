@@ -201,6 +201,7 @@ def test_nothing_otherwise_is_the_problem_itself(problem: Problem, cost: AffineC
 def test_no_plan_of_whole_parameters_is_better(problem: Problem, outlook: Outlook) -> None:
     usual = solve(problem)
     result, prospect = robust_plan(CARAMEL, problem, outlook, NEVER)
+    assert prospect is not None
     plan = result.plan
     assert plan is not None
     assert usual.plan is not None
@@ -232,6 +233,7 @@ def test_the_bound_is_one_of_the_scenarios_by_themselves(
     problem: Problem, outlook: Outlook
 ) -> None:
     _, prospect = robust_plan(CARAMEL, problem, outlook, NEVER)
+    assert prospect is not None
     others = [CARAMEL.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
     assert prospect.bound <= counted(outlook, [best_split(o.windows, o.cost) for o in others])
 
@@ -241,6 +243,7 @@ def test_the_bound_is_one_of_the_scenarios_by_themselves(
 def test_beside_computation_it_holds_too(problem: Problem, outlook: Outlook, startup: int) -> None:
     disturbed = replace(problem, interference=Interference(startup, slowdown=Fraction(3, 2)))
     result, prospect = robust_plan(CARAMEL, disturbed, outlook, NEVER)
+    assert prospect is not None
     assert result.plan is not None
     assert prospect.bound <= prospect.value <= prospect.usual_value
 
@@ -259,6 +262,7 @@ def test_little_is_given_away_whatever_scenarios_ask_for() -> None:
     own = solve(CARAMEL.perturb(problem, dear.scenarios[0][0])).plan
     assert own is not None
     result, prospect = robust_plan(CARAMEL, problem, dear, NEVER)
+    assert prospect is not None
     assert result.objective_ns is not None
     assert evaluate(problem, own).iteration_ns > MOST * prospect.usual_ns >= result.objective_ns
 

@@ -77,7 +77,7 @@ def small() -> Problem:
 
 def large() -> Problem:
     """One whose start-ups may not be twice as long."""
-    nic = Nic(Fraction(10**9), MAX_VALUE // 8 * 5)
+    nic = Nic(Fraction(10**9), MAX_VALUE // 64 * 5)
     return replace(small(), cluster=replace(small().cluster, nic=nic))
 
 
