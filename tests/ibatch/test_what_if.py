@@ -201,3 +201,24 @@ def test_a_rank_falls_behind_in_the_backward_pass_only() -> None:
     assert pull.compute_ns == (200, 400)
     assert push.compute_ns == (300, 600)
     assert (push.startup_ns, push.transfer_ns) == (15, (20, 40))
+
+
+def test_plans_priced_of_many_layers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes the longer the more layers there are, and has the more neighbours."""
+    priced = []
+
+    def counted(problem: ibatch.Problem, plan: ibatch.Plan) -> ibatch.Evaluation:
+        priced.append(problem.layers)
+        return ibatch.evaluate(problem, plan)
+
+    monkeypatch.setattr("planner.ibatch.family.evaluate", counted)
+    count = 500
+    problem = ibatch.Problem(
+        compute_ns=[1 + (37 * layer) % 101 for layer in range(count)],
+        spread_ns=[(53 * layer) % 97 for layer in range(count)],
+        startup_ns=100,
+        transfer_ns=[1 + (71 * layer) % 89 for layer in range(count)],
+        direction="push",
+    )
+    robust_plan(IBATCH, problem, measured(), NEVER)
+    assert sum(priced) <= 2 * 2 * 10**5
