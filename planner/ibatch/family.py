@@ -44,6 +44,9 @@ FEWEST_WORK = 10**8
 ENUMERATED = 8
 """Up to this many layers every plan is priced over scenarios: 128 of eight."""
 
+PRICED = 2 * 10**5
+"""Layers of the plans priced at most while a plan is improved over scenarios."""
+
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Run the exact method of the objective and the kind of cost."""
@@ -106,7 +109,6 @@ RULES: Mapping[str, Method] = {
 
 class _Ibatch(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "ibatch", Plan, tuple(RULES)
-    evaluations = 2 * 10**5
     own_methods = {
         "auto": _within_cap(named("exact", _exact)),
         "exact": _within_cap(_exact),
@@ -228,6 +230,9 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
                 ]
             for inner in changed:
                 yield problem.plan((0, *sorted(inner), count))
+
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        return PRICED // problem.layers
 
 
 def _with_contention(name: str, method: Method) -> Method:

@@ -13,7 +13,7 @@ Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust 
 over the scenarios, than the usual one; the bound combines those of the scenarios, as neither a mean
 nor a percentile falls if a time rises.
 
-Complexity: a run of ``auto`` and some rules a scenario; for a robust plan `Family.evaluations` more
+Complexity: a run of ``auto`` and some rules a scenario; for a robust plan `Family.budget` more
 prices. Each run gets an equal share of the time left. Source: own; minimax regret is Savage's ("The
 Theory of Statistical Decision", JASA 1951); sample averages: Kleywegt, Shapiro, Homem-de-Mello,
 SIAM J. Optim. 12 (2002).
@@ -204,11 +204,13 @@ def robust_plan(
     def value(plan: PlanT) -> Fraction | None:
         """Return what counts of a plan's times; None if it is no plan, or costs too much."""
         try:
-            if plan is not usual.plan and family.price(problem, plan) > most_ns:
-                return None
+            if plan is not usual.plan:
+                family.check(problem, plan, NEVER)
+                if family.lasting(problem, plan) > most_ns:
+                    return None
         except InvalidPlanError:
             return None
-        return outlook.of([_lasting(family, variant, plan) for variant in variants])
+        return outlook.of([family.lasting(variant, plan) for variant in variants])
 
     made, bounds, narrowed = [], [0] * len(variants), False
     for place, variant in enumerate(variants):
@@ -223,14 +225,14 @@ def robust_plan(
 
     first = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
     bound = Fraction(0) if narrowed else outlook.of(bounds)
-    target = bound + bound / family.near if family.near else bound
     best, least = local_search(
         usual.plan,
         value,
         first,
         lambda plan: family.neighbours(fixed, variants, plan),
-        target=target,
-        budget=family.evaluations // len(variants),
+        bound=bound,
+        target=bound + bound / family.near if family.near else bound,
+        budget=lambda plan: family.budget(fixed, plan) // len(variants),
         deadline=deadline,
     )
     if narrowed:  # what fewer choices cannot undercut all choices may
@@ -271,11 +273,6 @@ def _first(
             if plan is not None:
                 yield plan
     yield from family.candidates(fixed, [usual, *made], deadline)
-
-
-def _lasting(family: Family[ProblemT, PlanT, EvaluationT], variant: ProblemT, plan: PlanT) -> int:
-    """Return what a plan that was checked for the nominal numbers costs in a scenario (ns)."""
-    return family.objective(variant, family.evaluate(variant, plan, NEVER))
 
 
 def _bounded(
