@@ -311,6 +311,7 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         return Result(method, plan, objective, whole, runtime_s, timed_out, evaluation=evaluation)
 
     def priced(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> tuple[EvaluationT, int]:
+        """Return what a plan costs, in detail and as the objective (ns), checked."""
         self.check(problem, plan, deadline)
         evaluation = self.evaluate(problem, plan, deadline)
         return evaluation, self.objective(problem, evaluation)
