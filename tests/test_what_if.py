@@ -202,7 +202,7 @@ def test_what_there_is_no_time_for_is_left_out(name: str) -> None:
     )
     assert robust.plan is not None
     assert prospect is not None
-    assert prospect.bound <= prospect.value
+    assert 0 < prospect.bound <= prospect.value
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -235,8 +235,9 @@ def robust_plan(
         budget=lambda plan: family.budget(fixed, plan) // len(variants),
         deadline=deadline,
     )
-    if narrowed:  # what fewer choices cannot undercut all choices may
-        bound = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
+    if narrowed or not all(bounds):  # what fewer choices cannot undercut all choices may
+        again = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
+        bound = max(bound, again)
     start = value(usual.plan)
     assert start is not None
     prospect = Prospect(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)
