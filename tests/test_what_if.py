@@ -3,7 +3,7 @@
 Each plan is priced apart from the family. Plans of all kinds are oracles in the families' folders.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,13 +17,15 @@ from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.ibatch import IBATCH
 from planner.iteration import ITERATION
-from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
+from planner.scenarios import LONGER, MOST, SCENARIOS, Outlook, Scenario, measured
 from planner.solving.family import Family
+from planner.solving.methods import Outcome
 from planner.solving.what_if import advise, regrets, robust_plan
 from tests.caramel import test_what_if as caramel
 from tests.ibatch import test_what_if as ibatch
 from tests.iteration import test_what_if as iteration
 from tests.outlooks import counted, outlooks
+from tests.words import Words
 
 MEASURED = st.sampled_from([measured(), measured(Fraction(90))])
 
@@ -200,7 +202,7 @@ def test_what_there_is_no_time_for_is_left_out(name: str) -> None:
     )
     assert robust.plan is not None
     assert prospect is not None
-    assert prospect.bound <= prospect.value
+    assert 0 < prospect.bound <= prospect.value
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -214,6 +216,36 @@ def test_a_scenario_whose_numbers_are_too_large_is_left_out_or_named(name: str) 
     with pytest.raises(InvalidInputError) as refused:
         robust_plan(family, problem, outlook, NEVER)
     assert refused.value.path.startswith("scenarios[1]")
+
+
+def test_a_family_s_candidates_follow_from_every_plan_that_is_made() -> None:
+    """The usual one, those of the scenarios, of longer times, and of rules."""
+    scenario = SCENARIOS[0]
+    names = {Scenario(): "a problem", scenario: "of it", **dict.fromkeys(LONGER, "longer")}
+    assert len(names) == 2 + len(LONGER)
+    seen: list[str] = []
+
+    class Disturbed(Words):
+        baselines = ("rule",)
+
+        def perturb(self, problem: str, scenario: Scenario) -> str:
+            return names[scenario]
+
+        def candidates(self, problem: str, plans: Sequence[str], _: Deadline) -> Iterator[str]:
+            seen.extend(plans)
+            yield from (f"{plan}!" for plan in plans)
+
+    def auto(problem: str, _: Deadline) -> Outcome[str]:
+        return Outcome(f"for {problem}", 0)
+
+    plans = ["for a problem", "for of it", "for longer", "by rule"]
+    family = Disturbed(
+        {**dict.fromkeys(plans, 100), "by rule!": 99},
+        {"auto": auto, "rule": lambda *_: Outcome("by rule")},
+    )
+    result, _ = robust_plan(family, "a problem", Outlook(((scenario, Fraction(1)),)), NEVER)
+    assert list(dict.fromkeys(seen)) == plans
+    assert result.plan == "by rule!"
 
 
 @given(outlooks(), st.data())

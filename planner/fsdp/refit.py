@@ -46,4 +46,4 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     made = improved(problem, (shape, bare), old, EFFORT, deadline)
     if made is None:
         raise InvalidPlanError("units", "they do not fit into memory_bytes any more")
-    return Outcome(made)
+    return Outcome(made, timed_out=deadline.passed)

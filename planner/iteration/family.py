@@ -196,10 +196,6 @@ def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
     )
 
 
-def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
-    return bound_under(problem, plan), False
-
-
 class _Iteration(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "iteration", Plan, tuple(RULES)
     own_methods = {
@@ -221,7 +217,7 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         return total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
-        return bound_under(problem, plan), False
+        return bound_under(problem, plan, brief=deadline.passed), False
 
     def methods_for(self, problem: Problem) -> Mapping[str, Method]:
         return self.methods if problem.target is None else within(problem.target)

@@ -384,6 +384,7 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         )
 
     def priced(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> tuple[EvaluationT, int]:
+        """Return what a plan costs, in detail and as the objective (ns), checked."""
         self.check(problem, plan, deadline)
         evaluation = self.evaluate(problem, plan, deadline)
         return evaluation, self.objective(problem, evaluation)

@@ -235,8 +235,9 @@ def robust_plan(
         budget=lambda plan: family.budget(fixed, plan) // len(variants),
         deadline=deadline,
     )
-    if narrowed:  # what fewer choices cannot undercut all choices may
-        bound = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
+    if narrowed or not all(bounds):  # what fewer choices cannot undercut all choices may
+        again = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
+        bound = max(bound, again)
     start = value(usual.plan)
     assert start is not None
     prospect = Prospect(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)
@@ -258,6 +259,7 @@ def _first(
     deadline: Deadline,
 ) -> Iterator[PlanT]:
     """Yield plans that bear more: for longer computation or transfers, by rules, the family's."""
+    plans = [usual, *made]
     for left, scenario in enumerate(reversed(LONGER), 1):
         if deadline.passed:
             return
@@ -265,14 +267,16 @@ def _first(
             longer = family.narrow(family.perturb(fixed, scenario), usual)
             plan = family.solve(longer, time_limit=deadline.share(left + 1)).plan
             if plan is not None:
+                plans.append(plan)
                 yield plan
     methods = family.methods_for(fixed)
     for name in family.baselines:
         with suppress(NotApplicableError, TimeUpError):
             plan = methods[name](fixed, deadline).plan
             if plan is not None:
+                plans.append(plan)
                 yield plan
-    yield from family.candidates(fixed, [usual, *made], deadline)
+    yield from family.candidates(fixed, plans, deadline)
 
 
 def _bounded(

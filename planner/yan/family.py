@@ -43,6 +43,18 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return replace(YAN.methods[method](problem, deadline), method=method)
 
 
+def _checked(problem: Problem, plan: Plan) -> Estimate:
+    """Price every configuration again, and return the price of the first.
+
+    A plan says its whole ranking.
+    """
+    priced = cache(partial(estimate, problem))  # a request may ask for one configuration often
+    prices = [priced(ranked.configuration).epoch for ranked in plan.ranking]
+    if prices != [ranked.epoch for ranked in plan.ranking] or prices != sorted(prices):
+        raise InvalidPlanError("ranking", "priced wrongly, or not in order")
+    return priced(plan.ranking[0].configuration)
+
+
 class _Yan(Family[Problem, Plan, Estimate]):
     name, plan_type, baselines = "yan", Plan, ("data_parallel", "model_parallel")
     own_methods = {
@@ -55,14 +67,14 @@ class _Yan(Family[Problem, Plan, Estimate]):
     }
 
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
-        """Price every configuration again: a plan says its whole ranking, not only the first."""
-        priced = cache(partial(estimate, problem))  # a request may ask for one configuration often
-        prices = [priced(ranked.configuration).epoch for ranked in plan.ranking]
-        if prices != [ranked.epoch for ranked in plan.ranking] or prices != sorted(prices):
-            raise InvalidPlanError("ranking", "priced wrongly, or not in order")
+        _checked(problem, plan)
 
     def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Estimate:
         return estimate(problem, plan.ranking[0].configuration)
+
+    def priced(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Estimate, int]:
+        evaluation = _checked(problem, plan)  # no configuration is priced twice
+        return evaluation, self.objective(problem, evaluation)
 
     def objective(self, problem: Problem, evaluation: Estimate) -> int:
         return total(-int(-evaluation.epoch // 1), "constants", "the time of an epoch")
