@@ -138,6 +138,16 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """
         raise NotApplicableError("scenarios", f"not for problem {self.name}")
 
+    def repriced(self, problem: ProblemT, plan: PlanT) -> PlanT:
+        """Return the same plan with the prices of a problem, where plans hold prices; unchecked.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is no plan of the problem.
+        """
+        return plan
+
     def fix_order(self, problem: ProblemT, plan: PlanT) -> ProblemT:
         """Return the problem with the decisions of a plan that all scenarios share."""
         return problem
@@ -166,9 +176,7 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """Return a plan with transfer `place` and the next one sent together, if they can be."""
         return None
 
-    def simplest(
-        self, problem: ProblemT, plan: PlanT, most_ns: int, deadline: Deadline
-    ) -> PlanT:
+    def simplest(self, problem: ProblemT, plan: PlanT, most_ns: int, deadline: Deadline) -> PlanT:
         """Return a plan of at most `most_ns` with fewest transfers; by default from merging."""
         return merged_neighbours(self, problem, plan, most_ns, deadline)
 
@@ -183,7 +191,7 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         raise NotApplicableError("tie_break", f"robust is not for problem {self.name}")
 
     def same_bound(self, plan: PlanT, other: PlanT) -> bool:
-        """Return whether the bound of one plan holds for another: not where it is of its op order."""
+        """Return whether the bound of one plan holds for another, such as in another op order."""
         return True
 
     def ddp_price(

@@ -20,7 +20,7 @@ SIAM J. Optim. 12 (2002).
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -28,7 +28,7 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.deadline import NEVER, Deadline, TimeUpError
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.results import Result
 from planner.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
@@ -137,9 +137,9 @@ def regrets(
             if progress:
                 progress(f"scenario {number + 1} of {len(listed)}")
             limit_s = deadline.share(len(listed) - number).remaining_s
-            with suppress(InvalidInputError):
+            with suppress(InvalidInputError, TimeUpError):
                 other = family.perturb(problem, scenario)
-                kept = family.price(other, plan)
+                kept = family.price(other, family.repriced(other, plan), deadline)
                 results = [
                     solved(other, method, deadline.within(limit_s))
                     for method in ("auto", DDP, LAYERS)
@@ -191,24 +191,28 @@ def robust_plan(
         If the numbers of a scenario are too large.
     """
     begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
+    _perturbed(family, problem, outlook)  # refused before anything is planned
     if usual is None:
         usual = family.solve(problem, time_limit=deadline.share(parts))
     if usual.plan is None or usual.objective_ns is None:
         return usual, None
     fixed, most_ns = family.fix_order(problem, usual.plan), MOST * usual.objective_ns
-    variants = []
-    for place, (scenario, _) in enumerate(outlook.scenarios):
-        with inside(f"scenarios[{place}]"):
-            variants.append(family.perturb(fixed, scenario))
+    variants = _perturbed(family, fixed, outlook)
+    try:
+        start = _value(family, variants, outlook, usual.plan, deadline)
+    except TimeUpError:
+        return replace(usual, timed_out=True), None
 
     def value(plan: PlanT) -> Fraction | None:
         """Return what counts of a plan's times; None if it is no plan, or costs too much."""
+        if plan is usual.plan:
+            return start
         try:
-            if plan is not usual.plan and family.price(problem, plan) > most_ns:
+            if family.price(problem, plan, deadline) > most_ns:
                 return None
-        except InvalidPlanError:
+            return _value(family, variants, outlook, plan, deadline)
+        except (InvalidPlanError, TimeUpError):
             return None
-        return outlook.of([_lasting(family, variant, plan) for variant in variants])
 
     made, bounds, narrowed = [], [0] * len(variants), False
     for place, variant in enumerate(variants):
@@ -221,7 +225,8 @@ def robust_plan(
         if own.plan is not None:
             made.append(own.plan)
 
-    first = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
+    candidates = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
+    first = _repriced(family, problem, candidates)
     bound = Fraction(0) if narrowed else outlook.of(bounds)
     target = bound + bound / family.near if family.near else bound
     best, least = local_search(
@@ -235,8 +240,6 @@ def robust_plan(
     )
     if narrowed:  # what fewer choices cannot undercut all choices may
         bound = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
-    start = value(usual.plan)
-    assert start is not None
     prospect = Prospect(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)
     passed = time.perf_counter() - begin
     if best == usual.plan:
@@ -273,9 +276,40 @@ def _first(
     yield from family.candidates(fixed, [usual, *made], deadline)
 
 
-def _lasting(family: Family[ProblemT, PlanT, EvaluationT], variant: ProblemT, plan: PlanT) -> int:
-    """Return what a plan that was checked for the nominal numbers costs in a scenario (ns)."""
-    return family.objective(variant, family.evaluate(variant, plan, NEVER))
+def _perturbed(
+    family: Family[ProblemT, PlanT, EvaluationT], problem: ProblemT, outlook: Outlook
+) -> list[ProblemT]:
+    """Return the problem of each scenario."""
+    variants = []
+    for place, (scenario, _) in enumerate(outlook.scenarios):
+        with inside(f"scenarios[{place}]"):
+            variants.append(family.perturb(problem, scenario))
+    return variants
+
+
+def _repriced(
+    family: Family[ProblemT, PlanT, EvaluationT], problem: ProblemT, plans: Iterable[PlanT]
+) -> Iterator[PlanT]:
+    """Yield plans of scenarios with the nominal prices."""
+    for plan in plans:
+        with suppress(InvalidInputError):
+            yield family.repriced(problem, plan)
+
+
+def _value(
+    family: Family[ProblemT, PlanT, EvaluationT],
+    variants: Sequence[ProblemT],
+    outlook: Outlook,
+    plan: PlanT,
+    deadline: Deadline,
+) -> Fraction:
+    """Return what counts of the times of a plan that was checked for the nominal numbers."""
+    return outlook.of(
+        [
+            family.objective(variant, family.evaluate(variant, plan, deadline))
+            for variant in variants
+        ]
+    )
 
 
 def _bounded(
