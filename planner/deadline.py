@@ -74,11 +74,14 @@ class Control(TypedDict, Generic[PlanT], total=False):
         An old plan: if it fits this problem, or fits it with other numbers, the result is no worse;
         else it is ignored, and the result's `warnings` say why. Method ``replan`` does nothing but
         improve it, in milliseconds; then one that does not fit makes the result infeasible.
+    tie_break : planner.solving.tie_break.TieBreak
+        Which of the plans of equal cost is returned.
     """
 
     on_progress: Callable[[Incumbent[PlanT]], None] | None
     cancel: Cancel | None
     start: PlanT | None
+    tie_break: Any
 
 
 class _Since:

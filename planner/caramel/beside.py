@@ -24,7 +24,7 @@ from planner.deadline import Deadline
 from planner.interference import ALONE, bound_beside
 from planner.solving.methods import Method, Outcome
 
-__all__ = ["joined", "planned_beside"]
+__all__ = ["joined", "merged", "planned_beside"]
 
 
 def planned_beside(
@@ -70,7 +70,7 @@ def planned_beside(
         transfers=lambda plan: plan.groups,
         asked=asked,
         search=lambda asked: (search(asked, deadline),),
-        joined=lambda plan, place: _with_both(problem, plan, place),
+        joined=lambda plan, place: merged(problem, plan, place),
     )
     least = bound_beside(
         problem.interference, problem.windows.compute_ns, 0, problem.cost, problem.windows.sizes
@@ -79,7 +79,7 @@ def planned_beside(
     return best_beside(family, first, problem.interference.least_ns, deadline, least)
 
 
-def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:
+def merged(problem: Problem, plan: Plan, place: int) -> Plan | None:
     """Return a plan with a group and the next one sent together; None if there are gaps."""
     first, second = plan.groups[place : place + 2]
     parts = joined(first.parts, second.parts)

@@ -21,7 +21,7 @@ from planner.caramel.baselines import (
     mg_wfbp,
     parameter_servers,
 )
-from planner.caramel.beside import planned_beside
+from planner.caramel.beside import merged, planned_beside
 from planner.caramel.bounds import NEAR, lower_bound, tighter_bound
 from planner.caramel.descent import descend, neighbours
 from planner.caramel.evaluation import (
@@ -58,6 +58,9 @@ Method: TypeAlias = AnyMethod[Problem, Plan]
 EXACT_PARAMETERS = 12
 """Up to so many parameters the best plan of whole ones is found: 3^12 transfers a target."""
 
+MERGED = 10**5
+"""Transfers priced at most while neighbours are merged: 300 are gone through once in 0.1 s."""
+
 ENUMERATED = 4
 """Up to this many parameters every plan of whole ones is priced over scenarios: 75 of four."""
 
@@ -70,7 +73,7 @@ SPLIT_WORK = 2.0
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best grouping and order of whole parameters."""
-    from planner.caramel.subsets import best_whole, robust_whole
+    from planner.caramel.subsets import best_whole
 
     known, cost = problem.windows, problem.cost
     count = len(known.sizes)
@@ -90,9 +93,6 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     better, timed_out = best_whole(known, cost, value, bound, deadline)
     loads = start if better is None else better
     proven = bound if timed_out else pricer.iteration_ns(loads)
-    loads = steadied(pricer, loads, BUDGET, deadline)
-    if not timed_out:
-        loads, timed_out = robust_whole(known, cost, loads, deadline)
     return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
 
 
@@ -183,12 +183,10 @@ def _best(
                 max_work=SPLIT_WORK,
             )
         except NotApplicableError:  # nobody knows how many transfers the best plan may need
-            loads = steadied(pricer, loads, BUDGET, deadline)
             return Outcome(plan_of(problem, order, loads), bound, timed_out)
         if grouping.value is not None and grouping.value < value:
             loads, value = list(grouping.groups), grouping.value
         bound, timed_out = max(bound, grouping.lower_bound), deadline.passed
-    loads = steadied(pricer, loads, BUDGET, deadline)
     return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
 
 
@@ -281,6 +279,52 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         cost = scaled_cost(problem.cost, startup=scenario.startup, rate=rate)
         return replace(problem, graph=graph_under(problem.graph, scenario), cost=cost)
 
+    def transfers(self, plan: Plan) -> int:
+        return len(plan.groups)
+
+    def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        return merged(problem, plan, place)
+
+    def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
+        """Return a plan with fewer transfers; as many as loads can be priced quickly are merged."""
+        if not _is_free(problem, plan):
+            if most_ns == lasting_ns(problem, plan):
+                return plan  # merging is a step of planning under a target's rules or contention
+            return super().simplest(problem, plan, most_ns, deadline)
+        order = OpOrder(plan.backward_orders[0], plan.forward_order)
+        pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
+        loads, place, left = loads_of(plan), 0, MERGED
+        while place + 1 < len(loads) and left > 0 and not deadline.passed:
+            left -= len(loads)
+            sizes: dict[int, int] = {}
+            for j, size in (*loads[place], *loads[place + 1]):
+                sizes[j] = sizes.get(j, 0) + size
+            tried = [*loads[:place], tuple(sizes.items()), *loads[place + 2 :]]
+            if pricer.iteration_ns(tried) <= most_ns:
+                loads = tried
+            else:
+                place += 1
+        if len(loads) == len(plan.groups):
+            return plan
+        made = plan_of(problem, order, loads)
+        return made if lasting_ns(problem, made) <= most_ns else plan
+
+    def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
+        """Return a less delay-sensitive plan: the least of whole parameters, if they are few."""
+        if not _is_free(problem, plan):
+            return plan
+        order = OpOrder(plan.backward_orders[0], plan.forward_order)
+        known = windows(problem.graph, *order)
+        pricer = LoadPricer(known, problem.cost)
+        old = loads_of(plan)
+        loads = steadied(pricer, old, BUDGET, deadline)
+        whole = all(size == known.sizes[j] for load in loads for j, size in load)
+        if whole and len(known.sizes) <= EXACT_PARAMETERS:
+            from planner.caramel.subsets import robust_whole
+
+            loads, _ = robust_whole(known, problem.cost, loads, deadline)
+        return plan if loads == old else plan_of(problem, order, loads)
+
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem with the plan's op order."""
         names = [op.name for op in problem.graph.ops]
@@ -320,6 +364,13 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
     ) -> int | None:
         plan = ddp(problem, deadline, limits).plan
         return None if plan is None else lasting_ns(problem, plan)
+
+
+def _is_free(problem: Problem, plan: Plan) -> bool:
+    """Return whether loads and one op order are all that a plan is priced by."""
+    plain = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late) and plan.traffic == 1
+    delayed = any(group.not_before_ns for group in plan.groups)
+    return plain and not delayed and problem.target is None and problem.interference.is_none
 
 
 def _ordered_partitions(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:

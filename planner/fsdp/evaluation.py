@@ -45,6 +45,7 @@ __all__ = [
     "loads_of",
     "merit",
     "peak_of",
+    "sent_by",
 ]
 
 
@@ -210,16 +211,19 @@ class Merit(NamedTuple):
     Attributes
     ----------
     iteration_ns : int
-        The objective. Of plans that take as long,
+        The objective.
+    transfers : int
+        Gathers, reduce-scatters and sums of an iteration.
+    gathered_bytes : int
+        Parameters gathered in an iteration, those gathered twice included.
     peak_bytes : int
-        the one that takes the least memory is better, and of those
-    units : int
-        the one with the fewest units.
+        The most memory a rank needs at once.
     """
 
     iteration_ns: int
+    transfers: int
+    gathered_bytes: int
     peak_bytes: int
-    units: int
 
 
 class Schedule(NamedTuple):
@@ -268,7 +272,20 @@ def peak_of(problem: Problem, plan: Plan) -> int:
 
 def merit(problem: Problem, plan: Plan) -> Merit:
     """Return what a plan is compared by."""
-    return Merit(iteration_ns(problem, plan), peak_of(problem, plan), len(plan.units))
+    ranges = tuple((unit.start, unit.stop) for unit in plan.units)
+    sent = sent_by(problem, plan.mesh, ranges, tuple(unit.keep for unit in plan.units))
+    return Merit(iteration_ns(problem, plan), *sent, peak_of(problem, plan))
+
+
+def sent_by(
+    problem: Problem, mesh: int, ranges: Sequence[tuple[int, int]], keep: Sequence[bool]
+) -> tuple[int, int]:
+    """Return how many transfers an iteration has, and the bytes that its gathers are about."""
+    sizes, count = problem.prefixes["parameter_bytes"], len(ranges)
+    twice = [layers for layers, kept in zip(ranges, keep, strict=True) if not kept]
+    sums = count if problem.meshes[mesh].replicas > 1 else 0
+    again = sum(sizes[stop] - sizes[start] for start, stop in twice)
+    return 2 * count + len(twice) + sums, sizes[-1] + again
 
 
 def loads_of(problem: Problem, plan: Plan) -> tuple[Load, ...]:

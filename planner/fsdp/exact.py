@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.fsdp.evaluation import Merit, follow, iteration_ns, loads_of, merit, peak_of
+from planner.fsdp.evaluation import Merit, follow, iteration_ns, loads_of, merit, peak_of, sent_by
 from planner.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
 from planner.fsdp.least import finest
 from planner.fsdp.plan import Plan, Unit, layer_ranges
@@ -108,8 +108,10 @@ def _better(problem: Problem, shape: Shape, best: Merit) -> Plan | None:
     """Return the best plan of a shape if it is better than another."""
     needs, memory = needs_of(problem, shape), problem.memory_bytes
     plan = _fastest(problem, shape, needs.within(memory), best.iteration_ns - 1)
-    if plan is None:
-        most = best.peak_bytes - (len(shape.ranges) >= best.units)
+    sent = sent_by(problem, shape.mesh, shape.ranges, shape.keep)
+    known = best.transfers, best.gathered_bytes
+    if plan is None and sent <= known:
+        most = memory if sent < known else best.peak_bytes - 1
         plan = _fastest(problem, shape, needs.within(most), best.iteration_ns)
     if plan is None:
         return None

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from planner.deadline import Deadline, TimeUpError
 from planner.fsdp.bounds import MeshBounds
 from planner.fsdp.changes import changes
-from planner.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
+from planner.fsdp.evaluation import Merit, iteration_ns, merit, peak_of, sent_by
 from planner.fsdp.least import finest, fitting, spread, too_little, wrapped
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
@@ -164,7 +164,8 @@ class _Pool:
         time = iteration_ns(self.problem, plan)
         if self.best is not None and time > self.best.merit.iteration_ns:
             return
-        own = Merit(time, peak_of(self.problem, plan), len(plan.units))
+        sent = sent_by(self.problem, shape.mesh, shape.ranges, shape.keep)
+        own = Merit(time, *sent, peak_of(self.problem, plan))
         if self.best is None or own < self.best.merit:
             self.best = _Candidate(own, shape, ahead, plan)
 

@@ -1,7 +1,6 @@
-"""Of plans that take as long, one that needs less memory, then one with fewer units.
+"""Tie-breaking: among plans of equal time fewer transfers, then less memory.
 
-Problem: the second and third criterion of `planner.fsdp.evaluation.Merit`, for chains of any
-length.
+Problem: the criteria of `planner.fsdp.evaluation.Merit` after the time, for chains of any length.
 
 Method: with the same units, less memory leaves less room to gathers ahead; the least with which the
 iteration takes as long is found by halving. So it is for other numbers of kept units and of
@@ -14,7 +13,7 @@ from contextlib import suppress
 
 from planner.deadline import Deadline, TimeUpError
 from planner.fsdp.changes import changes
-from planner.fsdp.evaluation import iteration_ns, merit, peak_of
+from planner.fsdp.evaluation import iteration_ns, merit, peak_of, sent_by
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
 from planner.fsdp.shaping import Ahead, Needs, Shape, filled_room, needs_of
@@ -87,7 +86,11 @@ class _Slim:
         """Take the least memory with which a shape is as fast, if that is better; tell whether."""
         self._left -= 2 * len(shape.ranges)
         needs = needs_of(self._problem, shape)
-        high = self._merit.peak_bytes - (len(shape.ranges) >= self._merit.units)
+        sent = sent_by(self._problem, shape.mesh, shape.ranges, shape.keep)
+        known = self._merit.transfers, self._merit.gathered_bytes
+        if sent > known:
+            return False
+        high = self._merit.peak_bytes - 1 if sent == known else self._problem.memory_bytes
         best = self._as_fast(shape, ahead, needs, high)
         if best is None:
             return False
@@ -103,7 +106,9 @@ class _Slim:
         self._shape, self._ahead = shape, ahead
         return True
 
-    def _as_fast(self, shape: Shape, ahead: Ahead, needs: Needs, memory_bytes: int) -> Plan | None:
+    def _as_fast(
+        self, shape: Shape, ahead: Ahead, needs: Needs, memory_bytes: int | None
+    ) -> Plan | None:
         """Return the plan of a shape in some memory, if it takes no longer."""
         self._left -= 2 * len(shape.ranges)
         room = needs.within(memory_bytes)

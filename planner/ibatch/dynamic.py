@@ -14,8 +14,10 @@ Among the optimal plans, one of few batches: each reaches as far as the optimum 
 Guarantee: optimal for every cost function. At a time limit the plan is the greedy one or
 that of the longest batches, and the bound the relaxation.
 
-Complexity: O(L²) time in NumPy rows, O(L) memory. Source: own; the time reversal of the recurrence
-F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushing gradients.
+`fewest` finds fewest batches within a makespan: the earliest arrivals with 1, 2, … batches.
+
+Complexity: O(L²) time in NumPy rows, O(L) memory; `fewest` O(L²) a batch.
+Source: own; the time reversal of F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushes.
 """
 
 import numpy as np
@@ -27,7 +29,7 @@ from planner.ibatch.endings import out_of_time
 from planner.ibatch.problem import Plan, Problem
 from planner.solving.methods import Outcome
 
-__all__ = ["solve_general", "within"]
+__all__ = ["fewest", "solve_general", "within"]
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -84,5 +86,39 @@ def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int
         return None
     boundaries = [count]
     while boundaries[-1] > 0:
+        boundaries.append(int(before[boundaries[-1]]))
+    return boundaries[::-1]
+
+
+def fewest(problem: Problem, most_ns: int, below: int, deadline: Deadline) -> list[int] | None:
+    """Return boundaries of the fewest batches within a makespan; None unless fewer than `below`.
+
+    Raises
+    ------
+    TimeUpError
+        If the deadline passes.
+    """
+    count, computed = problem.layers, problem.compute_prefix
+    arrived = np.full(count + 1, _NEVER, dtype=np.int64)
+    arrived[0] = 0
+    rounds: list[NDArray[np.int64]] = []
+    while len(rounds) < below - 1 and arrived[count] == _NEVER:
+        later = np.full(count + 1, _NEVER, dtype=np.int64)
+        before = np.zeros(count + 1, dtype=np.int64)
+        for start in np.flatnonzero(arrived != _NEVER).tolist():
+            deadline.check()
+            reach = problem.reach(start)
+            ends = arrived[start] + problem.transfer_times(start, reach)
+            sooner = (ends <= most_ns - computed[count] + computed[start]) & (
+                ends < later[start + 1 : reach + 1]
+            )
+            later[start + 1 : reach + 1][sooner] = ends[sooner]
+            before[start + 1 : reach + 1][sooner] = start
+        rounds.append(before)
+        arrived = later
+    if arrived[count] == _NEVER:
+        return None
+    boundaries = [count]
+    for before in reversed(rounds):
         boundaries.append(int(before[boundaries[-1]]))
     return boundaries[::-1]

@@ -19,12 +19,13 @@ from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
 from planner.ibatch.for_target import within
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
-from planner.ibatch.makespan import solve_additive
+from planner.ibatch.makespan import solve_additive, sweep
 from planner.ibatch.problem import Plan, Problem
 from planner.ibatch.refit import refit
 from planner.ibatch.robust import robust
 from planner.interference import ALONE
 from planner.results import Infeasibility
+from planner.robustness import NOMINAL, Limit
 from planner.scenarios import Scenario, later
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
@@ -37,16 +38,14 @@ Method: TypeAlias = AnyMethod[Problem, Plan]
 BOUND_MAX_LAYERS = 1024
 """Up to this many layers the quadratic exact methods serve as the bound of other methods' plans."""
 
+FEWEST_WORK = 10**8
+"""Up to this many steps fewest batches are found exactly where costs do not add up: a second."""
+
 ENUMERATED = 8
 """Up to this many layers every plan is priced over scenarios: 128 of eight."""
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best plan, and among plans of equal makespan the least delay-sensitive one."""
-    return robust(problem, _best(problem, deadline), deadline)
-
-
-def _best(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Run the exact method of the objective and the kind of cost."""
     if problem.objective == "eq4":
         from planner.ibatch.paper_model import solve_paper_model
@@ -136,7 +135,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         additive = problem.objective == "makespan" and problem.transfer_prefix is not None
         if not additive and problem.layers > BOUND_MAX_LAYERS:
             return max(least, relaxation(problem)), False
-        proof = _best(problem, deadline)
+        proof = _exact(problem, deadline)
         bound = proof.lower_bound
         bound = relaxation(problem) if bound is None else int(bound)
         return max(least, bound), proof.timed_out
@@ -168,6 +167,36 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             startup_ns=round(problem.startup_ns * scenario.startup),
             transfer_ns=tuple(round(time / scenario.bandwidth) for time in problem.transfer_ns),
         )
+
+    def transfers(self, plan: Plan) -> int:
+        return len(plan.batches)
+
+    def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        first, second = plan.batches[place : place + 2]
+        both = min(first[0], second[0]), max(first[1], second[1])
+        if both[1] > problem.reach(both[0]):
+            return None
+        return Plan((*plan.batches[:place], both, *plan.batches[place + 2 :]))
+
+    def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
+        """Return the plan with the fewest batches within a makespan."""
+        if problem.objective != "makespan" or not problem.interference.is_none:
+            return super().simplest(problem, plan, most_ns, deadline)
+        if problem.transfer_prefix is not None:
+            boundaries, _ = sweep(problem, (), Limit(NOMINAL, most_ns))
+        elif problem.layers**2 * len(plan.batches) > FEWEST_WORK:
+            return super().simplest(problem, plan, most_ns, deadline)
+        else:
+            from planner.ibatch.dynamic import fewest
+
+            boundaries = fewest(problem, most_ns, len(plan.batches), deadline)
+        fewer = boundaries is not None and len(boundaries) <= len(plan.batches)
+        return problem.plan(boundaries) if boundaries and fewer else plan
+
+    def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
+        """Return the least delay-sensitive of all plans of equal cost."""
+        made = robust(problem, Outcome(plan), deadline).plan
+        return plan if made is None else made
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem: the order of layers is fixed; scenarios are about the makespan."""

@@ -36,7 +36,7 @@ from planner.iteration.rules import BY_ANY_ALGORITHM
 from planner.iteration.ways import Mixture, Synchronisation, Way
 from planner.solving.methods import Outcome
 
-__all__ = ["planned_beside"]
+__all__ = ["planned_beside", "with_both"]
 
 Search: TypeAlias = Callable[[Problem, Way, int, Deadline, bool], tuple[list[Plan], bool]]
 """What plans pushes and pulls: with a bound, a deadline, and whether to search."""
@@ -103,7 +103,7 @@ def planned_beside(
         transfers=lambda plan: plan.transfers,
         asked=asked,
         search=searched,
-        joined=lambda plan, place: _with_both(problem, way, plan, place),
+        joined=lambda plan, place: with_both(problem, way, plan, place),
     )
     first = (Outcome(fitting(plan)) for plan in known)
     least = bound(problem, way, mode, brief=True)
@@ -132,7 +132,7 @@ def _by_rules(
     return plans, False
 
 
-def _with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:
+def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:
     """Return a plan with a transfer and the next one of its kind sent together, if they can be."""
     first, second = plan.transfers[place : place + 2]
     room = problem.room("sharded")

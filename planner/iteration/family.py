@@ -23,6 +23,7 @@ from planner.clusters import scaled_cluster
 from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives
+from planner.iteration.beside import with_both
 from planner.iteration.bounds import bound, raised
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
@@ -237,6 +238,13 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
             problem.cluster, startup=scenario.startup, bandwidth=scenario.bandwidth
         )
         return replace(problem, graph=graph_under(problem.graph, scenario), cluster=cluster)
+
+    def transfers(self, plan: Plan) -> int:
+        return len(plan.transfers)
+
+    def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        way = next((option for option in problem.options if option.algorithm == plan.way), None)
+        return None if way is None else with_both(problem, way, plan, place)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem with the plan's op order."""

@@ -1,4 +1,4 @@
-"""The JSON interface of gradient synchronisation on a BCube: requests, and what they stand for."""
+"""The JSON requests of gradient synchronisation on a BCube (BML), and their typed problems."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Unpack
@@ -71,17 +71,11 @@ REQUEST_RULES: dict[str, Any] = {
     "anyOf": [{"required": ["gradient_bytes"]}, {"required": ["layer_bytes"]}],
     **LINK_RULES,
 }
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 
 def problem_of(request: BmlRequest) -> Problem:
-    """Return the typed problem.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with a path into the request.
-    """
+    """Return the typed problem; errors carry a path into the request."""
     bcube = BCube(request.n, request.k)
     return Problem(
         bcube,
@@ -94,12 +88,10 @@ def problem_of(request: BmlRequest) -> Problem:
 
 
 def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
-    """Return the servers whose transfers are wanted; None for none.
+    """Return the servers whose transfers the answer lists, or None for no listing.
 
-    Raises
-    ------
-    InvalidInputError
-        If there is no such server, it has failed, or there would be too many transfers.
+    Raises InvalidInputError if the server does not exist or has failed, or if there would be too
+    many transfers.
     """
     schedule, wanted = request.schedule, None
     if isinstance(schedule, ServerDocument):
@@ -110,12 +102,12 @@ def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
     elif schedule == "all":
         wanted = range(problem.bcube.servers)
     if wanted is not None:
-        check_listable(problem, wanted)  # before anything is built
+        check_listable(problem, wanted)  # fail before building the plan
     return wanted
 
 
 def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     limit = or_none(request.time_limit_s)
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
@@ -123,7 +115,7 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     foreseen = planned(BML, request, problem, control)
     result, fields = foreseen.result, foreseen.fields
     left = last.remaining_s
-    listing = last.within(left and left / 2)  # what is listed takes as long again to be written
+    listing = last.within(left and left / 2)  # encoding takes as long as listing
     try:
         made = with_verdict(answer(problem, result, wanted, listing), last)
         made = structs.replace(made, **fields)

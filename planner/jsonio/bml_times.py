@@ -1,4 +1,4 @@
-"""Answers about gradient synchronisation read again: what is drawn, and whether it can be."""
+"""Validate BML answers that are read back, and extract the times to draw."""
 
 from collections.abc import Mapping
 
@@ -18,16 +18,13 @@ from planner.views import Compared
 __all__ = ["times"]
 
 MAX_SWITCHES = 2**70
-"""No network that can be asked about has so many (the schema can hold no such limit)."""
+"""Above the number of switches of any valid request. JSON Schema cannot state so large a limit."""
 
 
 def times(answer: BmlAnswer) -> tuple[Compared, ...]:
-    """Return the time of the plan beside what other algorithms would take.
+    """Check an answer; return the time of the plan and of the algorithms it is compared with.
 
-    Raises
-    ------
-    InvalidInputError
-        If the answer holds no plan, or its parts contradict each other.
+    Raises InvalidInputError if there is no plan, or the parts contradict each other.
     """
     check_head(answer, "steps", "comparison")
     if answer.cut_off is not UNSET:
@@ -42,7 +39,7 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     _check_comparison(bcube, answer.comparison)
     check_transfers(answer)
     _check_program(answer)
-    # Failures slow down every algorithm: then only what the plan would take without them stands by.
+    # With failures, other algorithms would be slower, too: compare only with BML without failures.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
     after = "" if answer.failed is UNSET else ", nothing failed"
     rows = [Compared("this plan", "bcube", answer.objective_ns, bcube.switches)]
@@ -60,7 +57,7 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
 
 
 def _check_program(answer: BmlAnswer) -> None:
-    """Refuse another program than Algorithm 1's, or all transfers where these are one."""
+    """Check that the program is Algorithm 1, or that all transfers are listed if it says so."""
     stated = UNSET if answer.synchronisation is UNSET else answer.synchronisation.program
     listed = stated is not UNSET and stated.generator == LISTED
     if listed and not lists_all(answer):
@@ -70,11 +67,11 @@ def _check_program(answer: BmlAnswer) -> None:
 
 
 def _check_comparison(bcube: BCube, rows: Mapping[str, ComparisonRow]) -> None:
-    """Compare what does not depend on the gradient with what each algorithm does."""
+    """Check the parts of the comparison that do not depend on the gradient."""
     for name, row in rows.items():
         try:
             algorithm = collective(name, bcube)
-        except InvalidInputError:  # needs the sizes of tensors
+        except InvalidInputError:  # an algorithm that needs tensor sizes
             continue
         for field, right in (
             ("times_full_transfer", float(algorithm.volume)),

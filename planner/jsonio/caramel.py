@@ -1,4 +1,4 @@
-"""The JSON interface of gradient transfers."""
+"""The JSON interface of gradient transfers (Caramel)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Unpack
@@ -102,7 +102,7 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
     target: TargetRequest = PLANNER
 
     def settled(self) -> Described:
-        """Return the network, with what an all-reduce costs if tables say it."""
+        """Return the network; tables are resolved to the cost of an all-reduce."""
         return settled(described(self.network), "all_reduce", or_none(self.workers))
 
     def to_problem(self) -> Problem:
@@ -129,7 +129,7 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
         )
 
     def to_outlook(self, problem: Problem) -> Outlook | None:
-        """Return the scenarios to plan for, if for any."""
+        """Return the scenarios to plan for, or None."""
         known = any(op.spread_ns for op in problem.graph.ops)
         return asked(
             outlook=self.outlook,
@@ -188,11 +188,11 @@ class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
 
 
 def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
     foreseen = planned(caramel.CARAMEL, request, problem, control, request.to_outlook)
     result, prospect, deadline = foreseen.result, foreseen.prospect, foreseen.deadline
-    if result.plan is None:  # what replan was given does not fit
+    if result.plan is None:  # the start plan of replan does not fit
         return CaramelAnswer(**head(CaramelAnswer, result))
     made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
     sizes = [group.bytes for group in made.groups]
@@ -208,20 +208,9 @@ def answer_beside(
     prospect: Prospect | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> CaramelAnswer:
-    """Return the JSON form of a result: that of `auto` beside DDP, and in scenarios if asked for.
+    """Return the JSON form of a result, with advice on DDP, prices under targets, and regret.
 
-    Parameters
-    ----------
-    problem, result : Problem, Result
-        As for `answer`.
-    deadline : Deadline
-        When to stop looking.
-    regret : bool
-        Whether to plan for other scenarios.
-    prospect : Prospect, optional
-        What the plan costs in the scenarios it was made for.
-    progress : callable, optional
-        Called before each scenario.
+    `deadline` ends the making of the optional parts. `progress` is called before each scenario.
     """
     assert result.plan is not None
     return answer(
@@ -247,23 +236,9 @@ def answer(
     prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
 ) -> CaramelAnswer:
-    """Return the JSON form of a result.
+    """Return the JSON form of a result and of its optional parts.
 
-    Parameters
-    ----------
-    problem : Problem
-        What was asked.
-    result : Result
-        The plan.
-    advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
-        How it stands beside DDP, in other scenarios, and in those it was made for.
-    targets : mapping of str to Exported, optional
-        What it takes under the rules of targets.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plan takes more than 63 bits of nanoseconds.
+    Raises InvalidInputError if the iteration takes more than 63 bits of nanoseconds.
     """
     plan = result.plan
     assert plan is not None
@@ -309,7 +284,7 @@ def answer(
 
 
 def _enforced(problem: Problem, plan: Plan, method: str) -> bool:
-    """Return whether all workers keep to one op order because they have to."""
+    """Return whether the plan requires one op order on all workers."""
     if problem.fixed_order:
         return True
     draws = method in RULES and not (method == "caramel" and problem.stages.serialization)
@@ -317,7 +292,7 @@ def _enforced(problem: Problem, plan: Plan, method: str) -> bool:
 
 
 def _parameter_order(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return the parameters as they become ready: in activation order if the plan enforces it."""
+    """Return the parameters in the order in which they become ready."""
     if _by_activation(problem, plan):
         return problem.activation
     rank = {j: place for place, j in enumerate(problem.activation)}
@@ -330,12 +305,12 @@ def _parameter_order(problem: Problem, plan: Plan) -> tuple[int, ...]:
 
 
 def _by_activation(problem: Problem, plan: Plan) -> bool:
-    """Whether the backward ops run by activation order, on all workers."""
+    """Return whether all workers run the backward ops in activation order."""
     return not problem.fixed_order and plan.backward_orders == (problem.order.backward,)
 
 
 def _edges(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return the control edges of the one op order a plan has."""
+    """Return the control edges that enforce the plan's op order."""
     graph = problem.graph
     if _by_activation(problem, plan):
         edges = control_edges(graph, problem.activation)
@@ -345,7 +320,7 @@ def _edges(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpTimes, ...]:
-    """Return when each op runs, in the op order as given, or in time."""
+    """Return the start and end of each op, in the given op order, or else by time."""
     graph, iteration = problem.graph, evaluation.iteration
     indices = (*plan.backward_orders[0], *plan.forward_order)
     spans = dict(zip(indices, (*iteration.backward, *iteration.forward), strict=True))

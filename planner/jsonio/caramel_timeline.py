@@ -1,4 +1,4 @@
-"""Answers about gradient transfers read again: their schedule, and whether they can be one."""
+"""Validate Caramel answers that are read back, and extract their schedule."""
 
 from math import isfinite
 
@@ -30,11 +30,11 @@ _NUMBERS = (
     "utilisation",
     "schedule",
 )
-"""What comes with every plan, and is never null."""
+"""Fields that every plan has and that are never null."""
 
 
 def headline(answer: CaramelAnswer) -> str:
-    """Return one line that says what a plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.objective_ns is None:
         return f"There is no plan ({made_by(answer)})"
     return (
@@ -45,15 +45,9 @@ def headline(answer: CaramelAnswer) -> str:
 
 
 def timeline(answer: CaramelAnswer) -> Timeline:
-    """Return the schedule in an answer.
-
-    Raises
-    ------
-    InvalidInputError
-        If its times or parts contradict each other, with the path of the first that does.
-    """
+    """Check an answer and return its schedule; errors carry a path."""
     check_head(answer, "groups", *_NUMBERS, costs="iteration_ns")
-    for name in ("threshold_bytes", "rho"):  # which may be null
+    for name in ("threshold_bytes", "rho"):  # these may be null
         if getattr(answer, name) is UNSET:
             raise InvalidInputError(name, "missing: it comes with a plan")
     _check_numbers(answer)
@@ -63,7 +57,7 @@ def timeline(answer: CaramelAnswer) -> Timeline:
 
 
 def _check_numbers(answer: CaramelAnswer) -> None:
-    """Refuse a schedule that cannot be, or costs something else than is said."""
+    """Check that the schedule is feasible and has the stated costs."""
     iteration, computation = simulated(
         "groups", answer.groups, answer.schedule, answer.op_order, barrier=answer.barrier
     )
@@ -95,7 +89,7 @@ def _check_numbers(answer: CaramelAnswer) -> None:
 
 
 def _check_groups(answer: CaramelAnswer) -> None:
-    """Refuse groups that do not send every byte of every gradient once."""
+    """Check that the groups send every byte of every gradient exactly once."""
     known = set(answer.order)
     if len(known) < len(answer.order):
         raise InvalidInputError("order", "a parameter is given twice")

@@ -1,4 +1,4 @@
-"""What every request may say of how it is answered, beside what is asked."""
+"""Fields common to all requests that control the search: time limit, start plan, progress."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Result[Any, Any])
 
 
 def method_names(methods: Iterable[str]) -> list[str]:
-    """Return the names that a request's `method` may be, each once."""
+    """Return the values allowed for a request's `method`, without duplicates."""
     return list(dict.fromkeys([*methods, REPLAN]))
 
 
@@ -64,7 +64,7 @@ class ProgressLine(Struct, frozen=True, kw_only=True):
 
 
 def tell(result: Result[Any, Any], control: Control[Any]) -> None:
-    """Tell of a result whose plan was chosen after its search had told of others."""
+    """Report a result that was chosen after its search had reported other incumbents."""
     on_progress = control.get("on_progress")
     if on_progress is not None and result.plan is not None:
         assert result.objective_ns is not None
@@ -74,7 +74,10 @@ def tell(result: Result[Any, Any], control: Control[Any]) -> None:
 
 
 def without_start(result: R, control: Control[Any]) -> R:
-    """Return a result of a search for scenarios, which takes no start plan, and says so."""
+    """Return the result with a warning if a start plan was ignored.
+
+    The search for scenarios takes no start plan.
+    """
     if control.get("start") is None:
         return result
     ignored = "start_plan is ignored: the search for scenarios begins without one"
@@ -86,21 +89,9 @@ def control_of(
     cancel: Cancel | None = None,
     on_progress: Callable[[Incumbent[Any]], None] | None = None,
 ) -> Control[Any]:
-    """Return what a family's `solve` is told of a request.
+    """Return the `planner.Control` of a request.
 
-    Parameters
-    ----------
-    request : Controlled
-        The request, of any problem.
-    cancel : Cancel, optional
-        Ends the search.
-    on_progress : callable, optional
-        Called with each incumbent.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plan to start from is none, or one of another problem.
+    Raises InvalidInputError if the start plan is malformed or of another family.
     """
     control: Control[Any] = {"cancel": cancel, "on_progress": on_progress}
     if request.start_plan is not UNSET:

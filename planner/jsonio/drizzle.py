@@ -1,4 +1,4 @@
-"""The JSON interface of group scheduling."""
+"""The JSON interface of group scheduling (Drizzle)."""
 
 from fractions import Fraction
 from math import isfinite
@@ -90,7 +90,7 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
 
 
 REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 
 class TriggersAnswer(Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
 
 
 def run(request: DrizzleRequest, **control: Unpack[Control[Any]]) -> DrizzleAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
     result = drizzle.solve(problem, method=request.method, time_limit=limit, **control)
@@ -171,7 +171,7 @@ def answer(
 
 
 def headline(answer: DrizzleAnswer) -> str:
-    """Return one line that says what an answer's plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.group_size is UNSET or answer.overhead is UNSET or answer.objective_ns is None:
         return f"There is no plan ({made_by(answer)})"
     return (
@@ -182,13 +182,10 @@ def headline(answer: DrizzleAnswer) -> str:
 
 
 def groups(answer: DrizzleAnswer) -> Groups:
-    """Return what there is to draw of an answer.
+    """Check an answer and return the data of its picture.
 
-    Raises
-    ------
-    InvalidInputError
-        If it holds no plan, or contradicts itself in what is drawn: the group size, its price and
-        both limits, the bound, and the curve. With the path of the first part that does.
+    Raises InvalidInputError, with a path, if there is no plan, or if group size, prices, limits,
+    bound or curve contradict each other.
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
     check_head(answer, "group_size", "overhead")
@@ -198,7 +195,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
     if answer.status == "time_limit":
         raise InvalidInputError("status", "time_limit, but there is a plan")
     limit = answer.max_overhead
-    if not 0 <= limit <= 1:  # the ends are what a number close to them is rounded to
+    if not 0 <= limit <= 1:  # numbers close to 0 or 1 round to them
         raise InvalidInputError(
             "max_overhead", f"expected a number from 0 to 1, got {shown(limit)}"
         )
@@ -219,9 +216,10 @@ def groups(answer: DrizzleAnswer) -> Groups:
 def _check_prices(
     answer: DrizzleAnswer, points: tuple[GroupPoint, ...], chosen: GroupPoint
 ) -> None:
-    """Compare prices with each other: an iteration computes for as long in a group of any size.
+    """Check prices against each other, within rounding.
 
-    Times were rounded up, and shares to floats.
+    An iteration computes equally long in a group of any size. Times were rounded up, shares to
+    floats.
     """
     size, time, share = chosen.group_size, chosen.group_time_ns, Fraction(chosen.overhead)
     slack = Fraction(1, 2**40)
@@ -239,12 +237,12 @@ def _check_prices(
             raise InvalidInputError("overhead_of_compute", f"got {shown(beside)}")
         ratio = Fraction(beside) / (1 + Fraction(beside)) if beside >= 0 else Fraction(-1)
         between(share, ratio, share, "overhead_of_compute")
-    # What is not overhead is g·T of a group; between two sizes only that and a rest g·c grow.
+    # A group computes for g·T; the remaining time grows linearly with g, too.
     for place, point in enumerate(points):
         low, high = (
             Fraction(max(chosen.group_time_ns - more, 0), size) * (1 - share) for more in (1, 0)
         )
-        # A float near 1 leaves no digits of the difference.
+        # For an overhead near 1, the difference 1 - overhead has lost its digits.
         computing = 1 - Fraction(point.overhead)
         off = (Fraction(time * point.group_size, size) + point.group_time_ns) / 2**50
         between(
@@ -256,7 +254,7 @@ def _check_prices(
     for place, (left, middle, right) in enumerate(
         zip(points, points[1:], points[2:], strict=False)
     ):
-        # Times of groups lie on a line, but for being rounded up.
+        # Times of groups lie on a line, up to rounding.
         ahead, behind = right.group_size - middle.group_size, middle.group_size - left.group_size
         bend = (middle.group_time_ns - left.group_time_ns) * ahead - (
             right.group_time_ns - middle.group_time_ns
@@ -279,7 +277,7 @@ def _check_prices(
 
 
 def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
-    """Refuse triggers that are not those of the stages."""
+    """Check that the triggers follow from the stages."""
     triggers = tuple(drizzle.Triggers(**fields_of(row)) for row in rows)
     stages = checked_stages(
         tuple(drizzle.Stage(row.name, row.tasks, row.after) for row in triggers)

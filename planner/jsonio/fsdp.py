@@ -1,4 +1,4 @@
-"""The JSON interface of fully sharded training: requests and answers."""
+"""The JSON interface of fully sharded training (FSDP)."""
 
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Unpack
@@ -206,7 +206,7 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
 
 
 def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
     foreseen = planned(fsdp.FSDP, request, problem, control)
     return replace(answer(problem, foreseen.result), **foreseen.fields)
@@ -263,7 +263,7 @@ def _unit(unit: Unit, load: Load) -> UnitAnswer:
 
 
 def headline(answer: FsdpAnswer) -> str:
-    """Return one line that says what an answer's plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.units is UNSET or answer.iteration_ns is UNSET:
         return f"There is no plan ({made_by(answer)})"
     assert answer.mesh is not UNSET

@@ -1,4 +1,4 @@
-"""Answers of fully sharded training, read again: checked, and as a timeline with its memory."""
+"""Validate FSDP answers that are read back, and extract their timeline and memory curve."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,10 @@ __all__ = ["timeline"]
 
 
 def timeline(answer: FsdpAnswer) -> Timeline:
-    """Return the schedule in an answer, with what is in memory.
+    """Check an answer and return its schedule and memory curve.
 
-    Raises
-    ------
-    InvalidInputError
-        If the answer holds no plan, or contradicts itself: its units leave out a layer, its times
-        are not those of its units, or what is in memory is not what they need.
+    Raises InvalidInputError if there is no plan, a layer is in no unit, or times or memory are not
+    those of the units.
     """
     fields = ("mesh", "buffers", "steps", "gathers", "reduces", "sums", "levels", "state_bytes")
     check_head(answer, "units", *fields, "peak_bytes", "iteration_ns", costs="iteration_ns")
@@ -81,7 +78,7 @@ def _load(unit: UnitAnswer, path: str) -> Load:
 
 
 def _check_times(answer: FsdpAnswer, plan: Plan, loads: Sequence[Load], schedule: Schedule) -> None:
-    """Refuse times that are not those of the units."""
+    """Check that the stated times are those of the units."""
     total(schedule.iteration_ns, "units", "the time of an iteration")
     for name in ("steps", "gathers", "reduces", "sums"):
         _check_rows(getattr(answer, name), getattr(schedule, name), name)
@@ -128,7 +125,7 @@ def _memory(answer: FsdpAnswer, plan: Plan, loads: Sequence[Load], schedule: Sch
 
 
 def _resources(answer: FsdpAnswer) -> tuple[str, ...]:
-    """Return the channels: of gathers first, of sums over copies last; then the computation."""
+    """Return the timeline's rows: gathers first, all-reduces over replicas, then computation."""
     channels = ("transfers",) if answer.channels == "one" else ("all-gathers", "reduce-scatters")
     return (*channels, *(("all-reduces",) if answer.sums else ()), "computation")
 

@@ -1,4 +1,4 @@
-"""The JSON interface of the batching problem."""
+"""The JSON interface of iBatch's batching problem."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -135,13 +135,13 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         return problem
 
     def settled(self) -> Described | None:
-        """Return the network, if there is one, with what a batch costs if tables say it."""
+        """Return the network, with tables resolved to the cost of a batch, or None."""
         if self.network is UNSET:
             return None
         return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
 
     def to_outlook(self, problem: ibatch.Problem) -> Outlook | None:
-        """Return the scenarios to plan for, if for any."""
+        """Return the scenarios to plan for, or None."""
         makespan = problem.objective == "makespan"
         known = makespan and any(problem.spread_ns or ())
         return asked(
@@ -155,7 +155,7 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         )
 
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
-        """Return what a communication costs, if a table or a network says so, and disturbs."""
+        """Return the cost of a communication (None without table or network) and contention."""
         if self.network is UNSET:
             return None if self.cost_table is UNSET else TableCost(self.cost_table), ALONE
         for name in ("startup_ns", "transfer_ns", "cost_table"):
@@ -187,7 +187,7 @@ REQUEST_RULES = {
         },
     ],
 }
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 
 def _check_parameters(layers: LayerParameters | None) -> None:
@@ -203,13 +203,7 @@ def _check_parameters(layers: LayerParameters | None) -> None:
 
 
 def check_modules(layers: LayerParameters | None, target: Target) -> None:
-    """Check that each layer has whole modules, which a target sends in one piece.
-
-    Raises
-    ------
-    InvalidInputError
-        If parameters of one module are in two layers.
-    """
+    """Check that no module's parameters are in two layers: a target gathers whole modules."""
     first: dict[str, int] = {}
     for position, names in enumerate(layers or ()):
         for place, name in enumerate(names):
@@ -268,7 +262,7 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
 
 
 def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
     foreseen = planned(ibatch.IBATCH, request, problem, control, request.to_outlook)
     result, network = foreseen.result, request.settled()
@@ -286,7 +280,7 @@ def answer_to(
     deadline: Deadline,
     prospect: Prospect | None = None,
 ) -> IbatchAnswer:
-    """Return the answer to a request: a result, and until the deadline its regret if asked for."""
+    """Return the answer to a request, with its regret (until the deadline) if requested."""
     plan = result.plan if request.regret else None
     return answer(
         problem,
@@ -299,7 +293,7 @@ def answer_to(
 
 
 def headline(answer: IbatchAnswer) -> str:
-    """Return one line that says what an answer's plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     rows = () if answer.schedule is UNSET else answer.schedule
     end = max((max(row.transfer_end_ns, row.compute_end_ns) for row in rows), default=0)
     if not rows:
@@ -313,13 +307,10 @@ def headline(answer: IbatchAnswer) -> str:
 
 
 def timeline(answer: IbatchAnswer) -> Timeline:
-    """Return the schedule in an answer.
+    """Check an answer and return its schedule.
 
-    Raises
-    ------
-    InvalidInputError
-        If the answer holds no plan, or contradicts itself: its batches leave out a layer, its
-        schedule is not theirs, or what it says of costs is not what the schedule does.
+    Raises InvalidInputError, with a path, if there is no plan, a layer is in no batch, or the
+    schedule or costs are not those of the batches.
     """
     check_head(answer, "schedule", "batches")
     assert answer.schedule is not UNSET
@@ -347,7 +338,7 @@ def timeline(answer: IbatchAnswer) -> Timeline:
 
 
 def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:
-    """Refuse a schedule that runs as no schedule does, or costs something else than is said."""
+    """Check that the schedule is feasible and has the stated costs."""
     for position, batch in enumerate(times):
         if batch.transfer_ns < 0 or batch.compute_ns < 0:
             raise InvalidInputError(f"schedule[{position}]", "ends before it starts")
@@ -358,7 +349,7 @@ def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:
         [batch.compute_ns for batch in times],
         startup,
     )
-    for name in sorted(BatchTimes._fields, key="startup_end_ns".__eq__):  # a guess, so last
+    for name in sorted(BatchTimes._fields, key="startup_end_ns".__eq__):  # inferred, so last
         for position, (batch, expected_batch) in enumerate(zip(times, expected, strict=True)):
             right = getattr(expected_batch, name)
             check_same(getattr(batch, name), right, f"schedule[{position}].{name}")
@@ -388,7 +379,7 @@ def answer(
     regret: Sequence[Regret] | None = None,
     prospect: Prospect | None = None,
 ) -> IbatchAnswer:
-    """Return the JSON form of a result, with what is known of layers, regret and prospect."""
+    """Return the JSON form of a result, with layer names, regret and expected costs where given."""
     known: dict[str, Any] = {
         **head(IbatchAnswer, result),
         "direction": problem.direction,

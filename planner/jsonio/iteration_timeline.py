@@ -1,4 +1,4 @@
-"""Answers about whole iterations read again: their schedule, and whether they can be one."""
+"""Validate answers about whole iterations that are read back, and extract their schedule."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -29,7 +29,7 @@ __all__ = ["headline", "timeline"]
 
 
 def headline(answer: IterationAnswer) -> str:
-    """Return one line that says what a plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.synchronisation is UNSET or answer.transfers is UNSET or answer.iteration_ns is UNSET:
         return f"There is no plan ({made_by(answer)})"
     synchronisation = answer.synchronisation
@@ -42,13 +42,7 @@ def headline(answer: IterationAnswer) -> str:
 
 
 def timeline(answer: IterationAnswer) -> Timeline:
-    """Return the schedule in an answer.
-
-    Raises
-    ------
-    InvalidInputError
-        If it has none, or its times contradict each other, with the path of the first that does.
-    """
+    """Check an answer and return its schedule; errors carry a path."""
     check_head(answer, "transfers", "schedule", "backward_ns", costs="iteration_ns")
     assert answer.transfers is not UNSET
     assert answer.schedule is not UNSET
@@ -93,7 +87,7 @@ def _check(
 
 
 def _check_programs(answer: IterationAnswer, synchronisation: SynchronisationAnswer) -> None:
-    """Refuse programs of other algorithms or ranks, and two of one algorithm."""
+    """Check that each algorithm has one program, for the right algorithm and ranks."""
     recipes: dict[str, Recipe | None] = {}
     for used in synchronisation.algorithms:
         check_program(used.algorithm, used.program, answer.workers)
@@ -107,7 +101,7 @@ def _check_programs(answer: IterationAnswer, synchronisation: SynchronisationAns
 
 
 def _check_failed(answer: IterationAnswer, program: ProgramAround | UnsetType) -> None:
-    """Refuse what an answer says of failures and ranks if its programs say something else."""
+    """Check that failures and ranks agree with those of the programs."""
     recipe = recipe_in(program)
     if program is UNSET or recipe is None or recipe.generator != REPLAN:
         return
@@ -120,7 +114,7 @@ def _check_failed(answer: IterationAnswer, program: ProgramAround | UnsetType) -
 
 
 def _beside(answer: IterationAnswer) -> Interference:
-    """Return what an answer says that transfers and computation take from each other."""
+    """Decode the contention parameters of an answer."""
     beside = answer.interference
     if beside is UNSET:
         return ALONE
@@ -136,7 +130,7 @@ def _check_costs(
     transfers: Sequence[TransferAnswer],
     beside: Interference,
 ) -> int:
-    """Refuse transfers that do not take what they cost; return the start-up of all."""
+    """Check that each transfer takes as long as its cost says; return the sum of start-ups (ns)."""
     costs = {
         (kind, used.algorithm, used.depth or 1): cost
         for used in synchronisation.algorithms
@@ -166,7 +160,7 @@ def _check_costs(
         if not (isfinite(cost.ns_per_byte) and cost.ns_per_byte >= 0):
             raise InvalidInputError(f"synchronisation.{transfer.kind}.ns_per_byte", "is none")
         took = transfer.end_ns - transfer.start_ns
-        sending = Fraction(cost.ns_per_byte) * transfer.bytes  # up to the rounding of a float
+        sending = Fraction(cost.ns_per_byte) * transfer.bytes  # the float was rounded
         least = cost.startup_ns + ceil(sending)
         if cost.table is not UNSET:
             with inside(f"synchronisation.{transfer.kind}"):
@@ -184,7 +178,7 @@ def _check_costs(
 
 
 def _check_sent(answer: IterationAnswer, transfers: Sequence[TransferAnswer]) -> None:
-    """Refuse transfers that do not sum up and hand out every byte once, one after the other."""
+    """Check that every byte is pushed exactly once, and pulled exactly once afterwards."""
     sizes = None if answer.parameter_bytes is UNSET else answer.parameter_bytes
     pulled = sizes if answer.pull_bytes is UNSET else answer.pull_bytes
     sums = [

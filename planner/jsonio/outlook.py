@@ -1,4 +1,4 @@
-"""The JSON form of scenarios, of what counts of them, and of what a plan made for them costs."""
+"""The JSON form of scenarios, of the stochastic objective, and of a plan's expected cost."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -72,7 +72,7 @@ class ProspectAnswer(Struct, frozen=True, kw_only=True):
 
 
 OUTLOOKS = ("nominal", *OBJECTIVES)
-"""What may count."""
+"""Objectives that a request can name."""
 
 _Percentile = Annotated[
     Fraction,
@@ -93,10 +93,8 @@ OutlookField = (
     ]
     | UnsetType
 )
-"""How they stand in requests."""
 
 ProspectField = ProspectAnswer | UnsetType
-"""How it stands in an answer."""
 
 
 def asked(
@@ -109,25 +107,11 @@ def asked(
     chooses: str = "auto",
     target: Target | None = None,
 ) -> Outlook | None:
-    """Return which scenarios a request asks to plan for; None: for none but the numbers.
+    """Return the scenarios that a request asks to plan for, or None for the nominal times.
 
-    Parameters
-    ----------
-    outlook, scenarios, percentile
-        Fields of the request.
-    spreads : str
-        What would give the spreads; empty if they are known.
-    method : str
-        The method asked for.
-    chooses : str
-        What `auto` is: the method that may be asked for with scenarios.
-    target : Target, optional
-        Whose rules plans keep to: they know no scenarios.
-
-    Raises
-    ------
-    InvalidInputError
-        If the fields contradict each other, with the path of one.
+    `spreads` names what the request lacks to have measured spreads (empty if it has them);
+    `chooses` is the method behind `auto`, the only one that takes scenarios. Raises
+    InvalidInputError, with a path, if the fields contradict each other.
     """
     if outlook == "nominal":
         for name, value in (("scenarios", scenarios), ("percentile", percentile)):
@@ -156,13 +140,7 @@ def asked(
 
 
 def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | None) -> Outlook:
-    """Return the typed scenarios.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of what cannot be.
-    """
+    """Return the typed scenarios; errors carry a path."""
     scenarios = []
     for place, document in enumerate(documents):
         with inside(f"scenarios[{place}]"):
@@ -173,7 +151,7 @@ def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | No
 
 
 def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectField:
-    """Return the JSON form of what a plan costs in the scenarios it was made for, if for any."""
+    """Return the JSON form of the expected cost; UNSET without scenarios."""
     if prospect is None:
         return UNSET
     value, usual = prospect.value, prospect.usual_value

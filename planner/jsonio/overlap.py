@@ -1,4 +1,4 @@
-"""The JSON interface of computation and collectives in a compiled graph."""
+"""The JSON interface of the overlap problem: computation and collectives of a compiled graph."""
 
 from typing import Annotated, Any, Literal, Unpack
 
@@ -133,7 +133,7 @@ def encode_request(problem: overlap.Problem) -> str:
 
 
 def run(request: OverlapRequest, **control: Unpack[Control[Any]]) -> OverlapAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
     foreseen = planned(overlap.OVERLAP, request, problem, control)
     return replace(answer(problem, foreseen.result), **foreseen.fields)
@@ -211,7 +211,7 @@ def _costs(problem: overlap.Problem, cost: overlap.Evaluation) -> dict[str, Any]
 
 
 def headline(answer: OverlapAnswer) -> str:
-    """Return one line that says what a plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.order is UNSET:
         return f"No order of the graph ({made_by(answer)})"
     assert answer.objective_ns is not None
@@ -225,12 +225,9 @@ def headline(answer: OverlapAnswer) -> str:
 
 
 def timeline(answer: OverlapAnswer) -> Timeline:
-    """Return the schedule in an answer.
+    """Check an answer and return its schedule.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is no plan of its graph, or costs something else than it says.
+    Raises InvalidInputError if the plan does not fit its graph or has another cost than stated.
     """
     check_head(answer, "order", "merged", "nodes")
     problem = problem_of(answer)
@@ -245,7 +242,7 @@ def timeline(answer: OverlapAnswer) -> Timeline:
 
 
 def timeline_of(problem: overlap.Problem, plan: overlap.Plan, cost: overlap.Evaluation) -> Timeline:
-    """Return what there is to draw of a plan: runs of computation, and the transfers."""
+    """Return the timeline of a plan: stretches of computation, and the transfers."""
     spans: list[tuple[int, int, str]] = []
     for node in plan.order:
         begin, end = cost.begins_ns[node], cost.ends_ns[node]

@@ -1,7 +1,7 @@
-"""Typed plans and results as JSON, and back: equal to what they were, in every family.
+"""Lossless JSON form of typed plans and results of every family, to store and restore them.
 
-An answer (`planner.jsonio.solve`) says what a plan means; these say what it is, field by field, for
-a program that stops and goes on later. A fraction is written ``"3/7"``.
+Answers (`planner.jsonio.solve`) explain a plan; these documents hold its fields. A fraction is
+written ``"3/7"``.
 """
 
 import json
@@ -42,10 +42,10 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "iteration.Plan": (iteration.Plan, iteration.Evaluation),
     "overlap.Plan": (overlap.Plan, overlap.Evaluation),
 }
-"""What kinds of plans there are, and what says what one costs."""
+"""The plan and evaluation type of each kind."""
 
 _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
-"""As long as Python reads integers."""
+"""The lengths keep within Python's limit on digits of an integer."""
 
 _Time = Annotated[int, Meta(ge=0)]
 
@@ -58,7 +58,7 @@ class PlanDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class _ResultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fields of a `Result`; the plan with its kind."""
+    """The fields of a `Result`; the plan is stored with its kind."""
 
     method: str
     plan: PlanDocument | None
@@ -77,7 +77,7 @@ def encode_plan(plan: Any) -> str:
     Raises
     ------
     InvalidInputError
-        If it is none.
+        If the value is not a plan.
     """
     return _text(_plan_document(plan))
 
@@ -85,12 +85,12 @@ def encode_plan(plan: Any) -> str:
 def decode_plan(data: bytes | str) -> Any:
     """Read a plan that `encode_plan` wrote.
 
-    It has the right form; whether it is a plan of a problem says the family's ``check``.
+    Only its form is checked; the family's ``check`` tells whether it fits a problem.
 
     Raises
     ------
     InvalidInputError
-        If it is none, with the path of the first bad field.
+        If the text is not a plan, with the path of the first wrong field.
     """
     return plan_of(typed(decode(data), PlanDocument))
 
@@ -101,7 +101,7 @@ def encode_result(result: Result[Any, Any]) -> str:
     Raises
     ------
     InvalidInputError
-        If it is none.
+        If the value is not a result.
     """
     if not isinstance(result, Result):
         raise InvalidInputError("result", f"expected a Result, got {shown(result)}")
@@ -114,13 +114,12 @@ def encode_result(result: Result[Any, Any]) -> str:
 def decode_result(data: bytes | str) -> Result[Any, Any]:
     """Read a result that `encode_result` wrote.
 
-    What it says of costs and bounds is believed: the family's ``check`` and ``evaluate`` tell of
-    the problem whether it is so.
+    Costs and bounds are not recomputed; the family's ``check`` and ``evaluate`` can verify them.
 
     Raises
     ------
     InvalidInputError
-        If it is none, with the path of the first bad field.
+        If the text is not a result, with the path of the first wrong field.
     """
     document = typed(decode(data), _ResultDocument)
     fields = {name: getattr(document, name) for name in _ResultDocument.__struct_fields__}
@@ -141,13 +140,7 @@ def decode_result(data: bytes | str) -> Result[Any, Any]:
 
 
 def _plan_document(plan: Any) -> PlanDocument:
-    """Return a plan of any family with its kind, to be written.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none.
-    """
+    """Return a plan with its kind; raise InvalidInputError if the value is not a plan."""
     for kind, (form, _) in _KINDS.items():
         if type(plan) is form:
             return PlanDocument(kind=kind, plan=plan)
@@ -155,13 +148,7 @@ def _plan_document(plan: Any) -> PlanDocument:
 
 
 def plan_of(document: PlanDocument) -> Any:
-    """Return the typed plan of a document.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none.
-    """
+    """Return the typed plan of a document."""
     if document.kind not in _KINDS:
         hint = did_you_mean(document.kind, _KINDS)
         raise InvalidInputError(
@@ -173,18 +160,18 @@ def plan_of(document: PlanDocument) -> Any:
 
 
 def _exact(value: Any, kind: type[Any], path: str) -> Any:
-    """Return a value of a type, every field given and none besides."""
+    """Return a typed value; raise an error if a field is missing or unknown."""
     with inside(path):
         made = typed(value, kind, _fraction)
         if is_dataclass(made) and not isinstance(made, type):
-            # Where fields were left out, what is written leaves them out too.
+            # Set fields that were left out; encoding would leave them out again, unseen by `_same`.
             made = replace(made)
         _same(value, decode(_text(made)), "")
     return made
 
 
 def _same(given: Any, written: Any, path: str) -> None:
-    """Refuse what is not as it would be written again, such as with a field left out."""
+    """Raise an error unless the value is exactly what encoding would write again."""
     if isinstance(written, dict) and isinstance(given, dict):
         for name in (*written, *given):
             where = f"{path}.{name}" if path else name
@@ -201,13 +188,7 @@ def _same(given: Any, written: Any, path: str) -> None:
 
 
 def plain_plan(plan: Any) -> dict[str, Any]:
-    """Return a plan of any family as plain values, as `encode_plan` writes them.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none.
-    """
+    """Return a plan of any family as plain values, in the form of `encode_plan`."""
     return _plain(_plan_document(plan))
 
 
@@ -217,7 +198,7 @@ def _plain(document: Any) -> dict[str, Any]:
 
 
 def _text(document: Any) -> str:
-    # Not by msgspec alone, whose integers end at 64 bits.
+    # msgspec alone cannot write integers of more than 64 bits.
     return json.dumps(_plain(document), ensure_ascii=False) + "\n"
 
 

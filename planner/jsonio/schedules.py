@@ -1,12 +1,12 @@
-"""Schedules of transfers and ops in answers: whether they can be, and send everything once.
+"""Validate the schedules in answers: feasible times, and every byte sent exactly once.
 
-Problem. A plan may come from a file. Whoever reads it, to draw it, to hand it to another tool or to
-run it, has to know first that it leaves nothing out and that its times are those of a schedule.
+A plan may come from an edited file. Before it is drawn, exported or run, it must be complete and
+its times must be those of a schedule.
 
-Method. What an answer says of a schedule is taken apart into durations, moments at which transfers
-are ready and ops that wait for them; it has to be what `planner.simulator` makes of these.
+Method: read durations, release times of transfers and the ops that wait for them from the answer;
+simulate them (`planner.simulator`), and compare the times.
 
-Complexity. O(ops + transfers), and O(parts · log parts) for what is sent. Source. Own.
+Complexity: O(ops + transfers), and O(parts · log parts) for the bytes sent. Source: own.
 """
 
 from bisect import bisect_left
@@ -24,18 +24,15 @@ from planner.validation import check_count, check_same, shown
 __all__ = ["check_parts", "check_sizes", "check_startups", "in_passes", "simulated"]
 
 Span = tuple[int, int, int]
-"""Start and stop of a part, and the transfer that carries it."""
+"""Start and stop (bytes) of a part, and the index of the transfer that carries it."""
 
 
 def in_passes(
     schedule: Sequence[OpTimes], op_order: Sequence[str]
 ) -> tuple[list[tuple[int, OpTimes]], list[tuple[int, OpTimes]]]:
-    """Return the ops of the backward and of the forward pass, with their places in the schedule.
+    """Return the ops of the backward and of the forward pass, with their positions in the schedule.
 
-    Raises
-    ------
-    InvalidInputError
-        If the schedule is not one of these ops, each once.
+    Raises InvalidInputError if the schedule does not hold each op once.
     """
     check_count(schedule, len(op_order), "schedule", "op_order")
     seen: set[str] = set()
@@ -70,25 +67,11 @@ def simulated(
     *,
     barrier: bool,
 ) -> tuple[Iteration, int]:
-    """Return the iteration that an answer describes, and for how long it computes.
+    """Return the iteration that an answer describes, and its computation time (ns).
 
-    Parameters
-    ----------
-    name : str
-        Field that holds the transfers.
-    transfers : sequence of TransferDocument
-        In transfer order; ``push`` in a field `kind` stands for one that no op waits for.
-    schedule : sequence of OpTimes
-        In the order of `op_order`.
-    op_order : sequence of str
-        The ops; those of one pass run in this order.
-    barrier : bool
-        Whether the forward pass waits for all transfers.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first time that is not what it has to be.
+    `name` is the field of the transfers, for error paths. A transfer whose `kind` is ``push`` is
+    waited for by no op. With `barrier`, the forward pass waits for all transfers. Raises
+    InvalidInputError with the path of the first wrong time.
     """
     backward, forward = in_passes(schedule, op_order)
     backward_ns, forward_ns = (
@@ -134,10 +117,10 @@ def _needed_by(
     forward: Sequence[tuple[int, OpTimes]],
     undisturbed: Sequence[int],
 ) -> int:
-    """Return the first op that can be the one that waits for a transfer.
+    """Return the first forward op that can wait for a transfer.
 
-    It would start when the transfer is due, and starts when the transfer has arrived; ops that take
-    no time may share a moment.
+    The op would start at the due time if the pass never waited, and starts after the transfer's
+    end. Several ops may start at the due time if some take no time.
     """
     place = first = bisect_left(undisturbed, transfer.due_ns)
     while place < len(forward) and undisturbed[place] == transfer.due_ns:
@@ -160,13 +143,7 @@ def _same(path: str, stated: tuple[int, int], right: tuple[int, int]) -> None:
 def check_startups(
     name: str, transfers: Sequence[TransferDocument], kinds: Sequence[Hashable]
 ) -> None:
-    """Refuse transfers of one kind with different start-ups; a short one ends within its start-up.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first transfer whose start-up is too short.
-    """
+    """Check that transfers of one kind have the same start-up, or end within it."""
     longest: dict[Hashable, int] = defaultdict(int)
     for transfer, kind in zip(transfers, kinds, strict=True):
         longest[kind] = max(longest[kind], transfer.startup_end_ns - transfer.start_ns)
@@ -180,26 +157,11 @@ def check_parts(
     transfers: Sequence[tuple[int, TransferDocument]],
     sizes: Mapping[str, int] | None,
 ) -> dict[str, list[Span]]:
-    """Refuse transfers that do not carry every byte of every parameter exactly once.
+    """Return the parts of each parameter, in order, each with its transfer.
 
-    Parameters
-    ----------
-    name : str
-        Field that holds the transfers.
-    transfers : sequence of (int, TransferDocument)
-        Those of one direction, with their places.
-    sizes : mapping of str to int, or None
-        Bytes of every parameter; where they are not known, the ends of parameters are not checked.
-
-    Returns
-    -------
-    dict
-        The parts of each parameter, in order; the stop of what is sent whole is -1 without sizes.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first that is left out, sent twice, or unknown.
+    Raises InvalidInputError unless every byte of every parameter is sent exactly once. `transfers`
+    are those of one direction, with their positions. If `sizes` (bytes) are unknown, the ends of
+    parameters are not checked, and a parameter sent whole stops at -1.
     """
     spans: dict[str, list[Span]] = {}
     for number, transfer in transfers:
@@ -246,13 +208,7 @@ def check_sizes(
     transfers: Sequence[tuple[int, TransferDocument]],
     sizes: Mapping[str, int] | None,
 ) -> None:
-    """Refuse transfers that are not as large as what they carry, as far as sizes are known.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first.
-    """
+    """Check that each transfer is as large as its parameters, where their sizes are known."""
     for number, transfer in transfers:
         part = {} if transfer.part is UNSET else transfer.part
         if sizes is None and not set(part).issuperset(transfer.parameters):

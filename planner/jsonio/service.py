@@ -1,4 +1,4 @@
-"""Requests in, answers out: the same for library calls, files and streams."""
+"""Answer requests: the common path of library calls, files and streams."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -54,20 +54,10 @@ OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """How one problem is asked and answered, and how its answers are read again.
+    """The JSON interface of one problem.
 
-    Attributes
-    ----------
-    request, answer : type
-        What requests and answers look like.
-    run : callable
-        Answers a request; takes `planner.Control` by name.
-    headline : callable
-        Returns one line about an answer.
-    view : callable
-        Checks an answer read again and returns what there is to draw of it, such as its timeline.
-    request_rules : mapping
-        What the schema says of a request beside the fields' own types; by default nothing.
+    `run` answers a request; `headline` summarises an answer in one line; `view` checks an answer
+    that is read back and returns the data of its picture, such as its timeline.
     """
 
     request: type[Controlled]
@@ -75,7 +65,7 @@ class Interface:
     run: Callable[..., Head]
     headline: Callable[[Any], str]
     view: Callable[[Any], Any]
-    request_rules: Mapping[str, Any] = field(default_factory=dict)
+    request_rules: Mapping[str, Any] = field(default_factory=dict)  # beyond field types
 
 
 PROBLEMS: Mapping[str, Interface] = {
@@ -148,7 +138,7 @@ PROBLEMS: Mapping[str, Interface] = {
         overlap.timeline,
     ),
 }
-"""Every problem that can be asked, by the name requests use."""
+"""Every problem, by the name that requests use."""
 
 
 _NO_ANSWER = "missing: expected an answer of planner solve"
@@ -172,21 +162,11 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer as JSON.
+    """One answer as JSON."""
 
-    Attributes
-    ----------
-    data : bytes
-        The answer, one line without its end.
-    exit_status : int
-        0 answered, 2 the request was invalid or exceeds a limit, 1 a fault of the program.
-    fault : Exception or None
-        The fault, for whoever reports it; a `MemoryError` is none of the program.
-    """
-
-    data: bytes
-    exit_status: int
-    fault: Exception | None = None
+    data: bytes  # one line without its end
+    exit_status: int  # 0 answered, 1 internal error, 2 invalid request or limit exceeded
+    fault: Exception | None = None  # the internal error, or a MemoryError
 
 
 def solve(
@@ -198,7 +178,7 @@ def solve(
     """Answer one request given as plain values, as ``planner solve`` does for JSON.
 
     Plain values take about four times the memory of the JSON text: a ``bml`` answer that lists a
-    million transfers some 0.9 GB.
+    million transfers takes about 0.9 GB.
 
     Parameters
     ----------
@@ -227,7 +207,7 @@ def solve_or_raise(
     cancel: Cancel | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """Answer one request given as plain values, or raise what is wrong with it.
+    """Answer one request given as plain values; raise an error if it is invalid.
 
     Parameters
     ----------
@@ -237,34 +217,26 @@ def solve_or_raise(
     Returns
     -------
     dict
-        The answer; where there is no plan, it says why.
+        The answer; if there is no plan, it gives the reason.
 
     Raises
     ------
     InvalidInputError
-        If the request is invalid, with the path of the first bad field; a `NotApplicableError` if
-        the method asked for cannot be used on this problem, though others can.
+        If the request is invalid, with the path of the first wrong field; a `NotApplicableError` if
+        the requested method cannot be used on this problem, though others can.
     """
     return _plain_answer(_answer(plain(request), cancel, on_progress))
 
 
 def _plain_answer(answer: msgspec.Struct) -> dict[str, Any]:
-    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer))  # arrays as lists
+    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer))  # as lists
     return result
 
 
 def reply(
     data: bytes, cancel: Cancel | None = None, on_progress: OnProgress | None = None
 ) -> Reply:
-    """Answer one request given as JSON text. Never raises for anything `data` may hold.
-
-    Parameters
-    ----------
-    data : bytes
-        The request.
-    cancel, on_progress
-        The same as for `solve`.
-    """
+    """Answer one request given as JSON text; never raises an error for any content of `data`."""
     try:
         return Reply(msgspec.json.encode(_answer(decode(data), cancel, on_progress)), 0)
     except InvalidInputError as error:
@@ -275,32 +247,22 @@ def reply(
     except MemoryError as fault:
         answer = _error("limit_exceeded", "", "the request needs more memory than there is")
         return Reply(msgspec.json.encode(answer), 2, fault)
-    except Exception as fault:  # one failing request must not harm the others
+    except Exception as fault:  # one failing request must not stop the others
         answer = _error("internal_error", "", f"a fault of planner itself: {fault!r}")
         return Reply(msgspec.json.encode(answer), 1, fault)
 
 
 def decode_request(data: bytes | str) -> Any:
-    """Read a request from JSON text without answering it.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with the path of the first bad field.
-    """
+    """Read a request from JSON text without answering it; errors carry a path."""
     value = decode(data)
     return typed(value, _interface(value).request)
 
 
 def decode_answer(data: bytes | str) -> tuple[Any, Any]:
-    """Read an answer from JSON text, such as ``planner solve`` wrote, with what is drawn of it.
+    """Read an answer of ``planner solve`` from JSON text; return it and its picture's data.
 
-    That is a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`).
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no answer, or one without a plan.
+    The data is a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`). Raises
+    InvalidInputError if the text is not an answer, or the answer has no plan.
     """
     value = decode(data)
     if isinstance(value, dict) and "error" in value:

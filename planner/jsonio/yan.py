@@ -1,4 +1,4 @@
-"""The JSON interface of scaling: requests, and the problems they stand for."""
+"""The JSON requests of scaling (Yan et al.), and their typed problems."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Unpack
@@ -170,23 +170,14 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def problem_of(request: YanRequest) -> Problem:
-    """Return the typed problem.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with a path into the request.
-    """
+    """Return the typed problem; errors carry a path into the request."""
     return asked(request).problem
 
 
 def asked(request: YanRequest) -> ProfiledProblem:
-    """Return the typed problem, with what a profile left to assume.
+    """Return the typed problem, with the assumptions where it is made of a profile.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with a path into the request.
+    Errors carry a path into the request.
     """
     common: dict[str, Any] = {
         "read_model": request.read_model,
@@ -263,24 +254,18 @@ REQUEST_RULES: dict[str, Any] = {
         },
     ]
 }
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 
 def told(answered: YanAnswer, made: ProfiledProblem) -> YanAnswer:
-    """Return an answer with what is assumed beyond the profile it was made of."""
+    """Return the answer with the assumptions beyond the profile."""
     if not made.assumptions:
         return answered
     return replace(answered, batch_size=made.batch_size, assumptions=made.assumptions)
 
 
 def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ...]:
-    """Return the typed layers.
-
-    Raises
-    ------
-    InvalidInputError
-        If one is none, with a path that starts with ``layers[``.
-    """
+    """Return the typed layers; errors carry a path that starts with ``layers[``."""
     layers = []
     for place, document in enumerate(documents):
         with inside(f"layers[{place}]"):
@@ -289,18 +274,12 @@ def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ..
 
 
 def constants_of(document: ConstantsDocument) -> Constants:
-    """Return the typed constants.
-
-    Raises
-    ------
-    InvalidInputError
-        If one is not above 0, with a path that starts with ``constants.``.
-    """
+    """Return the typed constants; errors carry a path that starts with ``constants.``."""
     return Constants(**fields_of(document))
 
 
 def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
-    """Return the typed configurations; the problem they are for checks them."""
+    """Return the typed configurations, which the problem checks later."""
     return tuple(
         Fixed(
             document.parameter_servers,
@@ -315,14 +294,14 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
 
 
 def memory_doubts(request: YanRequest) -> tuple[str, ...]:
-    """Return whether the memory of a request's cluster is likely meant otherwise."""
+    """Return the warning if the cluster's memory looks like that of one accelerator."""
     if request.cluster is UNSET:
         return ()
     return cluster_of(request.cluster, "cluster").memory_doubts
 
 
 def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     limit = or_none(request.time_limit_s)
     deadline = Deadline(limit, control.get("cancel"))
     made = asked(request)

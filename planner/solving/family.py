@@ -191,7 +191,7 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         raise NotApplicableError("tie_break", f"robust is not for problem {self.name}")
 
     def same_bound(self, plan: PlanT, other: PlanT) -> bool:
-        """Return whether the bound of one plan holds for another, such as in another op order."""
+        """Return whether the bound of one plan holds for another, such as of the same op order."""
         return True
 
     def ddp_price(

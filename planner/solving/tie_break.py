@@ -33,8 +33,8 @@ EvaluationT = TypeVar("EvaluationT")
 
 Prefer = Literal["simple", "robust"]
 
-PRICED = 10**5
-"""Transfers priced at most: 300 transfers are gone through once within a tenth of a second."""
+PRICED = 2 * 10**4
+"""Transfers priced at most: 100 transfers are gone through twice within a second."""
 
 
 @dataclass(frozen=True, slots=True)
