@@ -120,6 +120,8 @@ def sensitivity(
     ------
     NotApplicableError
         If the family has no such number.
+    InvalidInputError
+        If a factor is no number above 0.
     """
     points, listed, plans = [], sorted(set(factors)), [kept, *known]
     for place, factor in enumerate(listed):
@@ -127,8 +129,9 @@ def sensitivity(
             break
         limit = deadline.share(len(listed) - place)
         changed: dict[str, Any] = {knob: factor}
+        scenario = Scenario(**changed)
         try:
-            other = family.perturb(problem, Scenario(**changed))
+            other = family.perturb(problem, scenario)
             point = _point(family, other, factor, plans, again, limit)
         except NotApplicableError:
             raise
