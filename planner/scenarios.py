@@ -2,8 +2,8 @@
 
 Problem: computation is never as fast as in the profile, start-ups and bandwidth are never those of
 the network that was measured, ranks do not run abreast. A scenario says by how much. `SCENARIOS`
-are those a plan's regret is asked for (`planner.regret`). An `Outlook` weighs some; `measured` is
-the one that follows from the spreads of measured times.
+are those a plan's regret is asked for (`planner.solving.what_if`). An `Outlook` weighs some;
+`measured` is the one that follows from the spreads of measured times.
 
 `measured` is ten parts. In four times are the medians. In one each all computation is late by its
 spread, the interquartile range; or the backward pass is, of the rank that is waited for; or its

@@ -196,7 +196,7 @@ def family_of(name: str) -> str:
 
 
 def methods_of(name: str) -> list[str]:
-    return [*import_module(f"planner.{family_of(name)}.solver").METHODS, REPLAN]
+    return [*import_module(f"planner.{family_of(name)}").METHODS, REPLAN]
 
 
 CASES = [

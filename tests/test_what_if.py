@@ -1,629 +1,240 @@
-"""Regret, plans for several scenarios and sensitivity, in every family that can be perturbed."""
+"""Regret and plans for scenarios mean the same in every family that has scenarios.
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+Each plan is priced apart from the family. Plans of all kinds are oracles in the families' folders.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.clusters import Cluster, Nic
-from planner.costs import AffineCost
+from planner.caramel import CARAMEL
 from planner.deadline import NEVER, Deadline
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.network import Network
-from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.ibatch import IBATCH
+from planner.iteration import ITERATION
+from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
 from planner.solving.family import Family
-from planner.solving.local_search import local_search
-from planner.solving.sensitivity import FACTORS, Knob, break_even, sensitivity
-from planner.solving.what_if import regrets, robust_plan
-from planner.topologies import BCube, Failures, Switch
-from planner.yan.layers import NeuronLayer
-from tests.bml.networks import damaged_networks
-from tests.bml.plans import problems as bml_problems
-from tests.caramel.window_strategies import small_graphs
-from tests.fsdp.making import every_plan
-from tests.fsdp.making import problems as fsdp_problems
-from tests.overlap.slow import all_plans
-from tests.overlap.strategies import problems as overlap_problems
-from tests.strategies import affine_costs
-from tests.strategies import problems as ibatch_problems
-from tests.yan.yan_strategies import problems as yan_problems
+from planner.solving.what_if import advise, regrets, robust_plan
+from tests.caramel import test_what_if as caramel
+from tests.ibatch import test_what_if as ibatch
+from tests.iteration import test_what_if as iteration
+from tests.outlooks import counted, outlooks
 
-LONG_S = 60
-"""A guard against searches that do not end, nothing more."""
+MEASURED = st.sampled_from([measured(), measured(Fraction(90))])
 
 
 @dataclass(frozen=True)
 class Case:
-    """A family, problems of it, and one of them by hand."""
+    """A family, and what its tests know of it.
+
+    Attributes
+    ----------
+    lasts : callable
+        Returns what a plan of a problem lasts in a scenario, worked out apart from the family.
+    small, large : callable
+        Return a problem, and one that has no room for start-ups twice as long.
+    """
 
     family: Family[Any, Any, Any]
-    drawn: st.SearchStrategy[Any]
-    example: Any
-    refused: tuple[str, ...] = ()
-    robust: bool = True
+    problems: st.SearchStrategy[Any]
+    outlooks: st.SearchStrategy[Outlook]
+    methods: tuple[str, ...]
+    lasts: Callable[[Any, Any, Scenario], int]
+    small: Callable[[], Any]
+    large: Callable[[], Any]
 
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bml.Problem:
-    return draw(bml_problems(*draw(damaged_networks(most=1)), most=40))
-
-
-GRAPH = Graph(
-    (
-        Op("f1", 100, "forward"),
-        Op("f2", 300, "forward", ("f1",)),
-        Op("b2", 500, "backward", ("f2",)),
-        Op("b1", 200, "backward", ("b2",)),
-    ),
-    (
-        Parameter("w1", 100, ("b1",), ("f1",)),
-        Parameter("w2", 400, ("b2",), ("f2",)),
-        Parameter("w3", 200, ("b2",), ("f2",)),
-    ),
-)
-
-CHEAP = AffineCost(20, Fraction(1, 2))
 
 CASES = {
     "ibatch": Case(
-        ibatch.IBATCH,
-        ibatch_problems(max_layers=4, objective="makespan"),
-        ibatch.Problem(
-            compute_ns=[200, 600, 100, 300],
-            startup_ns=150,
-            transfer_ns=[300, 100, 500, 200],
-            direction="push",
-        ),
+        IBATCH,
+        ibatch.spread_problems(),
+        outlooks() | MEASURED,
+        ("auto", "greedy", "layer_by_layer", "one_batch", "mg_wfbp", "ddp"),
+        ibatch.takes,
+        ibatch.small,
+        ibatch.large,
     ),
     "caramel": Case(
-        caramel.CARAMEL,
-        st.builds(caramel.Problem, graph=small_graphs(), cost=affine_costs()),
-        caramel.Problem(graph=GRAPH, cost=CHEAP),
+        CARAMEL,
+        caramel.problems(),
+        outlooks(),
+        ("auto", "caramel", "ddp", "layer_by_layer", "bytescheduler"),
+        caramel.takes,
+        caramel.small,
+        caramel.large,
     ),
     "iteration": Case(
-        iteration.ITERATION,
-        st.nothing(),
-        iteration.Problem(
-            GRAPH, Cluster("four", "", 4, Switch(4), Nic(Fraction(10**9), 100), memory_bytes=10**6)
-        ),
-    ),
-    "fsdp": Case(
-        fsdp.FSDP,
-        fsdp_problems(),
-        fsdp.Problem(
-            forward_ns=[100, 200, 100, 100],
-            backward_ns=[200, 400, 200, 200],
-            parameter_bytes=[200, 600, 100, 300],
-            activation_bytes=[50, 50, 50, 50],
-            meshes=[fsdp.Mesh(shards=2, all_gather=CHEAP, reduce_scatter=CHEAP)],
-            memory_bytes=3000,
-        ),
-        ("spread", "part"),
-    ),
-    "overlap": Case(
-        overlap.OVERLAP,
-        overlap_problems(),
-        overlap.Problem(
-            nodes=[
-                overlap.Node("gather a"),
-                overlap.Node("compute", (), 40),
-                overlap.Node("wait a", (0,)),
-                overlap.Node("use a", (2,), 30),
-                overlap.Node("gather b"),
-                overlap.Node("wait b", (4,)),
-                overlap.Node("use b", (5, 3), 30),
-            ],
-            kinds=[overlap.Kind("gather", "group", ((0, 20), (100, 60)))],
-            collectives=[overlap.Collective(0, 2, 0, 50, 5, 5), overlap.Collective(4, 5, 0, 50, 5)],
-        ),
-        ("late", "spread", "part"),
-    ),
-    "bml": Case(
-        bml.BML,
-        damaged(),
-        bml.Problem(
-            BCube(2, 2),
-            Network(Fraction(10**9), 100),
-            4000,
-            failed=Failures(nics=frozenset({(0, 1)})),
-        ),
-        ("late", "spread", "part"),
-    ),
-    "yan": Case(
-        yan.YAN,
-        yan_problems(max_machines=4, max_layers=2, max_threads=2),
-        yan.Problem(
-            machines=4,
-            cores=2,
-            layers=[
-                NeuronLayer("conv", "conv", 48, 432, 18, shape=(2, 6, 4), kernel=3, pool=2),
-                NeuronLayer("full", "full", 3, 36, 39),
-            ],
-            constants=yan.Constants(
-                muladd_ns=Fraction(1, 2),
-                activation_ns=Fraction(2),
-                error_ns=Fraction(2),
-                latency_ns=[Fraction(10), Fraction(12)],
-                nic_bits_per_s=Fraction(10**10),
-                interference=[Fraction(1), Fraction("1.1")],
-            ),
-            samples=100,
-            read_every=10,
-        ),
-        ("late", "spread", "part"),
-    ),
-    "bigdl": Case(
-        bigdl.BIGDL,
-        st.builds(
-            bigdl.Problem,
-            elements=st.integers(1, 60),
-            element_bytes=st.integers(1, 4),
-            nodes=st.integers(1, 5),
-            partitions_per_node=st.integers(1, 3),
-            network=st.builds(
-                Network, st.integers(1, 10**9), st.integers(0, 50), st.fractions(0, 2)
-            ),
-        ),
-        bigdl.Problem(
-            elements=1000,
-            element_bytes=4,
-            nodes=4,
-            partitions_per_node=2,
-            network=Network(Fraction(10**9), 100, Fraction(1)),
-        ),
-        ("late", "spread", "part"),
-    ),
-    "drizzle": Case(
-        drizzle.DRIZZLE,
-        st.builds(
-            drizzle.Problem,
-            compute_ns=st.integers(1, 1000),
-            tasks=st.integers(1, 20),
-            task_ns=st.integers(0, 50),
-            max_overhead=st.just(Fraction(1, 10)),
-        ),
-        drizzle.Problem(compute_ns=1000, tasks=4, task_ns=50, max_overhead=Fraction(1, 20)),
-        ("bandwidth", "late", "spread", "part"),
-        robust=False,
+        ITERATION,
+        iteration.spread_problems(one_order=True) | iteration.spread_problems(),
+        outlooks() | MEASURED,
+        ("auto", "ddp", "layer_by_layer", "ps", "bytescheduler", "caramel", "ibatch"),
+        iteration.takes,
+        iteration.small,
+        iteration.large,
     ),
 }
-
-every_family = pytest.mark.parametrize("name", CASES)
-robust_families = pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if case.robust]
-)
-drawn_families = pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if case.robust and name != "iteration"]
-)
-
-factors = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1), Fraction(2)])
-scenarios = st.builds(Scenario, computation=factors, startup=factors, bandwidth=factors)
-outlooks = st.builds(
-    Outlook,
-    st.lists(st.tuples(scenarios, st.integers(1, 3)), min_size=1, max_size=3).map(tuple),
-    st.none() | st.sampled_from([Fraction(50), Fraction(90), Fraction(100)]),
-)
-
-SLOWER = Outlook(
-    (
-        (Scenario(), Fraction(2)),
-        (Scenario(computation=Fraction(3, 2)), Fraction(1)),
-        (Scenario(bandwidth=Fraction(1, 4)), Fraction(1)),
-        (Scenario(startup=Fraction(4)), Fraction(1)),
-    )
-)
+QUICK = ("ibatch", "caramel")
+PRICED = [*QUICK, pytest.param("iteration", marks=pytest.mark.slow)]
 
 
-@every_family
-@settings(max_examples=20)
-@given(data=st.data())
-def test_ones_change_nothing_and_numbers_without_meaning_are_refused(
-    name: str, data: st.DataObject
-) -> None:
+def planned(family: Family[Any, Any, Any], problem: Any, method: str) -> tuple[Any, int | None]:
+    """Return a method's plan and its cost, if it applies and there is one."""
+    try:
+        result = family.solve(problem, method=method)
+    except NotApplicableError:
+        return None, None
+    return result.plan, result.objective_ns
+
+
+@pytest.mark.parametrize("name", PRICED)
+@settings(max_examples=60)
+@given(st.data())
+def test_every_row_of_regret_is_priced_and_bounded(name: str, data: st.DataObject) -> None:
     case = CASES[name]
-    problem = case.example if case.drawn.is_empty else data.draw(case.drawn)
-    assert case.family.perturb(problem, Scenario()) == problem
-    others: dict[str, Any] = {"bandwidth": Fraction(2), "late": 1, "spread": 1, "part": "first"}
-    for field in case.refused:
-        with pytest.raises(NotApplicableError) as refused:
-            case.family.perturb(problem, Scenario(**{field: others[field]}))
-        assert refused.value.path == field
-    for field in {"late", "part"} - set(case.refused):
-        case.family.perturb(problem, Scenario(**{field: others[field]}))
-
-
-@drawn_families
-@settings(max_examples=20)
-@given(data=st.data(), outlook=outlooks)
-def test_a_robust_plan_is_a_plan_near_the_usual_one(
-    name: str, data: st.DataObject, outlook: Outlook
-) -> None:
-    check_robust(CASES[name].family, data.draw(CASES[name].drawn), outlook)
-
-
-@robust_families
-def test_a_robust_plan_by_hand(name: str) -> None:
-    family, problem = CASES[name].family, CASES[name].example
-    for percentile in (None, Fraction(90), Fraction(60)):
-        outlook = replace(SLOWER, percentile=percentile)
-        check_robust(family, problem, outlook)
-        if name in ("caramel", "iteration"):  # whose bounds are those of an op order
-            continue
-        variants = [family.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
-        bounds = [family.solve(variant).lower_bound_ns or 0 for variant in variants]
-        _, prospect = robust_plan(family, problem, outlook, NEVER)
-        assert prospect is not None
-        assert prospect.bound == min(outlook.of(bounds), prospect.value)
-
-
-def check_robust(family: Family[Any, Any, Any], problem: Any, outlook: Outlook) -> None:
-    result, prospect = robust_plan(family, problem, outlook, NEVER)
-    if result.plan is None:
-        assert prospect is None
-        return
-    assert prospect is not None
-    assert prospect.bound <= prospect.value <= prospect.usual_value
-    assert family.price(problem, result.plan) == result.objective_ns
-    assert prospect.usual_ns == family.solve(problem).objective_ns
-    assert result.objective_ns is not None
-    assert prospect.usual_ns <= result.objective_ns <= MOST * prospect.usual_ns
-    fixed = family.fix_order(problem, result.plan)
-    times = []
-    for scenario, _ in outlook.scenarios:
-        variant = family.perturb(fixed, scenario)
-        times.append(family.price(variant, family.repriced(variant, result.plan)))
-    assert outlook.of(times) == prospect.value
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if name != "iteration"])
-@settings(max_examples=20)
-@given(data=st.data())
-def test_regret_lies_between_the_best_plan_found_and_the_bound(
-    name: str, data: st.DataObject
-) -> None:
-    check_regret(CASES[name], data.draw(CASES[name].drawn))
-
-
-@every_family
-def test_the_regret_of_a_plan_by_hand(name: str) -> None:
-    check_regret(CASES[name], CASES[name].example)
-
-
-def check_regret(case: Case, problem: Any) -> None:
-    family = case.family
-    plan = family.solve(problem).plan
+    problem = data.draw(case.problems)
+    plan, _ = planned(case.family, problem, data.draw(st.sampled_from(case.methods)))
     if plan is None:
         return
-    rows = regrets(family, problem, plan, NEVER)
-    meant = [
-        scenario
-        for scenario in SCENARIOS
-        if all(getattr(scenario, field) == getattr(Scenario(), field) for field in case.refused)
-    ]
-    if family.name not in ("iteration", "drizzle"):  # there a plan may break a limit
-        assert [row.scenario for row in rows] == meant
+    rows = regrets(case.family, problem, plan, NEVER)
+    assert [row.scenario for row in rows] == list(SCENARIOS)
     for row in rows:
-        other = family.perturb(problem, row.scenario)
-        assert row.plan_ns == family.price(other, family.repriced(other, plan))
-        solved = family.solve(other)
-        assert solved.objective_ns is not None
-        assert row.best_ns <= min(row.plan_ns, solved.objective_ns)
-        assert row.bound_ns is not None
-        assert row.bound_ns <= row.best_ns
-        assert row.at_least >= 1
-        assert row.at_most is None or row.at_most >= row.at_least
+        assert row.plan_ns == case.lasts(problem, plan, row.scenario)
+        other = case.family.perturb(problem, row.scenario)
+        for method, time in (("ddp", row.ddp_ns), ("layer_by_layer", row.layers_ns)):
+            rule, costs = planned(case.family, other, method)
+            assert time == costs
+            if rule is not None:
+                assert time == case.lasts(problem, rule, row.scenario)
+        anew = case.family.solve(other)
+        times = (row.plan_ns, anew.objective_ns, row.ddp_ns, row.layers_ns)
+        assert row.best_ns == min(time for time in times if time is not None)
+        assert anew.lower_bound_ns is not None
+        assert row.bound_ns == min(anew.lower_bound_ns, row.best_ns)
+        assert row.at_most is None or 1 <= row.at_least <= row.at_most
 
 
-def all_batches(problem: ibatch.Problem) -> Iterator[ibatch.Plan]:
-    for count in range(problem.layers):
-        for inner in combinations(range(1, problem.layers), count):
-            yield problem.plan((0, *inner, problem.layers))
-
-
-EVERY: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Iterator[Any]], bool]] = {
-    "ibatch": (ibatch_problems(max_layers=4, objective="makespan"), all_batches, True),
-    "fsdp": (fsdp_problems(max_layers=2), every_plan, False),
-    "overlap": (overlap_problems(2, 2), all_plans, False),
-}
-"""Small problems, all plans of one, and whether the best over scenarios is always found."""
-
-
-@pytest.mark.parametrize("name", EVERY)
-@settings(max_examples=40)
-@given(data=st.data(), outlook=outlooks)
-def test_no_plan_is_below_the_bound_over_scenarios(
-    name: str, data: st.DataObject, outlook: Outlook
-) -> None:
-    family: Family[Any, Any, Any] = CASES[name].family
-    drawn, every, exact = EVERY[name]
-    problem = data.draw(drawn)
-    least = least_value(family, problem, outlook, every)
-    result, prospect = robust_plan(family, problem, outlook, NEVER)
-    assert (least is None) == (prospect is None) == (result.plan is None)
-    if prospect is None or least is None:
+@pytest.mark.parametrize("name", PRICED)
+@settings(max_examples=60)
+@given(st.data())
+def test_a_plan_for_scenarios_costs_what_it_says(name: str, data: st.DataObject) -> None:
+    case = CASES[name]
+    problem, outlook = data.draw(case.problems), data.draw(case.outlooks)
+    usual = case.family.solve(problem)
+    result, prospect = robust_plan(case.family, problem, outlook, NEVER)
+    if usual.plan is None:
+        assert result.plan is None
+        assert prospect is None
         return
-    assert prospect.bound <= least <= prospect.value
-    if exact:
-        assert least == prospect.value
-
-
-def least_value(
-    family: Family[Any, Any, Any],
-    problem: Any,
-    outlook: Outlook,
-    every: Callable[[Any], Iterator[Any]],
-) -> Fraction | None:
-    """Return the least value of all plans that cost little more than the best; None without any."""
-    priced = []
-    for plan in every(problem):
-        try:
-            priced.append((family.price(problem, plan), plan))
-        except InvalidPlanError:
-            continue
-    if not priced:
-        return None
-    most = MOST * min(time for time, _ in priced)
-    variants = [family.perturb(problem, scenario) for scenario, _ in outlook.scenarios]
-    return min(
-        outlook.of([family.price(variant, plan) for variant in variants])
-        for time, plan in priced
-        if time <= most
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "every"), [("ibatch", all_batches), ("fsdp", every_plan), ("overlap", all_plans)]
-)
-@pytest.mark.parametrize("percentile", [None, Fraction(90), Fraction(50)])
-def test_the_plan_by_hand_is_the_best_of_all(
-    name: str, every: Callable[[Any], Iterator[Any]], percentile: Fraction | None
-) -> None:
-    outlook = replace(SLOWER, percentile=percentile)
-    family, problem = CASES[name].family, CASES[name].example
-    if name == "fsdp":
-        problem = replace(
-            problem,
-            **{
-                field: getattr(problem, field)[:3]
-                for field in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes")
-            },
-        )
-    _, prospect = robust_plan(family, problem, outlook, NEVER)
+    assert result.plan is not None
     assert prospect is not None
-    assert prospect.value == least_value(family, problem, outlook, every)
+
+    def of(plan: Any) -> Fraction:
+        return counted(outlook, [case.lasts(problem, plan, one) for one, _ in outlook.scenarios])
+
+    assert prospect.value == of(result.plan)
+    assert prospect.usual_value == of(usual.plan)
+    assert prospect.usual_ns == usual.objective_ns
+    assert prospect.bound <= prospect.value <= prospect.usual_value
+    case.family.check(problem, result.plan, NEVER)
+    assert result.objective_ns == case.lasts(problem, result.plan, Scenario())
+    assert result.objective_ns <= MOST * prospect.usual_ns
+    assert result.lower_bound_ns is not None
+    assert result.lower_bound_ns <= result.objective_ns
+    again, repeated = robust_plan(case.family, problem, outlook, NEVER)
+    assert (again.plan, repeated) == (result.plan, prospect)
 
 
-@every_family
-def test_a_short_time_leaves_an_answer(name: str) -> None:
-    case, begin = CASES[name], time.perf_counter()
-    family = case.family
-    plan = family.solve(case.example).plan
-    rows = regrets(family, case.example, plan, Deadline(0.001))
-    assert len(rows) <= len(SCENARIOS)
-    assert regrets(family, case.example, plan, Deadline(0)) == ()
-    knob: Knob = "startup"
-    sensitivity(family, case.example, plan, knob, FACTORS, Deadline(0.001))
-    assert sensitivity(family, case.example, plan, knob, FACTORS, Deadline(0)) == ()
-    if case.robust:
-        result, prospect = robust_plan(family, case.example, SLOWER, Deadline(0.001))
-        assert (result.plan is None) or prospect is None or prospect.value >= prospect.bound
-    assert time.perf_counter() - begin < LONG_S
-
-
-@robust_families
-def test_times_in_other_units_have_the_same_plan(name: str) -> None:
-    """Perturbing all times is how the units change; the smaller one leaves nothing to round."""
-    family = CASES[name].family
-
-    def made(factor: int) -> Any:
-        unit = Scenario(
-            computation=Fraction(factor), startup=Fraction(factor), bandwidth=Fraction(1, factor)
-        )
-        problem = family.perturb(CASES[name].example, unit)
-        result, prospect = robust_plan(family, problem, SLOWER, NEVER)
-        assert prospect is not None
-        return result.plan, prospect.value / factor, prospect.bound / factor, prospect.usual_ns
-
-    plan, value, bound, usual_ns = made(60)
-    again, same_value, same_bound, longer_ns = made(240)
-    assert (value, bound, 4 * usual_ns) == (same_value, same_bound, longer_ns)
-    if name == "yan":
-        plan, again = plan.configuration, again.configuration
-    if name not in ("caramel", "iteration"):  # whose plans hold times
-        assert plan == again
-
-
-def test_a_problem_with_scenarios_without_meaning_is_refused_before_it_is_planned() -> None:
-    wrong = Outlook(((Scenario(), Fraction(1)), (Scenario(late=Fraction(1)), Fraction(1))))
-    with pytest.raises(InvalidInputError) as refused:
-        robust_plan(overlap.OVERLAP, CASES["overlap"].example, wrong, Deadline(0))
-    assert refused.value.path == "scenarios[1].late"
-
-
-# How a plan changes with one number.
-
-
-@every_family
-@pytest.mark.parametrize("knob", ["computation", "startup", "bandwidth"])
-def test_a_sweep_has_the_best_plan_at_every_factor(name: str, knob: Knob) -> None:
-    case, few = CASES[name], (Fraction(2), Fraction(1), Fraction(1, 4), Fraction(2))
-    family, problem = case.family, case.example
-    plan = family.solve(problem).plan
-    if knob in case.refused:
-        with pytest.raises(NotApplicableError) as refused:
-            sensitivity(family, problem, plan, knob, few, NEVER)
-        assert refused.value.path == knob
+@pytest.mark.parametrize("name", PRICED)
+@settings(max_examples=60)
+@given(st.data())
+def test_no_method_s_plan_is_below_the_bound_over_scenarios(name: str, data: st.DataObject) -> None:
+    """Bounds are those of an op order, which is given here."""
+    case = CASES[name]
+    problems = iteration.spread_problems(one_order=True) if name == "iteration" else case.problems
+    problem, outlook = data.draw(problems), data.draw(case.outlooks)
+    _, prospect = robust_plan(case.family, problem, outlook, NEVER)
+    if prospect is None:
         return
-    points = sensitivity(family, problem, plan, knob, few, NEVER)
-    assert [point.factor for point in points] == [Fraction(1, 4), 1, 2]
-    for point in points:
-        changed: dict[str, Any] = {knob: point.factor}
-        other = family.perturb(problem, Scenario(**changed))
-        solved = family.solve(other)
-        assert solved.objective_ns is not None
-        assert point.best_ns == family.price(other, point.best) <= solved.objective_ns
-        assert point.bound_ns is not None
-        assert point.bound_ns <= point.best_ns
-        if point.kept_ns is not None:
-            assert point.best_ns <= point.kept_ns
-            assert point.kept_ns == family.price(other, family.repriced(other, plan))
-        else:
-            assert name == "drizzle"  # a group too small for the overhead
-        if "ddp" not in family.methods:
-            assert point.ddp_ns is None
-
-
-def test_known_plans_and_new_ones_are_priced_at_every_factor() -> None:
-    family, problem = ibatch.IBATCH, CASES["ibatch"].example
-    one, apart = problem.plan((0, 4)), problem.plan((0, 1, 2, 3, 4))
-    asked = []
-
-    def again(
-        other: ibatch.Problem, least: int | None, _: Deadline
-    ) -> tuple[list[ibatch.Plan], int]:
-        asked.append(least)
-        return [apart], 7
-
-    points = sensitivity(
-        family, problem, one, "startup", [Fraction(0) + 1, Fraction(10)], NEVER, again=again
+    scenarios = [scenario for scenario, _ in outlook.scenarios]
+    others = [case.family.solve(case.family.perturb(problem, one)) for one in scenarios]
+    assert prospect.bound <= counted(
+        outlook,
+        [case.lasts(problem, one.plan, at) for one, at in zip(others, scenarios, strict=True)],
     )
-    assert [point.best for point in points] == [apart, one]
-    assert [point.bound_ns for point in points] == [7, 7]
-    assert asked == [point.kept_ns for point in points]
-    points = sensitivity(
-        family, problem, apart, "startup", [Fraction(10)], NEVER, known=[one], again=again
+    for method in case.methods:
+        plan, _ = planned(case.family, problem, method)
+        if plan is not None:
+            times = [case.lasts(problem, plan, one) for one in scenarios]
+            assert prospect.bound <= counted(outlook, times)
+
+
+@pytest.mark.parametrize("name", QUICK)
+@given(st.data())
+def test_one_scenario_that_changes_nothing_changes_nothing(name: str, data: st.DataObject) -> None:
+    family, problem = CASES[name].family, data.draw(CASES[name].problems)
+    assert family.perturb(problem, Scenario()) == problem
+    usual = family.solve(problem)
+    result, prospect = robust_plan(family, problem, Outlook(((Scenario(), Fraction(3)),)), NEVER)
+    assert result.plan == usual.plan
+    if prospect is not None:
+        assert prospect.value == prospect.usual_value == usual.objective_ns
+        assert prospect.bound == usual.lower_bound_ns
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_there_is_no_time_for_is_left_out(name: str) -> None:
+    family, problem = CASES[name].family, CASES[name].small()
+    result = family.solve(problem)
+    over = Deadline(1e-9)
+    while not over.passed:
+        pass
+    assert regrets(family, problem, result.plan, over) == ()
+    assert advise(family, problem, result, over) is None
+    robust, prospect = robust_plan(
+        family, problem, Outlook(((SCENARIOS[0], Fraction(1)),)), Deadline.of(1e-9)
     )
-    assert points[0].best == one
-    assert points[0].best_ns < (points[0].kept_ns or 0)
+    assert robust.plan is not None
+    assert prospect is not None
+    assert prospect.bound <= prospect.value
 
 
-def test_a_number_that_becomes_too_large_is_left_out_but_for_that_of_the_problem() -> None:
-    large = ibatch.Problem(compute_ns=[2**61], startup_ns=1, transfer_ns=[1])
-    plan = large.plan((0, 1))
-    points = sensitivity(ibatch.IBATCH, large, plan, "computation", FACTORS, NEVER)
-    assert [point.factor for point in points] == [f for f in FACTORS if f <= 2]
+@pytest.mark.parametrize("name", CASES)
+def test_a_scenario_whose_numbers_are_too_large_is_left_out_or_named(name: str) -> None:
+    family, problem = CASES[name].family, CASES[name].large()
+    plan = family.solve(problem).plan
+    kept = [row.scenario for row in regrets(family, problem, plan, NEVER)]
+    assert kept == [scenario for scenario in SCENARIOS if scenario.startup != 2]
+    double = Scenario(startup=Fraction(2))
+    outlook = Outlook(((Scenario(), Fraction(1)), (double, Fraction(1))))
+    with pytest.raises(InvalidInputError) as refused:
+        robust_plan(family, problem, outlook, NEVER)
+    assert refused.value.path.startswith("scenarios[1]")
+
+
+@given(outlooks(), st.data())
+def test_what_counts_of_times(outlook: Outlook, data: st.DataObject) -> None:
+    count = len(outlook.scenarios)
+    times = data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
+    assert outlook.of(times) == counted(outlook, times)
+    longer = [time + data.draw(st.integers(0, 2)) for time in times]
+    assert outlook.of(longer) >= outlook.of(times)
 
 
 @pytest.mark.parametrize(
-    ("beyond", "below", "found"),
+    ("scenarios", "percentile", "path"),
     [
-        (Fraction(3), None, 3),
-        (None, Fraction(1, 3), Fraction(1, 3)),
-        (Fraction(5), Fraction(1, 3), Fraction(1, 3)),
-        (Fraction(3), Fraction(1, 5), 3),
-        (Fraction(2000), None, None),
-        (None, None, None),
+        ((), None, "scenarios"),
+        (((Scenario(), 0),), None, "scenarios[0].weight"),
+        (((Scenario(), 1),), 0, "percentile"),
+        (((Scenario(), 1),), 101, "percentile"),
     ],
 )
-def test_the_break_even_factor_is_the_nearest(
-    beyond: Fraction | None, below: Fraction | None, found: Fraction | None
-) -> None:
-    def better(factor: Fraction) -> bool:
-        above = beyond is not None and factor >= beyond
-        return above or (below is not None and factor <= below)
-
-    factor = break_even(better, NEVER)
-    if found is None:
-        assert factor is None
-        return
-    assert factor is not None
-    assert better(factor)
-    assert abs(factor / found - 1) < Fraction(1, 1000)
-    assert break_even(better, Deadline(0)) is None
-
-
-def test_where_another_plan_of_a_family_wins() -> None:
-    """One batch wins where start-ups cost more: when two of them are dearer than to wait."""
-    problem = ibatch.Problem(compute_ns=[100, 100], startup_ns=10, transfer_ns=[100, 100])
-    apart, one = problem.plan((0, 1, 2)), problem.plan((0, 2))
-
-    def better(factor: Fraction) -> bool:
-        other = ibatch.IBATCH.perturb(problem, Scenario(startup=factor))
-        return ibatch.IBATCH.price(other, one) < ibatch.IBATCH.price(other, apart)
-
-    factor = break_even(better, NEVER)
-    assert factor is not None
-    assert better(factor)
-    assert not better(factor * Fraction(9, 10))
-
-
-# Local search by itself.
-
-
-def searched(
-    values: Mapping[int, int | None], start: int, *, budget: int = 99, target: int = -1
-) -> tuple[int, int, list[int]]:
-    """Search integers by steps of one; return the plan, its value and all plans valued."""
-    seen: list[int] = []
-
-    def value(plan: int) -> int | None:
-        seen.append(plan)
-        return values.get(plan)
-
-    plan, least = local_search(
-        start,
-        value,
-        [],
-        lambda plan: iter((plan - 1, plan + 1)),
-        target=target,
-        budget=budget,
-        deadline=NEVER,
-    )
-    return plan, int(least), seen
-
-
-@given(st.lists(st.none() | st.integers(0, 30), min_size=1, max_size=12), st.integers(0, 20))
-def test_local_search_ends_where_no_neighbour_is_better(
-    listed: list[int | None], budget: int
-) -> None:
-    values = {0: 15, **dict(enumerate(listed, start=1))}
-    plan, least, seen = searched(values, 0)
-    assert values[plan] == least
-    assert least <= 15
-    for near in (plan - 1, plan + 1):
-        other = values.get(near)
-        assert other is None or other >= least
-    assert len(seen) == len(set(seen))  # none is valued twice
-    _, cut, some = searched(values, 0, budget=budget)
-    assert least <= cut <= 15
-    assert len(some) <= budget + 1
-    assert some == seen[: len(some)]
-
-
-def test_local_search_stops_at_the_target_and_takes_the_first_candidates() -> None:
-    falling = {plan: 10 - plan for plan in range(11)}
-    assert searched(falling, 0, target=4)[:2] == (6, 4)
-    assert searched(falling, 0, target=10)[2] == [0]
-    assert searched(falling, 0)[2] == [0, -1, *range(1, 12)]
-
-    def value(plan: int) -> int | None:
-        return falling.get(plan)
-
-    def none(_: int) -> Iterator[int]:
-        return iter(())
-
-    for first, expected in (([3, 12, 5, 4], 5), ([12], 0), ([], 0)):
-        found = local_search(0, value, first, none, target=0, budget=0, deadline=NEVER)
-        assert found == (expected, 10 - expected)
-    late = local_search(0, value, [3], none, target=0, budget=9, deadline=Deadline(0))
-    assert late == (0, 10)
-
-
-def test_a_wrong_factor_is_an_invalid_input() -> None:
-    with pytest.raises(InvalidInputError):
-        sensitivity(
-            ibatch.IBATCH,
-            CASES["ibatch"].example,
-            CASES["ibatch"].example.plan((0, 4)),
-            "bandwidth",
-            [Fraction(1), Fraction(0)],
-            NEVER,
-        )
+def test_what_cannot_be_is_refused(scenarios: object, percentile: object, path: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        Outlook(scenarios, percentile)  # type: ignore[arg-type]
+    assert refused.value.path == path

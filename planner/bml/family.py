@@ -1,7 +1,7 @@
-"""The methods by name, and how their plans are judged.
+"""Methods by name, lower bounds, and `solve`.
 
-`auto` is `bml` where nothing has failed, which then is optimal but for start-up costs and whole
-elements; else the better one of `detour` and `trees`, which is left out in large networks unless
+`auto` is `bml` without failures; it is then optimal except for start-up costs and whole elements.
+With failures `auto` is the faster of `detour` and `trees`; large networks try `trees` only if
 detours are far from the bound.
 """
 
@@ -49,22 +49,22 @@ AnyPlan: TypeAlias = Schedule | TreePlan
 Method: TypeAlias = AnyMethod[Problem, AnyPlan]
 
 TREES_MAX_NICS = 400
-"""Networks of at most so many NICs are re-planned by `auto` with trees too."""
+"""Networks of up to this many NICs are re-planned by `auto` with trees too."""
 
 FAR = Fraction(3, 2)
-"""So are others where detours load the busiest NIC more than the bound by this factor."""
+"""Larger networks too, if detours load the busiest NIC more than this factor times the bound."""
 
 PACKED_MAX_NICS = 1024
-"""Up to so many NICs trees are packed by a linear program, in some ten seconds at worst."""
+"""Up to this many NICs trees are packed by a linear program, in some ten seconds at worst."""
 
 FINISHING_S = 0.5
-"""So much before the time limit, or half of it, packed trees are taken as they are and compared."""
+"""Seconds reserved before the time limit (at most half of it) to root and compare packed trees."""
 
 FEW_TREES = 128
-"""In larger networks so many have equal shares, each made where there is least load before it."""
+"""Number of greedy trees of equal share in larger networks."""
 
 FEW_HOPS = 2**21
-"""Unless so many trees would have more hops than this in all."""
+"""Fewer trees are made if they would have more hops than this in all."""
 
 
 def _bml(problem: Problem, _: Deadline) -> Outcome[AnyPlan]:
@@ -95,12 +95,12 @@ def _trees(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
 
 
 def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[AnyPlan]:
-    """Return the best trees found by a deadline; that of the damage is when there must be some."""
+    """Return the best trees by the deadline; the first plan may take until `damage.deadline`."""
     from planner.bml.packing import few_trees, pack
     from planner.bml.pipelining import with_best_rounds
     from planner.bml.trees import RootedTree
 
-    if damage.bcube.nics > MAX_DAMAGED_NICS:  # as it may be if nothing has failed
+    if damage.bcube.nics > MAX_DAMAGED_NICS:  # `Problem` limits the size only with failures
         raise NotApplicableError(
             "method",
             f"trees takes networks of at most {MAX_DAMAGED_NICS} NICs, got {damage.bcube.nics}",
@@ -122,7 +122,8 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
         start = _first_trees(damage)
         packing = pack(*network, searched, start=start, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
-        if start and packing.timed_out:  # then the trees it began with may be better still
+        # an unfinished packing may be worse than the trees it started from
+        if start and packing.timed_out:
             packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
     plans = [
         with_best_rounds(
@@ -145,7 +146,7 @@ def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]
 
 
 def _first_trees(damage: Damage) -> list[Tree]:
-    """Return the trees of detours to begin with, if there are any."""
+    """Return the trees of the detour plan as a start, none if detours do not apply."""
     from planner.bml.detour import detour
     from planner.bml.trees import trees_of
 
@@ -164,7 +165,7 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
         deadline.offer(outcomes[0].plan)
     small = damage.bcube.nics <= TREES_MAX_NICS
     if not outcomes or small or _is_far(outcomes[0].plan, damage):
-        if outcomes:  # a plan is there: trees are for what is left of the time
+        if outcomes:  # trees only use the remaining time
             hurried = replace(damage, deadline=deadline)
             with suppress(TimeUpError):
                 outcomes.append(replace(_trees_until(problem, hurried, deadline), method="trees"))
@@ -184,14 +185,13 @@ def _is_far(plan: AnyPlan | None, damage: Damage) -> bool:
 
 
 def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyPlan:
-    """Return the first of the fastest plans."""
     if len(plans) == 1:
         return plans[0]
     return min(plans, key=lambda plan: time_ns(problem, plan, last))
 
 
 def _connected(run: Method) -> Method:
-    """Return a method that says which servers the failures cut off."""
+    """Return a method that first reports a cut network as infeasible."""
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
         cut = infeasibility_of(damage_of(problem, deadline))
@@ -201,7 +201,7 @@ def _connected(run: Method) -> Method:
 
 
 def _largest_term(problem: Problem) -> str:
-    """Return the field to name if a time does not fit: T_F does (`Problem`)."""
+    """Return the field to name if a time does not fit in 63 bits: T_F alone fits (`Problem`)."""
     network = problem.network
     terms: dict[str, Fraction] = {
         "latency_ns": Fraction(network.startup_ns * len(problem.chunks) * problem.bcube.k),
@@ -212,11 +212,11 @@ def _largest_term(problem: Problem) -> str:
 
 
 def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:
-    """Return what every plan takes at least.
+    """Return the lower bound (ns) over all plans.
 
-    The busiest NIC carries at least its share (`Damage.load_bound`, or `load` if that is more).
-    Of each byte N'-1 copies are added up, so some server adds at least (N'-1)/N' of the gradient.
-    And what one server contributes takes a step a link to the farthest other one.
+    The busiest NIC carries at least `Damage.load_bound`, or `load` if that is more. N'-1 copies of
+    each byte are added, so some server adds at least (N'-1)/N' of the gradient. A contribution
+    needs one step for each link to the farthest server.
     """
     if not problem.size_bytes or damage.living < 2:
         return 0
@@ -226,7 +226,7 @@ def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0
 
 
 def ideal_ns(problem: Problem) -> int:
-    """Return the time of Algorithm 1 if nothing had failed and the pieces were all of one size.
+    """Return the time (ns) of Algorithm 1 without failures and with pieces of equal size.
 
     2(N-1)/(kN)·T_F, 2k start-up costs a layer, and the time to add (N-1)/N of the gradient.
     """
@@ -238,7 +238,7 @@ def ideal_ns(problem: Problem) -> int:
 
 
 def infeasibility_of(damage: Damage) -> Infeasibility | None:
-    """Return why there is no plan, if there is none."""
+    """Return the reason why no plan exists, or None."""
     if not damage.living:
         return Infeasibility("every server has failed", ("failed.servers",))
     part = damage.cut_off()

@@ -27,12 +27,13 @@ its buckets as in Li et al., "PyTorch Distributed", VLDB 2020.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from planner.costs import TransferCost
 from planner.deadline import Deadline
 from planner.robustness import NOMINAL, STRAINS
+from planner.solving.pareto import nondominated
 
 __all__ = ["KEPT", "ROBUST", "best_buckets"]
 
@@ -122,7 +123,7 @@ def _kept(
                 hidden |= leaves == heads
             if monotone and hidden:
                 break
-        kept.append(_undominated(candidates))
+        kept.append(nondominated(candidates, KEPT))
     return kept
 
 
@@ -181,14 +182,3 @@ def _largest(
         if fits(start, heads) and any(fits(start, ends) for ends in kept[start]):
             return start
     raise AssertionError  # what the limits were taken from keeps to them
-
-
-def _undominated(candidates: Iterable[Ends]) -> list[Ends]:
-    """Return ends than which no others are as early throughout: the first few."""
-    best: list[Ends] = []
-    for ends in sorted(candidates):
-        if not any(all(map(int.__le__, other, ends)) for other in best):
-            best.append(ends)
-            if len(best) == KEPT:
-                break
-    return best

@@ -64,6 +64,9 @@ MERGED = 10**5
 ENUMERATED = 4
 """Up to this many parameters every plan of whole ones is priced over scenarios: 75 of four."""
 
+PRICED = 2 * 10**6
+"""Transfers priced at most while a plan is improved over scenarios."""
+
 SPLIT_PARAMETERS = 6
 """Up to so many parameters the best way of cutting them is searched for."""
 
@@ -304,6 +307,11 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
                 loads = tried
             else:
                 place += 1
+        if len(loads) > 1 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
+            from planner.caramel.subsets import fewest_whole
+
+            fewer = fewest_whole(pricer.windows, problem.cost, most_ns, len(loads), deadline)
+            loads = loads if fewer is None else fewer
         if len(loads) == len(plan.groups):
             return plan
         made = plan_of(problem, order, loads)
@@ -358,6 +366,14 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         for variant in variants:
             for changed in neighbours(LoadPricer(variant.windows, variant.cost), loads):
                 yield plan_of(problem, problem.order, changed)
+
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        known, loads = problem.windows, loads_of(plan)
+        budget = PRICED // max(len(loads), len(known.sizes), 1)
+        return LoadPricer(known, problem.cost).looks(budget, loads)
+
+    def lasting(self, problem: Problem, plan: Plan) -> int:
+        return lasting_ns(problem, plan)
 
     def ddp_price(
         self, problem: Problem, limits: tuple[int, int], deadline: Deadline

@@ -30,7 +30,7 @@ from planner.costs import TransferCost
 from planner.deadline import Deadline
 from planner.robustness import Limit, Strain, most_robust, pareto
 
-__all__ = ["best_whole", "robust_whole"]
+__all__ = ["best_whole", "fewest_whole", "robust_whole"]
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -117,6 +117,21 @@ def robust_whole(
     return most_robust(loads, value, lasts, attempt, deadline)
 
 
+def fewest_whole(
+    windows: Windows, cost: TransferCost, most_ns: int, below: int, deadline: Deadline
+) -> list[Load] | None:
+    """Return fewest transfers of whole parameters within `most_ns`; None unless below `below`.
+
+    Raises
+    ------
+    TimeUpError
+        If the deadline passes.
+    """
+    if most_ns < windows.compute_ns:
+        return None
+    return _Table(windows, cost).fewest(most_ns, below, deadline)
+
+
 class _Table:
     """Head, tail and time of every subset as one transfer; index j of a bit is parameter j.
 
@@ -184,6 +199,35 @@ class _Table:
             loads.append(self._load(last))
             sent ^= last
         return loads[::-1], value
+
+    def fewest(self, most_ns: int, below: int, deadline: Deadline) -> list[Load] | None:
+        """Return the fewest groups within a time: the earliest ends with 1, 2, … groups."""
+        everything = len(self.head) - 1
+        end = np.full(len(self.head), _NEVER, dtype=np.int64)
+        end[0] = 0
+        rounds: list[NDArray[np.int64]] = []
+        while len(rounds) < below - 1 and end[everything] == _NEVER:
+            later = np.full(len(self.head), _NEVER, dtype=np.int64)
+            last = np.zeros(len(self.head), dtype=np.int64)
+            for sent in np.flatnonzero(end != _NEVER).tolist():
+                deadline.check()
+                group = self.parts[everything ^ sent]
+                start = np.maximum(end[sent], self.head[group])
+                kept = start - most_ns <= -self.left[group]
+                after = start[kept] + self.time[group[kept]]
+                together = sent | group[kept]
+                sooner = after < later[together]
+                later[together[sooner]] = after[sooner]
+                last[together[sooner]] = group[kept][sooner]
+            rounds.append(last)
+            end = later
+        if end[everything] == _NEVER:
+            return None
+        sent, loads = everything, []
+        for last in reversed(rounds):
+            loads.append(self._load(int(last[sent])))
+            sent ^= int(last[sent])
+        return loads[::-1]
 
     def within(self, limits: Sequence[Limit], deadline: Deadline) -> tuple[list[Load] | None, int]:
         """Return a plan that keeps all limits, or the least last limit that allows more.

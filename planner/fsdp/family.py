@@ -41,6 +41,10 @@ SMALL = 5
 """Layers of the longest chain that `auto` solves exactly."""
 
 
+PRICED = 5000
+"""Plans that a search over one scenario prices."""
+
+
 def _rule(name: str, run: Rule) -> Method:
     """Return a method whose plan follows from a rule, and may not fit into memory."""
 
@@ -69,7 +73,6 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 class _Fsdp(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "fsdp", Plan, tuple(RULES)
-    evaluations = 5000
     own_methods = {
         "auto": _auto,
         "exact": exact,
@@ -102,6 +105,9 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
             backward_ns=backward,
             meshes=tuple(_scaled(mesh, scenario) for mesh in problem.meshes),
         )
+
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        return PRICED
 
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan

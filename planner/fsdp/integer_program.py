@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from planner.fsdp.least import spread, wrapped
 from planner.fsdp.problem import Problem
+from planner.solving.pareto import staircase
 
 __all__ = ["MAX_STARTS", "units_exposing_least"]
 
@@ -94,7 +95,7 @@ def units_exposing_least(
                 exposed += max(0, own.gather + label.scatters - behind.backward)
                 number = label.number + 1
                 tried.append(_Label(exposed, behind.reduce, number, (stop, label.units)))
-        labels[begin, end] = _undominated(tried)
+        labels[begin, end] = staircase(tried, lambda label: label[:3], lambda label: label.scatters)
     best: tuple[int, int, int, Any] | None = None
     for end in range(1, last + 1):
         for label in labels.get((0, end), ()):
@@ -110,11 +111,3 @@ def units_exposing_least(
         if trail is None:
             return tuple(ranges)
         begin, (end, trail) = end, trail
-
-
-def _undominated(labels: list[_Label]) -> list[_Label]:
-    best: list[_Label] = []
-    for label in sorted(labels, key=lambda label: label[:3]):
-        if not best or label.scatters < best[-1].scatters:
-            best.append(label)
-    return best

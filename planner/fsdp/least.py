@@ -29,6 +29,7 @@ from planner.fsdp.plan import layer_ranges
 from planner.fsdp.problem import Problem
 from planner.fsdp.shaping import Shape, at_use
 from planner.results import Infeasibility
+from planner.solving.pareto import staircase
 from planner.units import format_bytes
 
 __all__ = ["Least", "finest", "fitting", "least_memory", "too_little", "wrapped"]
@@ -188,7 +189,9 @@ def _shape(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) 
             unit = _first(problem, (start, stop), firsts[stop], room, shares)
             if unit is not None:
                 units.append(unit)
-        firsts[start] = _undominated(units)
+        firsts[start] = staircase(
+            units, lambda unit: (unit.made, -unit.before), lambda unit: -unit.before
+        )
     if not firsts[0]:
         return None
     ranges: list[tuple[int, int]] = []
@@ -235,13 +238,4 @@ def _first(
                     before = min(before, following.before - kept - size * keep)
                 if before >= 0 and (best is None or before > best.before):
                     best = _Unit(before, made, stop, keep, recompute, following)
-    return best
-
-
-def _undominated(units: list[_Unit]) -> list[_Unit]:
-    """Return those than which no other has as few gradients and leaves as much before it."""
-    best: list[_Unit] = []
-    for unit in sorted(units, key=lambda unit: (unit.made, -unit.before)):
-        if not best or unit.before > best[-1].before:
-            best.append(unit)
     return best

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from planner.fsdp.least import finest
 from planner.fsdp.problem import Problem
+from planner.solving.pareto import staircase
 
 __all__ = ["cheapest_units"]
 
@@ -94,7 +95,7 @@ def cheapest_units(
             if cheapest < len(behind):
                 label = behind[cheapest]
                 tried.append(_Label(costs + label.cost, made, (stop, label.units)))
-        labels[start] = _undominated(tried)
+        labels[start] = staircase(tried, lambda label: label[:2], lambda label: label.made)
     if not labels[0]:
         return None
     ranges: list[tuple[int, int]] = []
@@ -104,12 +105,3 @@ def cheapest_units(
         ranges.append((start, stop))
         start = stop
     return tuple(ranges)
-
-
-def _undominated(labels: list[_Label]) -> list[_Label]:
-    """Return those than which no other is as cheap with as few gradients in the first unit."""
-    best: list[_Label] = []
-    for label in sorted(labels, key=lambda label: label[:2]):
-        if not best or label.made < best[-1].made:
-            best.append(label)
-    return best

@@ -27,7 +27,7 @@ from planner.interference import ALONE, bound_beside
 from planner.simulator import TimedTransfer, simulate
 from planner.solving.methods import Method, Outcome
 
-__all__ = ["least_beside", "planned_beside"]
+__all__ = ["least_beside", "merged", "planned_beside"]
 
 ENUMERATED = 10
 """Up to so many layers all plans are priced: 512 of them."""
@@ -82,7 +82,7 @@ def planned_beside(
         transfers=lambda plan: plan.batches,
         asked=asked,
         search=lambda asked: (exact(asked, deadline),),
-        joined=lambda plan, place: _with_both(problem, plan, place),
+        joined=lambda plan, place: merged(problem, plan, place),
     )
     first = plans_of(alone, (exact, *rules), deadline)
     startup = problem.interference.least_ns
@@ -115,7 +115,7 @@ def _cuts(problem: Problem) -> Iterator[Sequence[int]]:
                 yield boundaries
 
 
-def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:
+def merged(problem: Problem, plan: Plan, place: int) -> Plan | None:
     """Return a plan with a batch and the next one sent together; None beyond the cap."""
     first, second = plan.batches[place : place + 2]
     both = min(first[0], second[0]), max(first[1], second[1])

@@ -14,7 +14,7 @@ from planner.costs import scaled_cost
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
 from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
-from planner.ibatch.beside import least_beside, planned_beside
+from planner.ibatch.beside import least_beside, merged, planned_beside
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
 from planner.ibatch.for_target import within
@@ -43,6 +43,9 @@ FEWEST_WORK = 10**8
 
 ENUMERATED = 8
 """Up to this many layers every plan is priced over scenarios: 128 of eight."""
+
+PRICED = 2 * 10**5
+"""Layers of the plans priced at most while a plan is improved over scenarios."""
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -106,7 +109,6 @@ RULES: Mapping[str, Method] = {
 
 class _Ibatch(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "ibatch", Plan, tuple(RULES)
-    evaluations = 2 * 10**5
     own_methods = {
         "auto": _within_cap(named("exact", _exact)),
         "exact": _within_cap(_exact),
@@ -172,11 +174,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return len(plan.batches)
 
     def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
-        first, second = plan.batches[place : place + 2]
-        both = min(first[0], second[0]), max(first[1], second[1])
-        if both[1] > problem.reach(both[0]):
-            return None
-        return Plan((*plan.batches[:place], both, *plan.batches[place + 2 :]))
+        return merged(problem, plan, place)
 
     def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
         """Return the plan with the fewest batches within a makespan."""
@@ -232,6 +230,9 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
                 ]
             for inner in changed:
                 yield problem.plan((0, *sorted(inner), count))
+
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        return PRICED // problem.layers
 
 
 def _with_contention(name: str, method: Method) -> Method:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,9 +10,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.deadline import Cancel, Control, Incumbent
 from planner.errors import InvalidInputError
 from planner.jsonio.results import PlanDocument, plan_of
-from planner.jsonio.types import Seconds
+from planner.jsonio.types import Rate, Seconds
 from planner.results import Result
 from planner.solving.methods import REPLAN
+from planner.solving.tie_break import Prefer, TieBreak
 from planner.validation import inside, shown
 
 __all__ = [
@@ -43,6 +45,14 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     with_plan: Annotated[
         bool, Meta(description="whether the answer holds the plan as start_plan takes it")
     ] = False
+    tie_break: (
+        Annotated[Prefer, Meta(description="which of the plans of equal cost; by default simple")]
+        | UnsetType
+    ) = UNSET
+    simplest_within: (
+        Annotated[Rate, Meta(description="share by which a simpler plan may cost more; or 0")]
+        | UnsetType
+    ) = UNSET
     progress: Annotated[
         bool, Meta(description="whether a stream also gets a line for each better plan or bound")
     ] = False
@@ -94,6 +104,10 @@ def control_of(
     Raises InvalidInputError if the start plan is malformed or of another family.
     """
     control: Control[Any] = {"cancel": cancel, "on_progress": on_progress}
+    if request.tie_break is not UNSET or request.simplest_within is not UNSET:
+        prefer: Prefer = "simple" if request.tie_break is UNSET else request.tie_break
+        within = Fraction(0) if request.simplest_within is UNSET else request.simplest_within
+        control["tie_break"] = TieBreak(prefer, within)
     if request.start_plan is not UNSET:
         family, _, _ = request.start_plan.kind.partition(".")
         with inside("start_plan"):

@@ -1,8 +1,8 @@
 """Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
-Method: `make_plan`. If it predicts a gain below `planner.advice.WORTH` over DDP with its best
-bucket size, DDP stays. Otherwise copies of the model and the optimiser train in turns under the
-plan, DDP's default, and DDP with that bucket size; the plan must gain as much there too.
+Method: `make_plan`. If it predicts a gain below `planner.solving.what_if.WORTH` over DDP with its
+best bucket size, DDP stays. Otherwise copies of the model and the optimiser train in turns under
+the plan, DDP's default, and DDP with that bucket size; the plan must gain as much there too.
 Guarantee: The model, the optimiser and the random state are restored. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
 Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory

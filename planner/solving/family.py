@@ -60,8 +60,6 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         Its methods by name; the first is ``auto``. `methods` adds those of plug-ins.
     baselines : tuple of str
         Names of the methods whose plan follows from a rule.
-    evaluations : int
-        How many plans the local search over scenarios may price.
     near : int
         The local search stops within one `near`-th of the bound; 0: only at the bound.
     """
@@ -70,7 +68,6 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     plan_type: Any
     own_methods: Mapping[str, Method[ProblemT, PlanT]]
     baselines: tuple[str, ...] = ()
-    evaluations: int = 10**5
     near: int = 0
 
     @property
@@ -167,6 +164,14 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     ) -> Iterator[PlanT]:
         """Yield plans one change away, which helps in at least one variant of the problem."""
         return iter(())
+
+    def budget(self, problem: ProblemT, plan: PlanT) -> int:
+        """Return how many plans one change away a search over one scenario may price."""
+        return 10**5
+
+    def lasting(self, problem: ProblemT, plan: PlanT) -> int:
+        """Return what a checked plan costs (ns), as `evaluate` does, for those who ask often."""
+        return self.objective(problem, self.evaluate(problem, plan, NEVER))
 
     def transfers(self, plan: PlanT) -> int:
         """Return how many transfers a plan has; 0 where that says nothing."""

@@ -13,14 +13,14 @@ Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust 
 over the scenarios, than the usual one; the bound combines those of the scenarios, as neither a mean
 nor a percentile falls if a time rises.
 
-Complexity: a run of ``auto`` and some rules a scenario; for a robust plan `Family.evaluations` more
+Complexity: a run of ``auto`` and some rules a scenario; for a robust plan `Family.budget` more
 prices. Each run gets an equal share of the time left. Source: own; minimax regret is Savage's ("The
 Theory of Statistical Decision", JASA 1951); sample averages: Kleywegt, Shapiro, Homem-de-Mello,
 SIAM J. Optim. 12 (2002).
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -198,21 +198,19 @@ def robust_plan(
         return usual, None
     fixed, most_ns = family.fix_order(problem, usual.plan), MOST * usual.objective_ns
     variants = _perturbed(family, fixed, outlook)
-    try:
-        start = _value(family, variants, outlook, usual.plan, deadline)
-    except TimeUpError:
-        return replace(usual, timed_out=True), None
+    start = outlook.of([family.lasting(variant, usual.plan) for variant in variants])
 
     def value(plan: PlanT) -> Fraction | None:
         """Return what counts of a plan's times; None if it is no plan, or costs too much."""
         if plan is usual.plan:
             return start
         try:
-            if family.price(problem, plan, deadline) > most_ns:
+            family.check(problem, plan, deadline)
+            if family.lasting(problem, plan) > most_ns:
                 return None
-            return _value(family, variants, outlook, plan, deadline)
         except (InvalidPlanError, TimeUpError):
             return None
+        return outlook.of([family.lasting(variant, plan) for variant in variants])
 
     made, bounds, narrowed = [], [0] * len(variants), False
     for place, variant in enumerate(variants):
@@ -228,14 +226,14 @@ def robust_plan(
     candidates = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
     first = _repriced(family, problem, candidates)
     bound = Fraction(0) if narrowed else outlook.of(bounds)
-    target = bound + bound / family.near if family.near else bound
     best, least = local_search(
         usual.plan,
         value,
         first,
         lambda plan: family.neighbours(fixed, variants, plan),
-        target=target,
-        budget=family.evaluations // len(variants),
+        bound=bound,
+        target=bound + bound / family.near if family.near else bound,
+        budget=lambda plan: family.budget(fixed, plan) // len(variants),
         deadline=deadline,
     )
     if narrowed:  # what fewer choices cannot undercut all choices may
@@ -294,22 +292,6 @@ def _repriced(
     for plan in plans:
         with suppress(InvalidInputError):
             yield family.repriced(problem, plan)
-
-
-def _value(
-    family: Family[ProblemT, PlanT, EvaluationT],
-    variants: Sequence[ProblemT],
-    outlook: Outlook,
-    plan: PlanT,
-    deadline: Deadline,
-) -> Fraction:
-    """Return what counts of the times of a plan that was checked for the nominal numbers."""
-    return outlook.of(
-        [
-            family.objective(variant, family.evaluate(variant, plan, deadline))
-            for variant in variants
-        ]
-    )
 
 
 def _bounded(
