@@ -447,6 +447,31 @@ def test_a_problem_with_scenarios_without_meaning_is_refused_before_it_is_planne
     assert refused.value.path == "scenarios[1].late"
 
 
+def test_a_configuration_for_scenarios_has_the_nominal_price() -> None:
+    """Plans of yan hold prices: those of the scenarios they were made for are of no use."""
+    example = CASES["yan"].example
+    problem = replace(
+        example,
+        machines=7,
+        read_every=50,
+        top=1,  # so that another plan comes from a scenario
+        constants=replace(
+            example.constants,
+            muladd_ns=Fraction(5),
+            latency_ns=[Fraction(5), Fraction(600)],
+            nic_bits_per_s=Fraction(10**8),
+        ),
+    )
+    slow = Scenario(bandwidth=Fraction(1, 16)), Scenario(startup=Fraction(16))
+    outlook = Outlook(((Scenario(), Fraction(1)), *((one, Fraction(5)) for one in slow)))
+    check_robust(yan.YAN, problem, outlook)
+    result, prospect = robust_plan(yan.YAN, problem, outlook, NEVER)
+    assert result.plan is not None
+    assert prospect is not None
+    assert prospect.value < prospect.usual_value
+    assert len(result.plan.ranking) == 1
+
+
 # How a plan changes with one number.
 
 
@@ -518,6 +543,8 @@ def test_a_number_that_becomes_too_large_is_left_out_but_for_that_of_the_problem
         (None, Fraction(1, 3), Fraction(1, 3)),
         (Fraction(5), Fraction(1, 3), Fraction(1, 3)),
         (Fraction(3), Fraction(1, 5), 3),
+        (Fraction(5, 2), Fraction(1, 3), Fraction(5, 2)),
+        (Fraction(7, 2), Fraction(1, 3), Fraction(1, 3)),
         (Fraction(2000), None, None),
         (None, None, None),
     ],
