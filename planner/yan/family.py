@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import TypeAlias
 
 from planner.deadline import Deadline, TimeUpError
-from planner.errors import InvalidPlanError
+from planner.errors import InvalidInputError, InvalidPlanError
 from planner.scenarios import Scenario, refuse_changes
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
@@ -82,6 +82,10 @@ class _Yan(Family[Problem, Plan, Estimate]):
 
         reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
+        if not scenario.startup:
+            raise InvalidInputError(
+                "startup", "expected a number > 0: every transfer has a latency"
+            )
         for constant in ("muladd_ns", "activation_ns", "error_ns"):
             problem = scaled(problem, constant, scenario.computation)
         problem = scaled(problem, "latency_ns", scenario.startup)

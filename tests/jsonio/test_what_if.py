@@ -109,6 +109,12 @@ def test_a_rank_that_falls_behind_is_one_of_fsdp(page: str) -> None:
         assert answer["error"]["path"] == "scenarios[0].late"
 
 
+def test_a_scenario_of_yan_has_a_latency() -> None:
+    request = {name: value for name, value in example("yan").items() if name not in FIELDS}
+    error = planner.solve({**request, "scenarios": [{}, {"startup": 0}]})["error"]
+    assert error["path"] == "scenarios[1].startup"
+
+
 def test_sensitivity_is_not_for_a_plan_for_scenarios() -> None:
     error = planner.solve({**example("yan"), "sensitivity": True})["error"]
     assert error["path"] == "sensitivity"
