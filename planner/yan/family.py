@@ -84,7 +84,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
         refuse_changes(scenario, ("late", "spread", "part"), reason)
         if not scenario.startup:
             raise InvalidInputError(
-                "startup", "expected a number > 0: every transfer has a latency"
+                "startup", "expected a number > 0: a transfer has a latency"
             )
         for constant in ("muladd_ns", "activation_ns", "error_ns"):
             problem = scaled(problem, constant, scenario.computation)
