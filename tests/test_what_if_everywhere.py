@@ -472,6 +472,23 @@ def test_a_configuration_for_scenarios_has_the_nominal_price() -> None:
     assert len(result.plan.ranking) == 1
 
 
+def test_the_bound_of_fewer_choices_is_none_of_all() -> None:
+    """Plans for a scenario are sought in the mode of the usual plan; the other is faster there."""
+    cluster = Cluster("four", "", 4, Switch(4), Nic(Fraction(10**9), 1000), memory_bytes=10**6)
+    problem = replace(CASES["iteration"].example, cluster=cluster)
+    cheap = Scenario(startup=Fraction(1, 100))
+    _, prospect = robust_plan(iteration.ITERATION, problem, Outlook(((cheap, Fraction(1)),)), NEVER)
+    other = iteration.ITERATION.perturb(problem, cheap)
+    best_ns = iteration.solve(other).objective_ns
+    usual = iteration.solve(problem).plan
+    assert usual is not None
+    narrow = iteration.solve(iteration.ITERATION.narrow(other, usual)).lower_bound_ns
+    assert prospect is not None
+    assert best_ns is not None
+    assert narrow is not None
+    assert prospect.bound <= best_ns < narrow
+
+
 # How a plan changes with one number.
 
 

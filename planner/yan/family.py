@@ -83,9 +83,7 @@ class _Yan(Family[Problem, Plan, Estimate]):
         reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
         if not scenario.startup:
-            raise InvalidInputError(
-                "startup", "expected a number > 0: a transfer has a latency"
-            )
+            raise InvalidInputError("startup", "expected a number > 0: a transfer has a latency")
         for constant in ("muladd_ns", "activation_ns", "error_ns"):
             problem = scaled(problem, constant, scenario.computation)
         problem = scaled(problem, "latency_ns", scenario.startup)
