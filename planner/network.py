@@ -12,6 +12,7 @@ from fractions import Fraction
 from planner.clusters import Nic
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
+from planner.scenarios import Scenario
 from planner.validation import set_exact, set_integer
 
 __all__ = ["AnyNetwork", "Network", "batch_cost", "links", "ring_cost", "scattered"]
@@ -65,6 +66,15 @@ class Network:
     def full_transfer_ns(self, size: int) -> int:
         """Return the time T_F of `size` bytes over one link, without a start-up cost."""
         return -int(-self.time(size) // 1)
+
+
+def scaled_network(network: Network, scenario: Scenario) -> Network:
+    """Return links with the start-up and the bandwidth of a scenario; adding is computation."""
+    return Network(
+        network.link_bytes_per_s * scenario.bandwidth,
+        round(network.startup_ns * scenario.startup),
+        network.reduce_ns_per_byte * scenario.computation,
+    )
 
 
 def batch_cost(network: AnyNetwork) -> AffineCost | TableCost:

@@ -17,13 +17,13 @@ behind the others, and every gradient is late by its share. What is priced is th
 Times are rounded to whole nanoseconds. Complexity: O(ops), O(rows of a table). Source: own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import mul
 from typing import Literal, get_args
 
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph, Phase
 from planner.validation import exact, set_exact, shown
 
@@ -39,6 +39,7 @@ __all__ = [
     "graph_under",
     "later",
     "measured",
+    "refuse_changes",
 ]
 
 Part = Literal["all", "backward", "first", "middle", "last", "forward"]
@@ -235,3 +236,27 @@ def later(
         late = scenario.part in ("all", phase, third if phase == "backward" else "all")
         moved.append(round((duration + (scenario.spread * spread if late else 0)) * factor))
     return moved
+
+
+def refuse_changes(scenario: Scenario, fields: Iterable[str], problem: str) -> None:
+    """Raise an error if a scenario changes a field that says nothing about a family's problems.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    fields : iterable of str
+        Its fields that have no meaning for the family.
+    problem : str
+        What the family lacks, such as ``"bml has no passes"``.
+
+    Raises
+    ------
+    NotApplicableError
+        Naming the first such field.
+    """
+    usual = Scenario()
+    for name in fields:
+        expected = getattr(usual, name)
+        if getattr(scenario, name) != expected:
+            raise NotApplicableError(name, f"expected {expected} or nothing: {problem}")

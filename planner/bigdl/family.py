@@ -3,6 +3,7 @@
 `auto` is `rotated`; its bound says where nothing can be faster.
 """
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from planner.bigdl.bounds import lower_bound_ns
@@ -19,6 +20,8 @@ from planner.bigdl.plan import Plan
 from planner.bigdl.problem import Problem
 from planner.bigdl.refit import adapt
 from planner.deadline import Deadline
+from planner.network import scaled_network
+from planner.scenarios import Scenario, refuse_changes
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import named
@@ -53,6 +56,11 @@ class _Bigdl(Family[Problem, Plan, Evaluation]):
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
         return adapt(problem, plan)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        reason = "the exchange of bigdl has no passes and no spreads"
+        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        return replace(problem, network=scaled_network(problem.network, scenario))
 
 
 BIGDL = _Bigdl()

@@ -21,7 +21,9 @@ from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
+from planner.network import scaled_network
 from planner.results import Infeasibility
+from planner.scenarios import Scenario, refuse_changes
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome
@@ -292,6 +294,11 @@ class _Bml(Family[Problem, AnyPlan, Evaluation]):
 
     def bound(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[int, bool]:
         return lower_bound_ns(problem, damage_of(problem, deadline)), False
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        reason = "the synchronisation of bml has no passes and no spreads"
+        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        return replace(problem, network=scaled_network(problem.network, scenario))
 
 
 BML = _Bml()

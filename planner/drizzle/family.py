@@ -1,5 +1,6 @@
 """The methods by name, and how their plans are judged."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -8,6 +9,8 @@ from planner.drizzle.closed_form import solve_exact
 from planner.drizzle.evaluation import Evaluation, check, evaluate
 from planner.drizzle.problem import Plan, Problem
 from planner.drizzle.refit import adapt
+from planner.errors import NotApplicableError
+from planner.scenarios import Scenario, refuse_changes
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
@@ -40,6 +43,20 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         """Return the best plan: the closed form needs no old one."""
         return solve_exact(problem, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        """Return the problem with the times of a scenario: all scheduling is start-up."""
+        fields = ("bandwidth", "late", "spread", "part")
+        refuse_changes(scenario, fields, "drizzle has no network and no passes")
+        names = ("group_ns", "task_ns", "constant_task_ns")
+        times = {name: getattr(problem, name) * scenario.startup for name in names}
+        compute = round(problem.compute_ns * scenario.computation)
+        return replace(problem, compute_ns=compute, **times)
+
+    def fix_order(self, problem: Problem, plan: Plan) -> Problem:
+        """Raise an error: a group that is too small for a scenario is no plan in it."""
+        reason = "not for problem drizzle: the size of a group follows from its limits"
+        raise NotApplicableError("scenarios", reason)
 
 
 DRIZZLE = _Drizzle()

@@ -2,23 +2,32 @@
 
 `auto` is `exact` for chains of up to `SMALL` layers, where that takes seconds at most, and `search`
 for all others.
+
+In a scenario the times of both passes are scaled, and the costs of all collectives. The rank that
+falls behind (`late`) is priced: its backward computation is longer, its recomputation is not.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
 
+from planner.costs import scaled_cost
 from planner.deadline import Deadline
 from planner.fsdp.bounds import lower_bound
+from planner.fsdp.changes import changes
 from planner.fsdp.checker import check, checked_peak
 from planner.fsdp.evaluation import Evaluation, evaluate, iteration_ns
 from planner.fsdp.exact import exact
 from planner.fsdp.least import finest, too_little
 from planner.fsdp.plan import Plan
-from planner.fsdp.problem import Problem
+from planner.fsdp.problem import Cost, Mesh, Problem
 from planner.fsdp.refit import refit
 from planner.fsdp.rules import RULES, Rule, fitted
 from planner.fsdp.search import search
+from planner.fsdp.shaping import FARTHEST, filled, shape_of
 from planner.results import Infeasibility
+from planner.scenarios import Scenario, later, refuse_changes
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
@@ -30,6 +39,10 @@ Method: TypeAlias = AnyMethod[Problem, Plan]
 
 SMALL = 5
 """Layers of the longest chain that `auto` solves exactly."""
+
+
+PRICED = 5000
+"""Plans that a search over one scenario prices."""
 
 
 def _rule(name: str, run: Rule) -> Method:
@@ -81,6 +94,43 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         return refit(problem, plan, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        refuse_changes(scenario, ("spread", "part"), "fsdp knows no spreads of layers")
+        nothing = (0,) * problem.layers
+        backward = later(problem.backward_ns[::-1], nothing, "backward", scenario)[::-1]
+        return replace(
+            problem,
+            forward_ns=later(problem.forward_ns, nothing, "forward", scenario),
+            backward_ns=backward,
+            meshes=tuple(_scaled(mesh, scenario) for mesh in problem.meshes),
+        )
+
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        return PRICED
+
+    def neighbours(
+        self, problem: Problem, variants: Sequence[Problem], plan: Plan
+    ) -> Iterator[Plan]:
+        """Yield plans with one change of units, of what they keep, or of how early they gather."""
+        for shape, ahead in changes(problem, shape_of(plan), FARTHEST):
+            changed = filled(problem, shape, ahead)
+            if changed is not None:
+                yield changed
+
+
+def _scaled(mesh: Mesh, scenario: Scenario) -> Mesh:
+    """Return a mesh with the costs of a scenario."""
+
+    def scaled(cost: Cost) -> Cost:
+        return scaled_cost(cost, startup=scenario.startup, rate=1 / scenario.bandwidth)
+
+    return replace(
+        mesh,
+        all_gather=scaled(mesh.all_gather),
+        reduce_scatter=scaled(mesh.reduce_scatter),
+        all_reduce=None if mesh.all_reduce is None else scaled(mesh.all_reduce),
+    )
 
 
 FSDP = _Fsdp()

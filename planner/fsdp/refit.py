@@ -14,7 +14,7 @@ from planner.fsdp.checker import check
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
 from planner.fsdp.search import improved
-from planner.fsdp.shaping import Shape
+from planner.fsdp.shaping import shape_of
 from planner.solving.methods import Outcome
 
 __all__ = ["refit"]
@@ -31,13 +31,8 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     InvalidPlanError
         If its units do not fit into memory.
     """
-    units, count = plan.units, len(plan.units)
-    ranges = tuple((unit.start, unit.stop) for unit in units)
-    keep, recompute = (
-        tuple(getattr(unit, name) for unit in units) for name in ("keep", "recompute")
-    )
-    shape = Shape(plan.mesh, ranges, keep, recompute, plan.buffers)
-    bare = shape._replace(keep=(False,) * count, buffers=1)
+    shape = shape_of(plan)
+    bare = shape._replace(keep=(False,) * len(plan.units), buffers=1)
     try:
         check(problem, plan)
         old = [plan]

@@ -35,6 +35,7 @@ __all__ = [
     "issued_by",
     "needs_of",
     "room_of",
+    "shape_of",
 ]
 
 
@@ -87,6 +88,18 @@ class Room(NamedTuple):
     needed: tuple[int, ...]
     used: tuple[int, ...]
     most: tuple[int, ...]
+
+
+def shape_of(plan: Plan) -> Shape:
+    """Return the shape of a plan."""
+    units = plan.units
+    return Shape(
+        plan.mesh,
+        tuple((unit.start, unit.stop) for unit in units),
+        tuple(unit.keep for unit in units),
+        tuple(unit.recompute for unit in units),
+        plan.buffers,
+    )
 
 
 def at_use(shape: Shape) -> Plan:

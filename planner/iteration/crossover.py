@@ -16,7 +16,7 @@ three are multiplied by, so that the runner-up is never the best way.
 Complexity: O(algorithms) and two prices of a plan, each of some 60 times a change. Source: own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -31,16 +31,11 @@ from planner.iteration.plan import How, Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.synchronisation import synchronisations
 from planner.iteration.ways import MIXED, Mixture, Synchronisation, Way
+from planner.solving.sensitivity import break_even
 from planner.topologies import Rails
 from planner.validation import MAX_VALUE
 
 __all__ = ["Change", "changes", "dominating"]
-
-FACTOR_BITS = 10
-"""Factors up to 2^10 either way are tried."""
-
-ROUNDS = 10
-"""Halvings of the interval of factors: three digits."""
 
 CostPart = Literal["startup", "message", "bandwidth"]
 
@@ -188,7 +183,7 @@ def changes(
         costs = _at_any_depth(scaled)
         return other_lasts(costs) < lasts(costs)
 
-    nearest = [(what, _nearest(partial(wins, what), deadline)) for what in PARTS]
+    nearest = [(what, break_even(partial(wins, what), deadline)) for what in PARTS]
     return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
 
 
@@ -259,25 +254,3 @@ def _without_startups(cluster: Cluster) -> Cluster:
     if isinstance(topology, Rails):
         topology = replace(topology, link_startup_ns=0)
     return replace(cluster, topology=topology, nic=replace(cluster.nic, startup_ns=0))
-
-
-def _nearest(better: Callable[[Fraction], bool], deadline: Deadline) -> Fraction | None:
-    """Return the factor nearest to 1, on a logarithmic scale, at which something is better.
-
-    Where what is better changes more than once, it is one of the first power of two that is.
-    """
-    for power in range(1, FACTOR_BITS + 1):
-        factors = []
-        for way in (Fraction(2), Fraction(1, 2)):
-            if deadline.passed:
-                return None
-            near, far = way ** (power - 1), way**power
-            if not better(far):
-                continue
-            for _ in range(ROUNDS):
-                middle = (near + far) / 2
-                near, far = (near, middle) if better(middle) else (middle, far)
-            factors.append(far)
-        if factors:
-            return min(factors, key=lambda factor: max(factor, 1 / factor))
-    return None

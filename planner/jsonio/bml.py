@@ -3,16 +3,16 @@
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Unpack
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from planner.bml.damage import GRACE_S
-from planner.bml.family import METHODS, solve
+from planner.bml.family import BML, METHODS
 from planner.bml.problem import Failures, Problem
 from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.failures import Digits, FailedDocument, failures_of
 from planner.jsonio.heads import warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
@@ -26,6 +26,7 @@ from planner.jsonio.types import (
     Time,
     or_none,
 )
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.solving.family import OUT_OF_TIME
 from planner.topologies import BCube
 from planner.validation import MAX_VALUE
@@ -42,7 +43,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     server: Digits
 
 
-class BmlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which server aggregates which piece, over which link, in which step.
 
     Give gradient_bytes, or layer_bytes: then each layer is cut into pieces of its own.
@@ -111,11 +112,13 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
-    result = solve(problem, method=request.method, time_limit=limit, **control)
+    foreseen = planned(BML, request, problem, control)
+    result, fields = foreseen.result, foreseen.fields
     left = last.remaining_s
     listing = last.within(left and left / 2)  # encoding takes as long as listing
     try:
         made = with_verdict(answer(problem, result, wanted, listing), last)
+        made = structs.replace(made, **fields)
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:
         late = replace(

@@ -20,7 +20,9 @@ from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import PlanOrReason, head, made_by
+from planner.jsonio.outlook import ProspectField
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
+from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Moment, filled
 from planner.results import Result
 from planner.topologies import BCube
@@ -129,6 +131,8 @@ class BmlAnswer(PlanOrReason, frozen=True, kw_only=True):
     ) = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
     synchronisation: SummedUpBy | UnsetType = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
 
 
 def answer(

@@ -17,22 +17,19 @@ from planner.caramel.problem import Plan, Problem, Stages
 from planner.costs import DepthCost
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled, method_names, tell, without_start
+from planner.jsonio.control import method_names
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.outlook import (
     OutlookField,
-    PercentileField,
     ProspectField,
-    ScenariosField,
     asked,
     prospect_answer,
 )
 from planner.jsonio.regret import (
     AdviceField,
     RegretField,
-    RegretRequest,
     advice_answer,
     regret_answers,
 )
@@ -53,10 +50,11 @@ from planner.jsonio.transfers import (
     sent,
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.network import ring_cost
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
-from planner.solving.what_if import Advice, Regret, advise, regrets, robust_plan
+from planner.solving.what_if import Advice, Regret, advise, regrets
 from planner.targets import PLANNER, TARGETS, Exported, target_of
 from planner.validation import MAX_VALUE, total
 
@@ -85,7 +83,7 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scheduling: bool = True
 
 
-class CaramelRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """In which order and in which groups to send gradients, and in which order to compute them."""
 
     problem: Literal["caramel"]
@@ -100,9 +98,6 @@ class CaramelRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
     workers: Machines | UnsetType = UNSET
     servers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
     outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
@@ -195,18 +190,8 @@ class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
 def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    deadline = Deadline.of(limit, control.get("cancel"))
-    if limit is not None and request.regret:
-        limit /= 2
-    outlook, prospect = request.to_outlook(problem), None
-    if outlook is None:
-        result = caramel.solve(problem, method=request.method, time_limit=limit, **control)
-    else:
-        end = Deadline.of(limit, control.get("cancel"))
-        result, prospect = robust_plan(caramel.CARAMEL, problem, outlook, end)
-        result = without_start(result, control)
-        tell(result, control)
+    foreseen = planned(caramel.CARAMEL, request, problem, control, request.to_outlook)
+    result, prospect, deadline = foreseen.result, foreseen.prospect, foreseen.deadline
     if result.plan is None:  # the start plan of replan does not fit
         return CaramelAnswer(**head(CaramelAnswer, result))
     made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)

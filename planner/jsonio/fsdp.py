@@ -4,15 +4,18 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner import fsdp
 from planner.costs import AffineCost, TableCost
 from planner.deadline import Control
 from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Unit
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.outlook import ProspectField
+from planner.jsonio.regret import RegretField
 from planner.jsonio.types import (
     Count,
     Index,
@@ -26,6 +29,7 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.measured import Collective
 from planner.network import batch_cost
 from planner.results import Result
@@ -51,7 +55,7 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     own_links: bool = True
 
 
-class FsdpRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to gather together, when, and what to keep."""
 
     problem: Literal["fsdp"]
@@ -197,14 +201,15 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
 
 
 def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    result = fsdp.solve(problem, method=request.method, time_limit=limit, **control)
-    return answer(problem, result)
+    foreseen = planned(fsdp.FSDP, request, problem, control)
+    return replace(answer(problem, foreseen.result), **foreseen.fields)
 
 
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:

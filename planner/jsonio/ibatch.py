@@ -19,18 +19,16 @@ from planner.ibatch.evaluation import (
 )
 from planner.ibatch.for_target import exported
 from planner.interference import ALONE, Interference
-from planner.jsonio.control import Controlled, method_names, tell, without_start
+from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.outlook import (
     OutlookField,
-    PercentileField,
     ProspectField,
-    ScenariosField,
     asked,
     prospect_answer,
 )
-from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
+from planner.jsonio.regret import RegretField, regret_answers
 from planner.jsonio.settled_network import settled, warnings_of
 from planner.jsonio.targets import (
     ShardedTargetRequest,
@@ -52,10 +50,11 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.network import batch_cost
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
-from planner.solving.what_if import Regret, regrets, robust_plan
+from planner.solving.what_if import Regret, regrets
 from planner.targets import FSDP2, PLANNER, Target, target_of
 from planner.timeline import Timeline
 from planner.units import counted, format_ns
@@ -84,7 +83,7 @@ MethodName = Annotated[
 ]
 
 
-class IbatchRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which layers to send together.
 
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
@@ -107,9 +106,6 @@ class IbatchRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
     method: MethodName = "auto"
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
     outlook: OutlookField = UNSET
     target: ShardedTargetRequest = PLANNER
 
@@ -268,19 +264,9 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
 def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    deadline = Deadline.of(limit, control.get("cancel"))
-    if limit is not None and request.regret:
-        limit /= 2
-    outlook, prospect = request.to_outlook(problem), None
-    if outlook is None:
-        result = ibatch.solve(problem, method=request.method, time_limit=limit, **control)
-    else:
-        end = Deadline.of(limit, control.get("cancel"))
-        result, prospect = robust_plan(ibatch.IBATCH, problem, outlook, end)
-        result = without_start(result, control)
-        tell(result, control)
-    made, network = answer_to(request, problem, result, deadline, prospect), request.settled()
+    foreseen = planned(ibatch.IBATCH, request, problem, control, request.to_outlook)
+    result, network = foreseen.result, request.settled()
+    made = answer_to(request, problem, result, foreseen.deadline, foreseen.prospect)
     if network is None or result.plan is None or problem.layer_bytes is None:
         return made
     sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]

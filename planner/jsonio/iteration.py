@@ -17,13 +17,12 @@ from planner.iteration.measured import assumed_startups, notes_of
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import Controlled, method_names, tell
+from planner.jsonio.control import method_names, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
-from planner.jsonio.outlook import OutlookField, PercentileField, ScenariosField, asked
+from planner.jsonio.outlook import OutlookField, asked
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.regret import RegretRequest
 from planner.jsonio.targets import TargetRequest
 from planner.jsonio.types import (
     PositiveRate,
@@ -33,6 +32,7 @@ from planner.jsonio.types import (
     Size,
     or_none,
 )
+from planner.jsonio.what_if import WhatIfRequest
 from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
@@ -52,7 +52,7 @@ MethodName = Annotated[
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 
 
-class IterationRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one training iteration of a model should communicate on a cluster."""
 
     problem: Literal["iteration"]
@@ -91,9 +91,6 @@ class IterationRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fie
         Annotated[float, Meta(gt=0, lt=1, description="largest share of scheduling")] | UnsetType
     ) = UNSET
     max_group_ns: PositiveTime | UnsetType = UNSET
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
     outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 

@@ -99,13 +99,13 @@ ProspectField = ProspectAnswer | UnsetType
 
 def asked(
     *,
-    outlook: OutlookField,
+    outlook: OutlookField = UNSET,
     scenarios: ScenariosField = UNSET,
     percentile: PercentileField = UNSET,
     spreads: str = "",
     method: str,
-    chooses: str,
-    target: Target | None,
+    chooses: str = "auto",
+    target: Target | None = None,
 ) -> Outlook | None:
     """Return the scenarios that a request asks to plan for, or None for the nominal times.
 
@@ -126,7 +126,8 @@ def asked(
     if target is not None:
         raise InvalidInputError(name, f"not with target {target.name}")
     if method not in ("auto", chooses):
-        reason = f"not with method {method}, only with auto, which is {chooses}"
+        also = "" if chooses == "auto" else f", which is {chooses}"
+        reason = f"not with method {method}, only with auto{also}"
         raise InvalidInputError(name, reason)
     if outlook is not UNSET and percentile is not UNSET:
         raise InvalidInputError("percentile", f"not with outlook {outlook}")

@@ -8,9 +8,12 @@ from msgspec.structs import asdict, replace
 
 from planner import overlap
 from planner.deadline import Control
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.outlook import ProspectField
+from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Index, Moment, Size, Time, or_none
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.printing import printable
 from planner.results import Result
 from planner.timeline import Interval, Timeline
@@ -77,7 +80,7 @@ class GraphTensor(
     kept: bool = False
 
 
-class OverlapRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OverlapRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rank's graph, in an order that respects its dependences."""
 
     problem: Literal["overlap"]
@@ -118,6 +121,8 @@ class OverlapAnswer(PlanOrReason, frozen=True, kw_only=True):
     own_order_exposed_ns: Moment | UnsetType = UNSET
     peak_bytes: Total | UnsetType = UNSET
     transfers: tuple[GraphTransfer, ...] | UnsetType = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
 
 
 def encode_request(problem: overlap.Problem) -> str:
@@ -130,9 +135,8 @@ def encode_request(problem: overlap.Problem) -> str:
 def run(request: OverlapRequest, **control: Unpack[Control[Any]]) -> OverlapAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    result = overlap.solve(problem, method=request.method, time_limit=limit, **control)
-    return answer(problem, result)
+    foreseen = planned(overlap.OVERLAP, request, problem, control)
+    return replace(answer(problem, foreseen.result), **foreseen.fields)
 
 
 def answer(

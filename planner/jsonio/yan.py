@@ -9,15 +9,16 @@ from msgspec.structs import replace
 from planner.deadline import Control, Deadline
 from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.solving.methods import REPLAN, known_method
 from planner.validation import inside
 from planner.yan.configuration import Fixed, LayerChoice
-from planner.yan.family import METHODS, solve
+from planner.yan.family import METHODS, YAN
 from planner.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
 from planner.yan.problem import (
     MAX_FIXED,
@@ -121,7 +122,7 @@ class FixedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
 
 
-class YanRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many servers, replicas, workers, partitions, copies and threads a job should have.
 
     Give machines, cores, layers, constants and read_every, or a profile and a cluster in their
@@ -308,7 +309,11 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     if request.sensitivity:
         known_method(request.method, (*METHODS, REPLAN))
         refuse_sensitivity(problem, request.method)
-    result = solve(problem, method=request.method, time_limit=limit, **control)
+        if request.scenarios is not UNSET:
+            reason = "not with scenarios: it is about the best configuration for the constants"
+            raise InvalidInputError("sensitivity", reason)
+    foreseen = planned(YAN, request, problem, control)
+    result = foreseen.result
     answered = with_extras(
         told(answer(problem, result), made),
         problem,
@@ -318,6 +323,7 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
         sensitivity=request.sensitivity,
         deadline=deadline,
     )
+    answered = replace(answered, **foreseen.fields)
     if request.profile is UNSET:
         return answered
     return of_profile(answered, profile_of(request.profile), memory_doubts(request))

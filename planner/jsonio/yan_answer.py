@@ -10,6 +10,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.jsonio.heads import PlanOrReason, head
+from planner.jsonio.outlook import ProspectField
+from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Index, Moment, filled
 from planner.results import Result, Status
 from planner.validation import total
@@ -159,6 +161,8 @@ class YanAnswer(PlanOrReason, frozen=True, kw_only=True):
         Annotated[tuple[str, ...], Meta(description="beyond the profile it was made of")]
         | UnsetType
     ) = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
 
 
 def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:

@@ -1,9 +1,14 @@
 """The methods by name, and how their plans are judged.
 
 `auto` is `exact` for small graphs, and `search` beyond.
+
+In a scenario the durations of nodes, and what packing and unpacking take, are computation. The time
+of the smallest transfer of a kind is its start-up; the time beyond it depends on the bandwidth.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
 
@@ -12,8 +17,9 @@ from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.checker import check_memory, check_structure
 from planner.overlap.evaluation import Evaluation, evaluate
 from planner.overlap.plan import Plan
-from planner.overlap.problem import Problem
+from planner.overlap.problem import Collective, Kind, Problem
 from planner.overlap.search import greedy, own, search
+from planner.scenarios import Scenario, refuse_changes
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded, named
@@ -69,6 +75,36 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
     def resume(self, problem: Problem, plan: Plan) -> Mapping[str, Method]:
         begun = {"auto": partial(_auto, start=plan), "search": partial(search, start=plan)}
         return {**self.methods, **begun}
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        reason = "a graph of overlap has no passes and no spreads"
+        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        nodes = (
+            replace(node, duration_ns=round(node.duration_ns * scenario.computation))
+            for node in problem.nodes
+        )
+        return replace(
+            problem,
+            nodes=tuple(nodes),
+            kinds=tuple(_scaled(kind, scenario) for kind in problem.kinds),
+            collectives=tuple(_packed(it, scenario.computation) for it in problem.collectives),
+        )
+
+
+def _scaled(kind: Kind, scenario: Scenario) -> Kind:
+    """Return a kind with the times of a scenario."""
+    first = kind.times[0][1]
+    times = (
+        (size, round(first * scenario.startup + (time - first) / scenario.bandwidth))
+        for size, time in kind.times
+    )
+    return replace(kind, times=tuple(times))
+
+
+def _packed(collective: Collective, factor: Fraction) -> Collective:
+    """Return a collective whose packing and unpacking take other times."""
+    pack, unpack = round(collective.pack_ns * factor), round(collective.unpack_ns * factor)
+    return replace(collective, pack_ns=pack, unpack_ns=unpack)
 
 
 OVERLAP = _Overlap()

@@ -135,6 +135,16 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """
         raise NotApplicableError("scenarios", f"not for problem {self.name}")
 
+    def repriced(self, problem: ProblemT, plan: PlanT) -> PlanT:
+        """Return the same plan with the prices of a problem, where plans hold prices; unchecked.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is no plan of the problem.
+        """
+        return plan
+
     def fix_order(self, problem: ProblemT, plan: PlanT) -> ProblemT:
         """Return the problem with the decisions of a plan that all scenarios share."""
         return problem

@@ -28,7 +28,7 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.deadline import NEVER, Deadline, TimeUpError
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.results import Result
 from planner.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
@@ -137,9 +137,9 @@ def regrets(
             if progress:
                 progress(f"scenario {number + 1} of {len(listed)}")
             limit_s = deadline.share(len(listed) - number).remaining_s
-            with suppress(InvalidInputError):
+            with suppress(InvalidInputError, TimeUpError):
                 other = family.perturb(problem, scenario)
-                kept = family.price(other, plan)
+                kept = family.price(other, family.repriced(other, plan), deadline)
                 results = [
                     solved(other, method, deadline.within(limit_s))
                     for method in ("auto", DDP, LAYERS)
@@ -191,24 +191,24 @@ def robust_plan(
         If the numbers of a scenario are too large.
     """
     begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
+    _perturbed(family, problem, outlook)  # refused before anything is planned
     if usual is None:
         usual = family.solve(problem, time_limit=deadline.share(parts))
     if usual.plan is None or usual.objective_ns is None:
         return usual, None
     fixed, most_ns = family.fix_order(problem, usual.plan), MOST * usual.objective_ns
-    variants = []
-    for place, (scenario, _) in enumerate(outlook.scenarios):
-        with inside(f"scenarios[{place}]"):
-            variants.append(family.perturb(fixed, scenario))
+    variants = _perturbed(family, fixed, outlook)
+    start = outlook.of([family.lasting(variant, usual.plan) for variant in variants])
 
     def value(plan: PlanT) -> Fraction | None:
         """Return what counts of a plan's times; None if it is no plan, or costs too much."""
+        if plan is usual.plan:
+            return start
         try:
-            if plan is not usual.plan:
-                family.check(problem, plan, NEVER)
-                if family.lasting(problem, plan) > most_ns:
-                    return None
-        except InvalidPlanError:
+            family.check(problem, plan, deadline)
+            if family.lasting(problem, plan) > most_ns:
+                return None
+        except (InvalidPlanError, TimeUpError):
             return None
         return outlook.of([family.lasting(variant, plan) for variant in variants])
 
@@ -223,7 +223,8 @@ def robust_plan(
         if own.plan is not None:
             made.append(own.plan)
 
-    first = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
+    candidates = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
+    first = _repriced(family, problem, candidates)
     bound = Fraction(0) if narrowed else outlook.of(bounds)
     best, least = local_search(
         usual.plan,
@@ -238,8 +239,6 @@ def robust_plan(
     if narrowed or not all(bounds):  # what fewer choices cannot undercut all choices may
         again = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
         bound = max(bound, again)
-    start = value(usual.plan)
-    assert start is not None
     prospect = Prospect(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)
     passed = time.perf_counter() - begin
     if best == usual.plan:
@@ -277,6 +276,26 @@ def _first(
                 plans.append(plan)
                 yield plan
     yield from family.candidates(fixed, plans, deadline)
+
+
+def _perturbed(
+    family: Family[ProblemT, PlanT, EvaluationT], problem: ProblemT, outlook: Outlook
+) -> list[ProblemT]:
+    """Return the problem of each scenario."""
+    variants = []
+    for place, (scenario, _) in enumerate(outlook.scenarios):
+        with inside(f"scenarios[{place}]"):
+            variants.append(family.perturb(problem, scenario))
+    return variants
+
+
+def _repriced(
+    family: Family[ProblemT, PlanT, EvaluationT], problem: ProblemT, plans: Iterable[PlanT]
+) -> Iterator[PlanT]:
+    """Yield plans of scenarios with the nominal prices."""
+    for plan in plans:
+        with suppress(InvalidInputError):
+            yield family.repriced(problem, plan)
 
 
 def _bounded(

@@ -3,17 +3,19 @@
 `auto` is `exact` where all machines are alike, else `ordered`.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import TypeAlias
 
 from planner.deadline import Deadline, TimeUpError
-from planner.errors import InvalidPlanError
+from planner.errors import InvalidInputError, InvalidPlanError
+from planner.scenarios import Scenario, refuse_changes
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded
 from planner.validation import total
-from planner.yan.configuration import Plan
+from planner.yan.configuration import Plan, Ranked
 from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Problem
 from planner.yan.refit import adapt
@@ -85,6 +87,33 @@ class _Yan(Family[Problem, Plan, Estimate]):
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
         return adapt(problem, plan)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        """Return the problem with other constants; those of computation are three."""
+        from planner.yan.sensitivity import scaled
+
+        reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
+        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        if not scenario.startup:
+            raise InvalidInputError("startup", "expected a number > 0: a transfer has a latency")
+        for constant in ("muladd_ns", "activation_ns", "error_ns"):
+            problem = scaled(problem, constant, scenario.computation)
+        problem = scaled(problem, "latency_ns", scenario.startup)
+        return scaled(problem, "nic_bits_per_s", scenario.bandwidth)
+
+    def repriced(self, problem: Problem, plan: Plan) -> Plan:
+        """Return the plan's own configuration with its price; the ranking holds no other."""
+        price = estimate(problem, plan.configuration).epoch
+        ranking = (Ranked(plan.configuration, price),)
+        return replace(plan, ranking=ranking, any_mapping_bound_ns=None)
+
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        """Yield the configurations that are ranked in any scenario."""
+        for plan in plans:
+            for ranked in plan.ranking:
+                yield replace(plan, configuration=ranked.configuration, ranking=(ranked,))
 
 
 YAN = _Yan()

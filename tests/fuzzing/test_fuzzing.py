@@ -107,7 +107,7 @@ def test_many_requests_are_valid_and_many_are_not() -> None:
 def test_what_is_wrong_is_found(
     fault: type[Exception] | None, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = ibatch.solve
+    real = ibatch.IBATCH.solve
 
     def broken(*given: Any, **options: Any) -> Any:
         if fault:
@@ -116,6 +116,6 @@ def test_what_is_wrong_is_found(
         object.__setattr__(result, "runtime_s", "soon")
         return result
 
-    monkeypatch.setattr("planner.ibatch.solve", broken)
+    monkeypatch.setattr(ibatch.IBATCH, "solve", broken)
     kinds = {finding.kind for finding in findings("ibatch", 30, 0, Limits()) if finding is not None}
     assert kinds == {kind}
