@@ -68,6 +68,9 @@ class Interface:
         Checks an answer read again and returns what there is to draw of it, such as its timeline.
     request_rules : mapping
         What the schema says of a request beside the fields' own types; by default nothing.
+    told : callable, optional
+        Returns the answer of a result of a problem (a request's `to_problem`): what there is to
+        compare.
     """
 
     request: type[Controlled]
@@ -76,6 +79,7 @@ class Interface:
     headline: Callable[[Any], str]
     view: Callable[[Any], Any]
     request_rules: Mapping[str, Any] = field(default_factory=dict)
+    told: Callable[[Any, Any], Head] | None = None
 
 
 PROBLEMS: Mapping[str, Interface] = {
@@ -117,6 +121,7 @@ PROBLEMS: Mapping[str, Interface] = {
         drizzle.headline,
         drizzle.groups,
         drizzle.REQUEST_RULES,
+        told=drizzle.answer,
     ),
     "bigdl": Interface(
         bigdl.BigdlRequest,
@@ -132,6 +137,7 @@ PROBLEMS: Mapping[str, Interface] = {
         fsdp.run,
         fsdp.headline,
         fsdp_timeline.timeline,
+        told=fsdp.answer,
     ),
     "iteration": Interface(
         iteration.IterationRequest,
@@ -146,6 +152,7 @@ PROBLEMS: Mapping[str, Interface] = {
         overlap.run,
         overlap.headline,
         overlap.timeline,
+        told=overlap.answer,
     ),
 }
 """Every problem that can be asked, by the name requests use."""
