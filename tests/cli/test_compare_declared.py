@@ -2,7 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,9 @@ class Above(Family[int, int, int]):
     """A number above another: nothing is declared but what is solved."""
 
     name, plan_type = "above", int
-    own_methods: ClassVar = {
-        "auto": named("larger", larger),
-        "larger": larger,
-        "largest": largest,
-    }
+    own_methods = MappingProxyType(
+        {"auto": named("larger", larger), "larger": larger, "largest": largest}
+    )
 
     def check(self, problem: int, plan: int, deadline: Deadline) -> None:
         return
