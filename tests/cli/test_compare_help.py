@@ -80,4 +80,4 @@ def test_a_problem_that_nobody_knows_is_an_error(capsys: pytest.CaptureFixture[s
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert "invalid choice: 'nobody'" in said
-    assert len(said.splitlines()) == 2
+    assert len(said.splitlines()) == 1
