@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.errors import InvalidInputError
+from planner.units import counted
 from planner.validation import MAX_VALUE, integer, set_exact, set_integer, shown
 
 __all__ = ["BCube", "Failures", "FatTree", "Rails", "Switch", "Topology"]
@@ -168,6 +169,15 @@ class Failures:
     def __bool__(self) -> bool:
         """Return whether anything has failed."""
         return bool(self.servers or self.nics or self.switches)
+
+    def in_words(self) -> str:
+        """Return how many servers, NICs and switches have failed."""
+        parts = (
+            (self.servers, "server", "servers"),
+            (self.nics, "NIC", "NICs"),
+            (self.switches, "switch", "switches"),
+        )
+        return " and ".join(counted(len(failed), *names) for failed, *names in parts if failed)
 
     def check(self, bcube: BCube) -> None:
         """Raise an error if a failed part is not in `bcube`.

@@ -16,6 +16,7 @@ __all__ = [
     "format_factor",
     "format_ns",
     "format_rate",
+    "format_share",
     "parse_bytes",
     "parse_rate",
     "parse_time",
@@ -120,6 +121,13 @@ def format_rate(bytes_per_s: float | Fraction) -> str:
         if bits >= scale:
             return f"{bits / scale:.4g} {unit}"
     return f"{bits:.4g} b/s"
+
+
+def format_share(share: float | None) -> str:
+    """Return a relative distance, such as that to a bound, in percent; "?" if it is unknown."""
+    if share is None:
+        return "?"
+    return "<0.01%" if 0 < share < 5e-5 else f"{share:.2%}"
 
 
 def counted(count: int, what: str, many: str = "") -> str:

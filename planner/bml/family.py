@@ -5,11 +5,11 @@ With failures `auto` is the faster of `detour` and `trees`; large networks try `
 detours are far from the bound.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage, damage_of
@@ -19,15 +19,19 @@ from planner.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.bml.schedule import Schedule
 from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
-from planner.deadline import NEVER, Deadline, TimeUpError
-from planner.errors import NotApplicableError
+from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
+from planner.deadline import NEVER, Cancel, Deadline, TimeUpError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.network import scaled_network
-from planner.results import Infeasibility
+from planner.profiles import Profile
+from planner.results import Infeasibility, Result
 from planner.scenarios import Scenario, refuse_changes
+from planner.solving.compare import Case, Column, Option, Place
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome
-from planner.topologies import BCube
+from planner.solving.methods import Outcome, known_method
+from planner.topologies import BCube, Failures
+from planner.units import format_bytes, format_ns
 from planner.validation import total
 
 if TYPE_CHECKING:
@@ -258,6 +262,34 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
     )
 
 
+REPLANS = ("detour", "trees")
+"""The methods for networks where something has failed."""
+
+_TOPOLOGIES = ("bcube", "fattree")
+
+_BCUBE = Option(
+    "--bcube",
+    "as many servers and switches as BCube(n, k): 3,2 (needed); other topologies connect as many "
+    "servers by switches with as many ports",
+    "bcube",
+    metavar="N,K",
+)
+_TOPOLOGY = Option(
+    "--topology",
+    "compare on one topology; default: any. What is drawn and written is BML's plan",
+    default="any",
+    choices=("any", *_TOPOLOGIES),
+)
+
+
+def _figures(plan: AnyPlan | Collective, cost: Evaluation | None) -> tuple[int, int, int, Fraction]:
+    """Return NICs, switches, steps, and how often all links carry the gradient."""
+    if isinstance(plan, Collective):
+        return plan.nics, plan.switches, plan.steps, plan.volume
+    assert cost is not None
+    return plan.bcube.k, plan.bcube.switches, 2 * plan.steps + plan.rounds - 1, cost.load
+
+
 def _named(bcube: BCube, server: int) -> str:
     return "[" + ", ".join(map(str, bcube.digits(server))) + "]"
 
@@ -270,6 +302,20 @@ class _Bml(Family[Problem, AnyPlan, Evaluation]):
         "detour": _connected(_detour),
         "trees": _connected(_trees),
     }
+    heading, ends = "algorithm", ("above bound", "status")
+    asks = "who sums up which piece of the gradient over which link; of a profile"
+    example = (
+        "planner compare data/profiles/vgg19.json --problem bml --bcube 3,2 --startup 5us "
+        "--bandwidth 40Gb/s"
+    )
+    columns = (
+        Column("NICs", lambda _, plan, cost: _figures(plan, cost)[0], ","),
+        Column("switches", lambda _, plan, cost: _figures(plan, cost)[1], ","),
+        Column("steps", lambda _, plan, cost: _figures(plan, cost)[2], ","),
+        Column("× T_F", lambda _, plan, cost: float(_figures(plan, cost)[3]), ".4f"),
+        Column("time"),
+    )
+    own_options = (_BCUBE, _TOPOLOGY)
 
     def check(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> None:
         damage = damage_of(problem, deadline)
@@ -299,6 +345,82 @@ class _Bml(Family[Problem, AnyPlan, Evaluation]):
         reason = "the synchronisation of bml has no passes and no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
         return replace(problem, network=scaled_network(problem.network, scenario))
+
+    def summary(self, problem: Problem) -> str:
+        bcube, failed = problem.bcube, problem.failed
+        without = f", without {failed.in_words()}" if failed else ""
+        return (
+            f"{bcube.servers:,} servers of BCube({bcube.n}, {bcube.k}){without}: "
+            f"{format_bytes(problem.size_bytes)} of gradients, T_F "
+            f"{format_ns(problem.network.full_transfer_ns(problem.size_bytes))}"
+        )
+
+    def network_text(self, case: Case[Problem]) -> str:
+        assert case.place is not None
+        return f"start-up {case.place.startup} a step, {case.place.bandwidth} a NIC"
+
+    def names(self) -> Sequence[str]:
+        return [*COLLECTIVES, *REPLANS]
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        """Return the algorithms on the topologies asked for; of a damaged BCube what replans."""
+        if case.problem.failed:
+            return REPLANS
+        topology = case.options.get(_TOPOLOGY.key, "any")
+        kept = _TOPOLOGIES if topology == "any" else (topology,)
+        return [name for name in COLLECTIVES if name.rpartition("_")[2] in kept]
+
+    def solve_case(
+        self, case: Case[Problem], *, method: str, time_limit: float | None, cancel: Cancel | None
+    ) -> Result[Any, Any]:
+        """Price an algorithm where nothing has failed, beside the bound for as many NICs."""
+        problem = case.problem
+        if problem.failed:
+            return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
+        name, topology = known_method(method, COLLECTIVES), case.options.get(_TOPOLOGY.key, "any")
+        if topology not in ("any", name.rpartition("_")[2]):
+            raise NotApplicableError(_TOPOLOGY.name, f"it does not run on {topology}")
+        tensors: Sequence[int] = problem.layer_bytes
+        if case.profile is not None:
+            tensors = [layer.pushed_bytes for layer in case.profile.layers]
+        known = tensors if problem.size_bytes else ()
+        plan = collective(name, problem.bcube, tensors=known or None)
+        diameter = problem.bcube.k if plan.topology == "bcube" else 1
+        least = lower_bound(plan.servers, plan.nics, diameter)
+        size, network = problem.size_bytes, problem.network
+        try:
+            time = plan.time_ns(network, size)
+        except InvalidInputError as error:
+            raise NotApplicableError(error.path, error.message) from None
+        return Result(name, plan, time, least.time_ns(network, size), 0.0)
+
+    def chosen(self, case: Case[Problem], result: Result[Any, Any]) -> Result[AnyPlan, Evaluation]:
+        """Return BML's plan, whichever algorithm is best."""
+        if not isinstance(result.plan, Collective):
+            return result
+        method, limit = case.options.get("method", "auto"), case.options.get("time_limit")
+        return self.solve(case.problem, method=method, time_limit=limit)
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        bcube, cluster = options["bcube"], place.cluster
+        if cluster is not None:
+            if bcube is not None:
+                raise InvalidInputError(_BCUBE.name, "not together with --cluster")
+            bcube = cluster.topology
+            if not isinstance(bcube, BCube):
+                raise InvalidInputError(
+                    "--cluster", f"expected a bcube such as bml-bcube, and {cluster.name} is none"
+                )
+        if bcube is None:
+            raise InvalidInputError(_BCUBE.name, "missing: it says how many servers there are: 3,2")
+        return {**options, "bcube": bcube}
+
+    def check_profile(self, profile: Profile) -> None:
+        """Do nothing: layers are all it takes."""
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
+        failed = Failures() if place.cluster is None else place.cluster.failed
+        return Problem.from_profile(profile, place.network, options["bcube"], failed=failed)
 
 
 BML = _Bml()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from planner.bucketing import BUCKET_COUNTS
 from planner.caramel.baselines import (
@@ -32,7 +32,7 @@ from planner.caramel.evaluation import (
     lasting_ns,
     plan_heads,
 )
-from planner.caramel.for_target import least_ns, within
+from planner.caramel.for_target import BEHIND_BARRIERS, BUCKETS, least_ns, within
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
 from planner.caramel.problem import OpOrder, Plan, Problem
@@ -43,13 +43,18 @@ from planner.caramel.targeted import broken_rule
 from planner.caramel.windows import windows
 from planner.costs import scaled_cost
 from planner.deadline import Deadline, TimeUpError
-from planner.errors import InvalidPlanError, NotApplicableError
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.interference import ALONE, bound_beside
+from planner.network import scattered
+from planner.profiles import Profile
 from planner.scenarios import Scenario, graph_under
+from planner.solving.compare import FOR, Case, Column, Option, Place
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
-from planner.validation import total
+from planner.targets import target_of
+from planner.units import counted, format_bytes, format_ns
+from planner.validation import integer, total
 
 __all__ = ["CARAMEL", "EXACT_PARAMETERS", "METHODS", "Method", "solve"]
 
@@ -66,6 +71,9 @@ ENUMERATED = 4
 
 PRICED = 2 * 10**6
 """Transfers priced at most while a plan is improved over scenarios."""
+
+WORKERS = 8
+"""Workers of a profile that shall run nobody says where."""
 
 SPLIT_PARAMETERS = 6
 """Up to so many parameters the best way of cutting them is searched for."""
@@ -223,9 +231,47 @@ def _beside(name: str, method: Method) -> Method:
     return run
 
 
+_WORKERS = Option(
+    "--workers",
+    "workers of the all-reduce: each moves 2(W-1)/W bytes per byte; default: as many as --network "
+    f"was measured among, or {WORKERS}",
+    "whole",
+    metavar="W",
+)
+_SERVERS = Option(
+    "--servers", "servers of method ps; default: as many as workers", "whole", metavar="S"
+)
+
+
 class _Caramel(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "caramel", Plan, tuple(RULES)
     near = NEAR
+    bounding = "search"
+    asks = "which gradients to send together, and when, between workers; of a profile"
+    example = (
+        "planner compare data/profiles/resnet50.json --problem caramel --workers 8 "
+        "--startup 50us --bandwidth 10Gb/s"
+    )
+    columns = (
+        Column("groups", lambda _, plan, __: len(plan.groups), ","),
+        Column.of("iteration", "iteration_ns"),
+        Column.of("stalls", "stall_ns"),
+        Column.of("overlap", "overlap", ".1%"),
+        Column.of("utilisation", "utilisation", ".1%"),
+    )
+    own_options = (
+        _WORKERS,
+        _SERVERS,
+        Option(
+            "--seed",
+            "seed of the op orders of methods that enforce none; default: 0",
+            "whole",
+            0,
+            metavar="N",
+            least=0,
+        ),
+        FOR,
+    )
     own_methods = {
         "auto": named("search", _search),
         "search": _search,
@@ -380,6 +426,67 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
     ) -> int | None:
         plan = ddp(problem, deadline, limits).plan
         return None if plan is None else lasting_ns(problem, plan)
+
+    def summary(self, problem: Problem) -> str:
+        graph = problem.graph
+        size = format_bytes(sum(parameter.size_bytes for parameter in graph.parameters))
+        return (
+            f"{counted(len(graph.parameters), 'parameter')}, {size} of gradients, "
+            f"{counted(len(graph.ops), 'op')}, {format_ns(problem.windows.compute_ns)} to compute"
+        )
+
+    def network_text(self, case: Case[Problem]) -> str:
+        workers, place = case.problem.workers, case.place
+        assert place is not None
+        return (
+            f"all-reduce among {counted(workers, 'worker')}, start-up {place.startup}, "
+            f"{float(2 * scattered(workers)):.4g} bytes moved per byte over {place.bandwidth}"
+        )
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        """Return the methods: of a target those that wait for all transfers."""
+        target = case.problem.target
+        if target is None:
+            return self.names()
+        return tuple(dict.fromkeys((BUCKETS, target.name, *BEHIND_BARRIERS)))
+
+    def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
+        return [group.size_bytes for group in plan.groups]
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        return "all_reduce"
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        workers, servers, name = options["workers"], options["servers"], _WORKERS.name
+        if place.cluster is not None:
+            workers = place.machines(workers, _WORKERS)
+        elif workers is None:
+            workers = place.ranks or WORKERS
+        elif place.ranks is not None and workers != place.ranks:
+            among = f"expected {place.ranks}, among whom --network was measured"
+            raise InvalidInputError(name, among)
+        target = target_of(options["for"], FOR.name)
+        if target is not None and target.sharded:
+            raise InvalidInputError(
+                FOR.name,
+                f"{target.title} shards parameters: expected planner plan --for {target.name}, or "
+                "--problem ibatch",
+            )
+        integer(workers, name, minimum=2, maximum=2**16)
+        if servers is not None:
+            integer(servers, _SERVERS.name, minimum=1, maximum=workers)
+        return {**options, "workers": workers}
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
+        return Problem.from_profile(
+            profile,
+            place.network,
+            workers=options["workers"],
+            servers=options["servers"],
+            seed=options["seed"],
+            interference=place.interference,
+            target=target_of(options["for"], FOR.name),
+        )
 
 
 def _is_free(problem: Problem, plan: Plan) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.cli.common import check_outputs, command, in_option, read_as, warn, write_text
-from planner.cli.family import warning_lines
+from planner.cli.compare_tables import warning_lines
 from planner.cli.writing import replacing
 from planner.draw.plans import DRAWINGS, plan_chart
 from planner.jsonio import decode_answer

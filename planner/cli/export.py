@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import UNSET
 
 from planner.cli.common import check_outputs, command, in_file, read, warn, write_json
+from planner.cli.compare_tables import warning_lines
 from planner.cli.export_priced import check_worth, made_for
 from planner.cli.export_programs import write_algorithm, write_traces
 from planner.cli.export_tuner import write_tuner
-from planner.cli.family import warning_lines
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import decode_profile

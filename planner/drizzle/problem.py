@@ -18,7 +18,13 @@ from planner.drizzle.stages import Stage, Triggers, checked_stages
 from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, set_exact, set_integer, shown, total
 
-__all__ = ["Plan", "Problem"]
+__all__ = ["MAX_GROUP_NS", "MAX_OVERHEAD", "Plan", "Problem"]
+
+MAX_OVERHEAD = Fraction(1, 20)
+"""Largest share of scheduling in the time of an iteration; assumed: the paper names no limit."""
+
+MAX_GROUP_NS = 10 * 10**9
+"""Longest time without a decision of the driver, 10 s; assumed: the paper names no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)

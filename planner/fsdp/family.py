@@ -21,17 +21,19 @@ from planner.fsdp.evaluation import Evaluation, evaluate, iteration_ns
 from planner.fsdp.exact import exact
 from planner.fsdp.least import finest, too_little
 from planner.fsdp.plan import Plan
-from planner.fsdp.problem import Cost, Mesh, Problem
+from planner.fsdp.problem import CHANNELS, Cost, Mesh, Problem
 from planner.fsdp.refit import refit
 from planner.fsdp.rules import RULES, Rule, fitted
 from planner.fsdp.search import search
 from planner.fsdp.shaping import FARTHEST, filled, shape_of
+from planner.profiles import Profile
 from planner.results import Infeasibility
 from planner.scenarios import Scenario, later, refuse_changes
+from planner.solving.compare import IGNORE_MEMORY, Case, Column, Option
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
-from planner.units import format_bytes
+from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FSDP", "METHODS", "solve"]
 
@@ -80,6 +82,28 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
         **{name: _rule(name, run) for name, run in RULES.items()},
     }
 
+    asks = "what FSDP should wrap, prefetch and keep; planner plan --mode fsdp says more of it"
+    example = "planner compare data/profiles/gpt2_small.json --problem fsdp --cluster h100-8"
+    columns = (
+        Column("units", lambda _, plan, __: len(plan.units), ","),
+        Column("kept", lambda _, plan, __: sum(unit.keep for unit in plan.units), ","),
+        Column.of("iteration", "iteration_ns"),
+        Column.of("exposed comm.", "exposed_ns"),
+        Column.of("peak memory", "peak_bytes", "bytes"),
+    )
+    on_cluster = True
+    own_options = (
+        Option(
+            "--channels",
+            "one communicator for all-gathers and reduce-scatters (default), two that do not "
+            "disturb each other, or two that share the links",
+            default="one",
+            choices=CHANNELS,
+        ),
+        Option("--recompute", "layers may be recomputed (activation checkpointing)", "flag", False),
+        IGNORE_MEMORY,
+    )
+
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         check(problem, plan)
 
@@ -117,6 +141,24 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
             changed = filled(problem, shape, ahead)
             if changed is not None:
                 yield changed
+
+    def summary(self, problem: Problem) -> str:
+        memory = "memory does not bind"
+        if problem.memory_bytes is not None:
+            memory = f"{format_bytes(problem.memory_bytes)} each"
+        return (
+            f"{counted(problem.layers, 'layer')} with "
+            f"{format_bytes(sum(problem.parameter_bytes))} of parameters, "
+            f"{format_ns(problem.compute_ns)} to compute, on "
+            f"{counted(problem.meshes[0].ranks, 'rank')}, {memory}"
+        )
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        """Return `auto`, which is exact where that takes seconds at most, and all others."""
+        return ["auto", *(name for name in self.names() if name != "exact")]
+
+    def check_profile(self, profile: Profile) -> None:
+        """Do nothing: layers are all it takes."""
 
 
 def _scaled(mesh: Mesh, scenario: Scenario) -> Mesh:

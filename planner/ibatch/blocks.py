@@ -18,6 +18,7 @@ from planner.ibatch.family import IBATCH, solve
 from planner.ibatch.problem import Plan, Problem
 from planner.results import Infeasibility, Result
 from planner.solving.methods import Outcome
+from planner.units import format_ns, format_share
 
 __all__ = ["OWN_UNITS", "Blocks"]
 
@@ -65,6 +66,7 @@ class Blocks:
             compute_ns=compute,
             transfer_ns=sums(self.problem.transfer_ns),
             layer_bytes=sums(self.problem.layer_bytes),
+            spread_ns=sums(self.problem.spread_ns),
         )
 
     def solve(self, *, method: str, time_limit: float | None = None) -> Result[Plan, Evaluation]:
@@ -87,6 +89,22 @@ class Blocks:
         bound = self.best_of_layers.lower_bound_ns
         outcome = Outcome(plan, bound, result.timed_out, method=result.method)
         return IBATCH.verify(self.problem, outcome, result.runtime_s)
+
+    def cost_in_words(self, rows: Sequence[Result[Plan, Evaluation]]) -> list[str]:
+        """Return lines about what whole blocks cost the methods' plans, the best first."""
+        count, layers = self.merged.layers, self.problem.layers
+        what = f"--granularity block: batches of {count} blocks of {layers} layers in all"
+        rules = ", ".join(sorted(OWN_UNITS))
+        lines = [f"{what}; {rules} group layers all the same, and bounds are those of layers"]
+        least = self.best_of_layers.objective_ns
+        best = next((row for row in rows if row.method not in OWN_UNITS), None)
+        if least and best and best.objective_ns:
+            lines.append(
+                f"blocks cost {format_share(best.objective_ns / least - 1)}: "
+                f"{format_ns(best.objective_ns)} for the best of them ({best.method}), "
+                f"{format_ns(least)} with --granularity layer"
+            )
+        return lines
 
     def _of_layers(self, infeasibility: Infeasibility) -> Infeasibility:
         """Say of layers what was found of blocks."""

@@ -7,29 +7,37 @@ add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.bucketing import BUCKET_COUNTS
+from planner.comparison import Comparison
 from planner.costs import scaled_cost
-from planner.deadline import Deadline
+from planner.deadline import Cancel, Deadline
 from planner.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
 from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.ibatch.beside import least_beside, merged, planned_beside
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
-from planner.ibatch.for_target import within
+from planner.ibatch.for_target import check_modules, within
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.ibatch.makespan import solve_additive, sweep
-from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.problem import COLLECTIVES, Plan, Problem
 from planner.ibatch.refit import refit
 from planner.ibatch.robust import robust
 from planner.interference import ALONE
-from planner.results import Infeasibility
+from planner.profiles import Profile
+from planner.results import Infeasibility, Result
 from planner.robustness import NOMINAL, Limit
 from planner.scenarios import Scenario, later
+from planner.solving.compare import FOR, Case, Column, Option, Place
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, loaded, named
+from planner.solving.methods import Outcome, concrete, loaded, named
+from planner.targets import target_of
+from planner.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from planner.ibatch.blocks import Blocks
 
 __all__ = ["IBATCH", "METHODS", "Method", "solve"]
 
@@ -46,6 +54,12 @@ ENUMERATED = 8
 
 PRICED = 2 * 10**5
 """Layers of the plans priced at most while a plan is improved over scenarios."""
+
+WITNESSES = ("milp", "cpsat")
+"""Methods that only confirm what `exact` finds, and take seconds on long chains."""
+
+WITNESS_MAX_UNITS = 32
+"""Up to so many units they are compared without being asked for."""
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -118,6 +132,38 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         "cpsat": _within_cap(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
         **RULES,
     }
+
+    asks = "which layers to send in one batch; what a profile is asked by default"
+    example = "planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s"
+    columns = (
+        Column("batches", lambda _, plan, __: len(plan.batches), ","),
+        Column.of("makespan", "makespan_ns"),
+        Column.of("exposed comm.", "exposed_communication_ns"),
+        Column.of("overlap", "overlap_ns"),
+    )
+    own_options = (
+        Option(
+            "--direction",
+            "pull: parameters before the forward pass (default); push: gradients after backward",
+            default="pull",
+            choices=("pull", "push"),
+        ),
+        Option(
+            "--granularity",
+            "where batches may end: behind every layer with parameters (default), or only behind "
+            "whole blocks of branches; what that costs is said",
+            default="layer",
+            choices=("layer", "block"),
+        ),
+        Option(
+            "--objective",
+            "the real makespan (default), or the iBatch paper's Eq. 4 under its Eq. 5",
+            default="makespan",
+            choices=("makespan", "eq4"),
+        ),
+        Option("--max-batch", "cap on the size of a batch: 64MiB", "size", metavar="SIZE", least=1),
+        FOR,
+    )
 
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         check(problem, plan)
@@ -233,6 +279,81 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
 
     def budget(self, problem: Problem, plan: Plan) -> int:
         return PRICED // problem.layers
+
+    def summary(self, problem: Problem) -> str:
+        size = problem.layer_bytes and f"{format_bytes(sum(problem.layer_bytes))} to send, "
+        computed = format_ns(problem.compute_prefix[-1])
+        return f"{problem.direction}: {problem.layers} layers, {size or ''}{computed} to compute"
+
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        return (f"{case.name}, {self.summary(case.problem)}",)
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        """Return the methods, a target's default among them."""
+        return concrete(self.methods_for(case.problem))
+
+    def unasked(self, case: Case[Problem]) -> Mapping[str, str]:
+        blocks = _blocks(case)
+        units = case.problem.layers if blocks is None else blocks.merged.layers
+        return {} if units <= WITNESS_MAX_UNITS else dict.fromkeys(WITNESSES, f"{units} units")
+
+    def solve_case(
+        self,
+        case: Case[Problem],
+        *,
+        method: str,
+        time_limit: float | None,
+        cancel: Cancel | None,
+    ) -> Result[Plan, Evaluation]:
+        blocks = _blocks(case)
+        if blocks is None:
+            return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
+        return blocks.solve(method=method, time_limit=time_limit)
+
+    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Evaluation]) -> Sequence[str]:
+        """Say what batches of whole blocks cost against batches of layers."""
+        blocks = _blocks(case)
+        return () if blocks is None else blocks.cost_in_words(comparison.rows)
+
+    def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
+        sizes = problem.layer_bytes
+        return () if sizes is None else [sum(sizes[start:stop]) for start, stop in plan.batches]
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        return COLLECTIVES[options["direction"]]
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        if options["regret"] and options["granularity"] == "block":
+            raise InvalidInputError(
+                "--regret", "not with --granularity block: it is that of layers"
+            )
+        return options
+
+    def check_profile(self, profile: Profile) -> None:
+        profile.chain("layer")
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> "Blocks":
+        from planner.ibatch.blocks import Blocks
+
+        chain = profile.chain("layer")
+        problem = Problem.from_profile(
+            chain,
+            place.network,
+            direction=options["direction"],
+            objective=options["objective"],
+            max_batch_bytes=options["max_batch"],
+            interference=place.interference,
+            target=target_of(options["for"], "--for"),
+        )
+        if problem.target is not None:
+            check_modules(chain.layer_parameters(), problem.target)
+        return Blocks(problem, profile.block_starts(), options["time_limit"])
+
+
+def _blocks(case: Case[Problem]) -> "Blocks | None":
+    """Return the blocks whose ends batches are to have, if that was asked for."""
+    blocks: Blocks = case.made
+    return blocks if case.options.get("granularity") == "block" else None
 
 
 def _with_contention(name: str, method: Method) -> Method:

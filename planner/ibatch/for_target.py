@@ -11,19 +11,40 @@ Guarantee: `auto` and `exact` are never slower than the default. Complexity: the
 Source: own; the rules are those of `planner.targets.FSDP2`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.deadline import NEVER, Deadline
-from planner.errors import BrokenConstraintError
+from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.ibatch.baselines import layer_by_layer, one_batch
 from planner.ibatch.evaluation import Evaluation, check, evaluate
 from planner.ibatch.problem import Plan, Problem
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome
 from planner.targets import FSDP2, Exported, Target
+from planner.validation import shown
 
-__all__ = ["default", "exported", "within"]
+__all__ = ["check_modules", "default", "exported", "within"]
+
+
+def check_modules(layers: Sequence[Sequence[str]] | None, target: Target) -> None:
+    """Check that each layer has whole modules, which a target sends in one piece.
+
+    Raises
+    ------
+    InvalidInputError
+        If parameters of one module are in two layers.
+    """
+    first: dict[str, int] = {}
+    for position, names in enumerate(layers or ()):
+        for place, name in enumerate(names):
+            module = name.rpartition(".")[0]
+            if first.setdefault(module, position) != position:
+                raise InvalidInputError(
+                    f"layer_parameters[{position}][{place}]",
+                    f"{target.title} gathers whole modules: others of {shown(module)} are in "
+                    f"layer_parameters[{first[module]}]",
+                )
 
 
 def default(problem: Problem, deadline: Deadline = NEVER) -> Outcome[Plan]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from planner.bucketing import BUCKET_COUNTS
 from planner.caramel.baselines import ddp
@@ -29,6 +29,7 @@ from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import Evaluation, evaluate, simplest, simplicity
 from planner.iteration.for_target import within
+from planner.iteration.measured import notes_of
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
@@ -45,11 +46,14 @@ from planner.iteration.rules import (
 )
 from planner.iteration.ways import MIXED
 from planner.plugins import plugged
+from planner.profiles import Profile
 from planner.results import Infeasibility, Result
 from planner.scenarios import Scenario, graph_under
+from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, Case, Column, Place
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
+from planner.units import counted, format_bytes
 from planner.validation import total
 
 __all__ = [
@@ -204,6 +208,19 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         **{name: by_rule(name, rule) for name, rule in {**plugged("peers"), **RULES}.items()},
     }
 
+    bounding = JOINT
+    asks = "a whole iteration on a cluster; planner plan says more of it"
+    example = "planner compare data/profiles/vgg19.json --problem iteration --cluster caramel-16"
+    columns = (
+        Column("algorithm", lambda _, plan, __: " + ".join(plan.algorithms), ""),
+        Column("mode", lambda _, plan, __: plan.mode, ""),
+        Column("transfers", lambda _, plan, __: len(plan.transfers), ","),
+        Column.of("iteration", "iteration_ns"),
+        Column.of("stalls", "stall_ns"),
+    )
+    on_cluster = True
+    own_options = (ACTIVATIONS, IGNORE_MEMORY)
+
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         check(problem, plan)
         check_room(problem, plan)
@@ -286,6 +303,28 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         rule = by_gradients(partial(ddp, limits=limits))
         plan = by_rule("ddp", rule)(problem, deadline).plan
         return None if plan is None else evaluate(problem, plan).iteration_ns
+
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        cluster, sizes = case.problem.cluster, case.problem.pushed
+        request = "" if case.request is None else "request: "
+        where = f"{case.title} on {cluster.name}: {counted(cluster.workers, 'worker')}"
+        sent = f"{format_bytes(sum(sizes))} of gradients in {counted(len(sizes), 'parameter')}"
+        return (f"{request}{where}, {sent}",)
+
+    def doubts(self, problem: Problem, plan: Plan) -> Sequence[str]:
+        return notes_of(problem.cluster, plan)
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        return "all_reduce"
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
+        assert place.cluster is not None
+        return Problem.from_profile(
+            profile,
+            place.cluster,
+            activation_bytes=options["activations"],
+            ignore_memory=options["ignore_memory"],
+        )
 
 
 ITERATION = _Iteration()

@@ -14,8 +14,9 @@ name, such as ``blocks.3``, and what comes between.
 Complexity: O(layers + meshes). Source: own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from planner import fsdp
 from planner.clusters import Cluster
@@ -23,10 +24,11 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.fsdp.problem import Channels
 from planner.iteration.parts import costs_between_copies, costs_within_copies, use_other_links
 from planner.profiles import Profile
+from planner.solving.compare import Place
 from planner.topologies import Rails
 from planner.validation import shown
 
-__all__ = ["meshes_of", "sharded_problem"]
+__all__ = ["from_profile", "meshes_of", "sharded_problem"]
 
 
 def sharded_problem(
@@ -150,4 +152,16 @@ def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
         reduce_scatter=scatter,
         all_reduce=between,
         own_links=use_other_links(cluster, shards),
+    )
+
+
+def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> fsdp.Problem:
+    """Return the problem of a profile on a cluster, as `planner.fsdp.FSDP`'s options ask for it."""
+    assert place.cluster is not None
+    return sharded_problem(
+        profile,
+        place.cluster,
+        channels=options["channels"],
+        ignore_memory=options["ignore_memory"],
+        recompute=options["recompute"],
     )

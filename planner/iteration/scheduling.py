@@ -14,21 +14,26 @@ Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with B
 Apache Spark".
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from planner import drizzle
+from planner import bigdl, drizzle
 from planner.clusters import Cluster
+from planner.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.compare import Place
 
-__all__ = ["MAX_GROUP_NS", "MAX_OVERHEAD", "group_size", "scheduled", "scheduling_problem"]
-
-MAX_OVERHEAD = Fraction(1, 20)
-"""Largest share of scheduling in the time of an iteration; assumed: the paper names no limit."""
-
-MAX_GROUP_NS = 10 * 10**9
-"""Longest time without a decision of the driver, 10 s; assumed: the paper names no limit."""
+__all__ = [
+    "MAX_GROUP_NS",
+    "MAX_OVERHEAD",
+    "from_profile",
+    "group_size",
+    "scheduled",
+    "scheduling_problem",
+]
 
 
 def scheduled(
@@ -88,6 +93,31 @@ def scheduling_problem(
         constant_task_ns=scheduling.constant_task_ns,
         max_overhead=max_overhead,
         max_group_ns=max_group_ns,
+    )
+
+
+def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> drizzle.Problem:
+    """Return the problem of iterations that compute, and then synchronise by slices.
+
+    Raises
+    ------
+    InvalidInputError
+        If the cluster says nothing of scheduling.
+    """
+    cluster = place.cluster
+    assert cluster is not None
+    if cluster.scheduling is None:
+        raise InvalidInputError(
+            "--cluster",
+            f"{cluster.name} does not say what its engine's driver spends on tasks; drizzle-64 "
+            "does",
+        )
+    sliced = bigdl.BIGDL.from_profile(profile, place, {"machines": cluster.workers, "tasks": None})
+    return scheduling_problem(
+        cluster,
+        profile.forward_ns + profile.backward_ns + (bigdl.solve(sliced).objective_ns or 0),
+        max_overhead=options["max_overhead"],
+        max_group_ns=options["max_group"],
     )
 
 

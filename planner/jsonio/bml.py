@@ -66,6 +66,12 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     method: MethodName = "auto"
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
 
+    def to_problem(self) -> Problem:
+        """Return the typed problem, if the transfers that are wanted can be listed."""
+        problem = problem_of(self)
+        wanted_of(self, problem)
+        return problem
+
 
 REQUEST_RULES: dict[str, Any] = {
     "anyOf": [{"required": ["gradient_bytes"]}, {"required": ["layer_bytes"]}],

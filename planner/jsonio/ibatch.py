@@ -17,7 +17,7 @@ from planner.ibatch.evaluation import (
     timeline_of,
     times_of,
 )
-from planner.ibatch.for_target import exported
+from planner.ibatch.for_target import check_modules, exported
 from planner.interference import ALONE, Interference
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
@@ -55,7 +55,7 @@ from planner.network import batch_cost
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
 from planner.solving.what_if import Regret, regrets
-from planner.targets import FSDP2, PLANNER, Target, target_of
+from planner.targets import FSDP2, PLANNER, target_of
 from planner.timeline import Timeline
 from planner.units import counted, format_ns
 from planner.validation import check_count, check_same, shown
@@ -67,7 +67,6 @@ __all__ = [
     "IbatchRequest",
     "answer",
     "answer_to",
-    "check_modules",
     "headline",
     "run",
     "timeline",
@@ -200,20 +199,6 @@ def _check_parameters(layers: LayerParameters | None) -> None:
                     f"{shown(name)} given twice, first in layer_parameters[{first[name]}]",
                 )
             first[name] = position
-
-
-def check_modules(layers: LayerParameters | None, target: Target) -> None:
-    """Check that no module's parameters are in two layers: a target gathers whole modules."""
-    first: dict[str, int] = {}
-    for position, names in enumerate(layers or ()):
-        for place, name in enumerate(names):
-            module = name.rpartition(".")[0]
-            if first.setdefault(module, position) != position:
-                raise InvalidInputError(
-                    f"layer_parameters[{position}][{place}]",
-                    f"{target.title} gathers whole modules: others of {shown(module)} are in "
-                    f"layer_parameters[{first[module]}]",
-                )
 
 
 class BatchAnswer(Struct, frozen=True, kw_only=True):

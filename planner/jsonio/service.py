@@ -56,8 +56,21 @@ OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
 class Interface:
     """The JSON interface of one problem.
 
-    `run` answers a request; `headline` summarises an answer in one line; `view` checks an answer
-    that is read back and returns the data of its picture, such as its timeline.
+    Attributes
+    ----------
+    request, answer : type
+        What requests and answers look like.
+    run : callable
+        Answers a request; takes `planner.Control` by name.
+    headline : callable
+        Returns one line about an answer.
+    view : callable
+        Checks an answer read again and returns what there is to draw of it, such as its timeline.
+    request_rules : mapping
+        What the schema says of a request beside the fields' own types; by default nothing.
+    told : callable, optional
+        Returns the answer of a result of a problem (a request's `to_problem`): what there is to
+        compare.
     """
 
     request: type[Controlled]
@@ -65,7 +78,8 @@ class Interface:
     run: Callable[..., Head]
     headline: Callable[[Any], str]
     view: Callable[[Any], Any]
-    request_rules: Mapping[str, Any] = field(default_factory=dict)  # beyond field types
+    request_rules: Mapping[str, Any] = field(default_factory=dict)
+    told: Callable[[Any, Any], Head] | None = None
 
 
 PROBLEMS: Mapping[str, Interface] = {
@@ -107,6 +121,7 @@ PROBLEMS: Mapping[str, Interface] = {
         drizzle.headline,
         drizzle.groups,
         drizzle.REQUEST_RULES,
+        told=drizzle.answer,
     ),
     "bigdl": Interface(
         bigdl.BigdlRequest,
@@ -122,6 +137,7 @@ PROBLEMS: Mapping[str, Interface] = {
         fsdp.run,
         fsdp.headline,
         fsdp_timeline.timeline,
+        told=fsdp.answer,
     ),
     "iteration": Interface(
         iteration.IterationRequest,
@@ -136,6 +152,7 @@ PROBLEMS: Mapping[str, Interface] = {
         overlap.run,
         overlap.headline,
         overlap.timeline,
+        told=overlap.answer,
     ),
 }
 """Every problem, by the name that requests use."""

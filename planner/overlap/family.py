@@ -20,9 +20,11 @@ from planner.overlap.plan import Plan
 from planner.overlap.problem import Collective, Kind, Problem
 from planner.overlap.search import greedy, own, search
 from planner.scenarios import Scenario, refuse_changes
+from planner.solving.compare import Column
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded, named
+from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["METHODS", "OVERLAP", "Method", "small", "solve"]
 
@@ -57,6 +59,15 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
         "exact": _exact,
     }
 
+    asks = "in which order a compiled graph issues its nodes"
+    example = "planner compare data/overlap/two-layers.json"
+    columns = (
+        Column.of("time", "makespan_ns"),
+        Column.of("not hidden", "exposed_ns"),
+        Column("transfers", lambda _, __, cost: len(cost.transfers), ","),
+        Column.of("memory", "peak_bytes", "bytes"),
+    )
+
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         check_structure(problem, plan)
 
@@ -71,6 +82,16 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
         return lower_bound_ns(problem, deadline)
+
+    def summary(self, problem: Problem) -> str:
+        limit = problem.memory_limit_bytes
+        return (
+            f"{counted(len(problem.nodes), 'node')}, "
+            f"{format_ns(problem.computation_ns)} of computation, "
+            f"{counted(len(problem.collectives), 'collective')} on "
+            f"{counted(len(problem.channels), 'channel')}, memory "
+            f"{'without limit' if limit is None else format_bytes(limit)}"
+        )
 
     def resume(self, problem: Problem, plan: Plan) -> Mapping[str, Method]:
         begun = {"auto": partial(_auto, start=plan), "search": partial(search, start=plan)}

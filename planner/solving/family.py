@@ -6,7 +6,7 @@ plan is made, checked, priced, bounded, and returned as a `Result`, whoever made
 
 What is optional unlocks a feature of `planner.solving` for the family: `perturb` regret, scenarios
 and break-even factors; `adapt` and `improve` warm starts; `neighbours` and `candidates` local
-search.
+search. What a reader sees of it is declared as in `planner.solving.compare`.
 """
 
 import time
@@ -29,6 +29,7 @@ from planner.errors import (
 from planner.plugins import is_plugged
 from planner.results import Infeasibility, Result
 from planner.scenarios import Scenario
+from planner.solving.compare import REGRET, Case, Compared, Option
 from planner.solving.incumbents import Incumbents
 from planner.solving.methods import REPLAN, Method, Outcome, known_method, with_plugins
 from planner.solving.tie_break import TieBreak, merged_neighbours
@@ -47,7 +48,7 @@ OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", (
 """Why there is no plan if a method had no time to make one."""
 
 
-class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
+class Family(Compared[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, PlanT, EvaluationT]):
     """A family of problems. Subclass it, and make one instance.
 
     Attributes
@@ -78,6 +79,12 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
             known = MappingProxyType(with_plugins(self.name, self.own_methods))
             self.__dict__["_methods"] = known
         return known
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """What makes a problem of a profile; of families with scenarios ``--regret`` too."""
+        asked = type(self).perturb is not Family.perturb
+        return (*self.own_options, *((REGRET,) if asked else ()))
 
     # What every family says.
 
@@ -279,6 +286,12 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
             start,
             tie_break,
         )
+
+    def solve_case(
+        self, case: Case[ProblemT], *, method: str, time_limit: float | None, cancel: Cancel | None
+    ) -> Result[PlanT, EvaluationT]:
+        """Solve the problem of a case by a method to compare."""
+        return self.solve(case.problem, method=method, time_limit=time_limit, cancel=cancel)
 
     def run(
         self,
