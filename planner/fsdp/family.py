@@ -1,7 +1,6 @@
-"""The methods by name, and how their plans are judged.
+"""The fsdp family: its methods by name, and how plans are checked, priced and bounded.
 
-`auto` is `exact` for chains of up to `SMALL` layers, where that takes seconds at most, and `search`
-for all others.
+`auto` is `exact` up to `SMALL` layers, which takes seconds at most, and `search` otherwise.
 """
 
 from fractions import Fraction
@@ -29,11 +28,11 @@ __all__ = ["FSDP", "METHODS", "solve"]
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 SMALL = 5
-"""Layers of the longest chain that `auto` solves exactly."""
+"""Longest chain that `auto` solves exactly."""
 
 
 def _rule(name: str, run: Rule) -> Method:
-    """Return a method whose plan follows from a rule, and may not fit into memory."""
+    """Return a baseline method; its plan may not fit into memory."""
 
     def method(problem: Problem, _: Deadline) -> Outcome[Plan]:
         plan = fitted(problem, run)
