@@ -89,7 +89,7 @@ class Needs(NamedTuple):
         return max(*self.computing, *self.before)
 
     def within(self, memory_bytes: int | None) -> Room | None:
-        """Return the gathers that fit into this memory ahead of use, or None if it is too little."""
+        """Return how many gathers fit ahead of their use; None if the memory is too little."""
         steps = len(self.used)
         most = [len(self.needed)] * steps
         if memory_bytes is not None:
