@@ -129,10 +129,7 @@ class Deadline:
 
     @classmethod
     def of(cls, limit: Any, cancel: Cancel | None = None) -> "Deadline":
-        """Return the deadline for a time limit (seconds, a deadline, or None) and a cancel flag.
-
-        Raises `InvalidInputError` if the limit is not a number above 0.
-        """
+        """Return the deadline of a time limit: seconds above 0, a deadline, or None."""
         if isinstance(limit, Deadline):
             return limit.telling(None)
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
@@ -147,10 +144,7 @@ class Deadline:
         return same
 
     def share(self, parts: int) -> "Deadline":
-        """Return a deadline after an equal share of the time left, without a receiver.
-
-        A share is at least `_LEAST_S`, so that each part makes a plan.
-        """
+        """Return the end of an equal share of the time left, at least `_LEAST_S`; no receiver."""
         left = self.remaining_s
         return Deadline(None if left is None else max(left / parts, _LEAST_S), self.cancel)
 

@@ -62,10 +62,7 @@ STRAINS = (Strain(3, 2), Strain(2, 3))
 
 
 def end_under(strain: Strain, steps: Iterable[Step], compute_ns: int) -> int:
-    """Return the makespan under a delay (ns).
-
-    `steps` are in the order in which they leave; `compute_ns` is a lower bound by computation.
-    """
+    """Return the makespan (ns) of transfers in order under a delay, at least all computation."""
     transfer, compute = strain
     free, end = 0, compute * compute_ns
     for ready, duration, tail in steps:
@@ -113,10 +110,7 @@ def most_robust(
 
 
 def pareto(labels: "NDArray[Any]") -> "NDArray[np.int64]":
-    """Return the Pareto-optimal columns, each once.
-
-    `labels` are integers of shape (criteria, labels); less is better.
-    """
+    """Return the Pareto-optimal columns (less is better), each once; shape (criteria, labels)."""
     import numpy as np
 
     left, kept = np.arange(labels.shape[1]), []

@@ -129,7 +129,7 @@ class Outlook:
                 raise InvalidInputError("percentile", "expected at most 100")
 
     def of(self, times: Sequence[int]) -> Fraction:
-        """Return the mean or the percentile of the times in all scenarios; it rises with each time."""
+        """Return the mean or the percentile of the times in all scenarios; monotone in the times."""
         weights = [weight for _, weight in self.scenarios]
         if self.percentile is None:
             return sum(map(mul, weights, times), Fraction(0)) / sum(weights)
@@ -210,10 +210,7 @@ def graph_under(graph: Graph, scenario: Scenario) -> Graph:
 def later(
     durations: Sequence[int], spreads: Sequence[int], phase: Phase, scenario: Scenario
 ) -> list[int]:
-    """Return the computation times of a pass in a scenario (ns).
-
-    Durations and spreads are in the order in which the computations run.
-    """
+    """Return the computation times of a pass in a scenario (ns), in order of computation."""
     factor = scenario.backward if phase == "backward" else scenario.computation
     moved, done, whole = [], 0, sum(durations)
     for duration, spread in zip(durations, spreads, strict=True):

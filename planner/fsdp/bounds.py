@@ -33,10 +33,7 @@ MAX_LAYERS = 400
 def lower_bound(
     problem: Problem, deadline: Deadline = NEVER, *, enough_ns: int | None = None
 ) -> tuple[Fraction, bool]:
-    """Return the lower bound (ns), and whether the deadline left only a weaker bound.
-
-    Stops early once the bound reaches `enough_ns`, the time of a plan.
-    """
+    """Return the bound (ns), and whether the deadline weakened it; stop once it is `enough_ns`."""
     bounds = MeshBounds(problem, deadline)
     if bounds.of:
         bounds.refine(enough_ns)
@@ -44,16 +41,12 @@ def lower_bound(
 
 
 class MeshBounds:
-    """Lower bounds of the meshes on which anything fits into memory.
-
-    Starts with the cheap bounds; `refine` adds the expensive ones. `of` holds the bound (ns) by
-    number of the mesh; `cut` says whether the deadline left only weaker bounds.
-    """
+    """Lower bounds of the meshes on which anything fits: cheap bounds first, more by `refine`."""
 
     def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
         self._problem, self._deadline = problem, deadline
-        self.of: dict[int, Fraction] = {}
-        self.cut = False
+        self.of: dict[int, Fraction] = {}  # bound (ns) by number of the mesh
+        self.cut = False  # whether the deadline left only weaker bounds
         limit, short = problem.memory_bytes, problem.layers <= MAX_LAYERS
         first = _best if short else _passes
         later = [_best] if not short else [_busy] if limit is not None else []

@@ -69,10 +69,7 @@ def _check_units(problem: Problem, units: tuple[Unit, ...]) -> None:
 
 
 def check_issues(units: tuple[Unit, ...]) -> None:
-    """Verify that gathers are issued in order, not after their use, and once the unit is freed.
-
-    Raises `InvalidPlanError` with the unit.
-    """
+    """Verify the steps that issue gathers; raise `InvalidPlanError` with the unit."""
     last = 2 * len(units) - 1
     issued = []
     for u, unit in enumerate(units):

@@ -210,11 +210,7 @@ class _Issues:
         return _State(ready, lanes, issued, tuple(waited), tuple(held))
 
     def _dominated(self, step: int, state: _State) -> bool:
-        """Return whether a recorded state dominates this one; otherwise record this one.
-
-        A state dominates another of the same step and number of issued gathers if it is nowhere
-        later.
-        """
+        """Return whether a recorded state is nowhere later than this one; otherwise record it."""
         ends = [end for _, end in state.lanes.spans()]
         times = (
             state.ready,

@@ -39,10 +39,7 @@ class _Unit(NamedTuple):
 def units_exposing_least(
     problem: Problem, mesh: int, most_bytes: int | None = None
 ) -> tuple[tuple[int, int], ...]:
-    """Return the units of least exposed time, ignoring the memory limit.
-
-    Units of several blocks have at most `most_bytes` of parameters.
-    """
+    """Return the units; those of several blocks have at most `most_bytes` of parameters."""
     starts = [*spread(problem, wrapped(problem), MAX_STARTS), problem.layers]
     over, sums = problem.meshes[mesh], problem.prefixes
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]

@@ -31,10 +31,7 @@ from planner.solving.methods import Outcome
 __all__ = ["search"]
 
 EFFORT = 100_000
-"""Steps simulated on the most promising mesh, and for local search; half as many on each next mesh.
-
-Chains of more than `MAX_STARTS` layers get half of that.
-"""
+"""Simulated steps for the best mesh and local search; half for each next mesh and long chains."""
 
 MAX_STARTS = 160
 """Most layers at which units may begin; longer chains are cut at this many."""

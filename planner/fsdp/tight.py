@@ -41,10 +41,7 @@ class _Label(NamedTuple):
 def cheapest_units(
     problem: Problem, mesh: int, *, recompute: bool = False, ahead: int = 0
 ) -> tuple[tuple[int, int], ...] | None:
-    """Return the units, or None if none fit; needs a memory limit.
-
-    Each unit leaves room for `ahead` times its parameters.
-    """
+    """Return the units, each with room for `ahead` times its parameters; None if none fit."""
     assert problem.memory_bytes is not None
     over = problem.meshes[mesh]
     apart = problem.apart(over)

@@ -128,17 +128,14 @@ def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
     rate = Fraction(mesh.gather_ns(total), total)
 
     def priced(end: Callable[[int, int], int]) -> Fraction:
-        """Return the best bound over prices.
-
-        The bound is concave in the price: once it falls, it keeps falling.
-        """
+        """Return the best bound over prices."""
         best = Fraction(-1)
         for price in (Fraction(0), *PRICES):
             deadline.check()
             scale, each = (rate * price).denominator, (rate * price).numerator
             bound = Fraction(end(scale, each) - each * fitting.turn, scale)
             if bound <= best:
-                break
+                break  # concave in the price: once the bound falls, it keeps falling
             best = bound
         return best
 

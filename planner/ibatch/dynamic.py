@@ -77,14 +77,11 @@ def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int
 
 
 def fewest(problem: Problem, most_ns: int, below: int, deadline: Deadline) -> list[int] | None:
-    """Return boundaries of the fewest batches within a makespan; None unless fewer than `below`.
-
-    Computes the earliest arrivals with 1, 2, … batches. Raises `TimeUpError`.
-    """
+    """Return boundaries of the fewest batches within a makespan; None unless fewer than `below`."""
     count, computed = problem.layers, problem.compute_prefix
     arrived = np.full(count + 1, _NEVER, dtype=np.int64)
     arrived[0] = 0
-    rounds: list[NDArray[np.int64]] = []
+    rounds: list[NDArray[np.int64]] = []  # predecessors of the earliest arrivals, by batches
     while len(rounds) < below - 1 and arrived[count] == _NEVER:
         later = np.full(count + 1, _NEVER, dtype=np.int64)
         before = np.zeros(count + 1, dtype=np.int64)

@@ -126,11 +126,8 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return objective_ns(problem, evaluation)
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
-        """Return the optimum where it is cheap to compute, otherwise a relaxation.
-
-        Contention only delays events, so bounds without it hold.
-        """
-        least = least_beside(problem)
+        """Return the optimum where it is cheap to compute, otherwise a relaxation."""
+        least = least_beside(problem)  # contention only delays events: bounds without it hold too
         additive = problem.objective == "makespan" and problem.transfer_prefix is not None
         if not additive and problem.layers > BOUND_MAX_LAYERS:
             return max(least, relaxation(problem)), False

@@ -118,16 +118,13 @@ class _Loads:
 
 
 def least_ns(kind: Kind, size: int, most: int) -> int:
-    """Return the least time of a collective's share of a transfer of up to `most` bytes (ns).
-
-    The best rate is at the end of a piece: time per byte is monotone on a line.
-    """
+    """Return the least time of a collective's share of a transfer of up to `most` bytes (ns)."""
     if not kind.mergeable or most <= size:
         return kind.time_ns(size)
     if not size:
         return 0
     sizes = {size, most, *(at for at, _ in kind.times if size <= at <= most)}
-    # Rounded down, so that the share is a lower bound.
+    # Time per byte is monotone on a line, so the best rate is at a point. Rounded down: a bound.
     return min(kind.time_ns(at) * size // at for at in sizes)
 
 

@@ -147,10 +147,7 @@ def list_schedule(
     limit: int | None,
     deadline: Deadline = NEVER,
 ) -> list[int] | None:
-    """Return the order of a list schedule, or None if memory or time runs out.
-
-    `profile` is that of the order that due times follow; `limit` is the memory limit (bytes).
-    """
+    """Return the order of a list schedule along the profile's; None if memory or time runs out."""
     keys, need = due_keys(units, profile.order, rules)
     return _Listing(units, profile, rules, limit, keys, need).run(deadline)
 
