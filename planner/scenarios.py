@@ -129,7 +129,7 @@ class Outlook:
                 raise InvalidInputError("percentile", "expected at most 100")
 
     def of(self, times: Sequence[int]) -> Fraction:
-        """Return the mean or the percentile of the times in all scenarios; monotone in the times."""
+        """Return the mean or the percentile of times, one per scenario; monotone in each time."""
         weights = [weight for _, weight in self.scenarios]
         if self.percentile is None:
             return sum(map(mul, weights, times), Fraction(0)) / sum(weights)
