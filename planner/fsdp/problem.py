@@ -4,9 +4,7 @@ Every rank stores a share of all parameters. Layers 0 … L-1 are cut into conti
 unit's parameters are gathered before its forward computation, and kept, or freed and gathered again
 before its backward computation; then its gradients are scattered. The computation of a unit in one
 pass is a *step*: steps 0 … U-1 are forward, in order; steps U … 2U-1 are backward, from unit U-1 to
-0.
-
-Time 0 is the start of the forward pass, after the optimiser's step; the iteration ends when
+0. Time 0 is the start of the forward pass, after the optimiser's step; the iteration ends when
 everything has been computed and scattered.
 
 Source: Rajbhandari et al., "ZeRO", SC 2020; Zhao et al., "PyTorch FSDP", VLDB 2023; rules of
