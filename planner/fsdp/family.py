@@ -1,4 +1,4 @@
-"""The methods by name, and how their plans are judged.
+"""The fsdp family: its methods by name, and how plans are checked, priced and bounded.
 
 `auto` is `exact` for chains of up to `SMALL` layers, where that takes seconds at most, and `search`
 for all others.
@@ -40,7 +40,7 @@ __all__ = ["FSDP", "METHODS", "solve"]
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 SMALL = 5
-"""Layers of the longest chain that `auto` solves exactly."""
+"""Longest chain that `auto` solves exactly."""
 
 
 PRICED = 5000
@@ -48,7 +48,7 @@ PRICED = 5000
 
 
 def _rule(name: str, run: Rule) -> Method:
-    """Return a method whose plan follows from a rule, and may not fit into memory."""
+    """Return a baseline method; its plan may not fit into memory."""
 
     def method(problem: Problem, _: Deadline) -> Outcome[Plan]:
         plan = fitted(problem, run)

@@ -1,11 +1,10 @@
-"""An old plan as one of a problem whose numbers have changed, in milliseconds.
+"""Warm start (`refit`): adapt an old plan to a problem with other numbers, in milliseconds.
 
-Method: the old units, what they keep and recompute, on the old mesh. Gathers are issued as early as
-memory allows now; if the units no longer fit, nothing is kept. Then the smallest changes of
-`planner.fsdp.search`, for as many steps simulated as fit into milliseconds.
-
-Guarantee: never worse than the old plan if that still fits; fits if anything with the old units and
-nothing kept does. Complexity: O(EFFORT) steps. Source: own.
+Method: keep the old mesh and units; issue gathers as early as memory allows. If the units no longer
+fit, keep no parameters. Then local search (`planner.fsdp.changes`) within `EFFORT` steps.
+Guarantee: never worse than the old plan if that still fits; fits if the old units fit without kept
+parameters.
+Complexity: O(EFFORT) steps simulated. Source: own.
 """
 
 from planner.deadline import Deadline
@@ -20,17 +19,11 @@ from planner.solving.methods import Outcome
 __all__ = ["refit"]
 
 EFFORT = 400
-"""Steps simulated."""
+"""Steps simulated, which takes milliseconds."""
 
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan of the problem, whatever memory it needs, improved.
-
-    Raises
-    ------
-    InvalidPlanError
-        If its units do not fit into memory.
-    """
+    """Return an old plan improved; raise `InvalidPlanError` if its units do not fit into memory."""
     shape = shape_of(plan)
     bare = shape._replace(keep=(False,) * len(plan.units), buffers=1)
     try:

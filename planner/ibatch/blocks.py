@@ -1,11 +1,9 @@
-"""Batches of whole blocks, priced as what they are: batches of layers.
+"""Batches of whole blocks: batches may end only between blocks, such as Inception modules.
 
-Problem: some executors send only whole blocks (the branches of an Inception module, a residual
-block), so batches may end only between some of the layers. Guarantee: the plans are plans of the
-problem of layers and are priced and bounded there, so that the distance to the bound holds what
-the blocks cost; `optimal` is a plan of blocks only where no plan of layers is better. The rules
-that decide for each layer by itself keep to layers. Complexity: that of the method on the blocks,
-and one exact solution on the layers for the bound. Source: own.
+Guarantee: plans are priced and bounded as plans of layers, so the gap includes what the blocks
+cost; `optimal` then means that no plan of layers is better. Baselines that decide layer by layer
+(`OWN_UNITS`) ignore blocks.
+Complexity: that of the method on the blocks, and one exact solution of the layers for the bound.
 """
 
 from collections.abc import Sequence
@@ -23,7 +21,7 @@ from planner.units import format_ns, format_share
 __all__ = ["OWN_UNITS", "Blocks"]
 
 OWN_UNITS = frozenset(("one_batch", "layer_by_layer", "mg_wfbp", "ddp"))
-"""Rules of thumb: what they send together follows from layers, whatever a planner may cut."""
+"""Baselines whose batches follow from layers, whatever the blocks."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Blocks:
 
     @cached_property
     def merged(self) -> Problem:
-        """The problem whose layers are the blocks."""
+        """The problem in which each block is one layer."""
         ends = [*self.starts[1:], self.problem.layers]
 
         def sums(values: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -107,7 +105,7 @@ class Blocks:
         return lines
 
     def _of_layers(self, infeasibility: Infeasibility) -> Infeasibility:
-        """Say of layers what was found of blocks."""
+        """Return an infeasibility of blocks in terms of layers."""
         spans = list(pairwise([*self.starts, self.problem.layers]))
         layers = tuple(layer for block in infeasibility.layers for layer in range(*spans[block]))
         if not infeasibility.layers or not (sizes := self.merged.layer_bytes):

@@ -1,7 +1,6 @@
-"""iBatch's family: its methods by name, and how a plan is checked, priced, bounded and perturbed.
+"""The iBatch family: its methods by name, and how plans are checked, priced, bounded and perturbed.
 
-`auto` is `exact`: the exact methods are faster than reading their input (near-linear for costs that
-add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
+`auto` is `exact`: it takes less time than reading its input (``benchmarks/ibatch_speed.py``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,13 +43,13 @@ __all__ = ["IBATCH", "METHODS", "Method", "solve"]
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 BOUND_MAX_LAYERS = 1024
-"""Up to this many layers the quadratic exact methods serve as the bound of other methods' plans."""
+"""Up to this many layers the quadratic exact methods bound the plans of other methods."""
 
 FEWEST_WORK = 10**8
-"""Up to this many steps fewest batches are found exactly where costs do not add up: a second."""
+"""Up to this many steps (a second) the fewest batches are found exactly, if costs do not add up."""
 
 ENUMERATED = 8
-"""Up to this many layers every plan is priced over scenarios: 128 of eight."""
+"""Up to this many layers (128 plans) every plan is priced over scenarios."""
 
 PRICED = 2 * 10**5
 """Layers of the plans priced at most while a plan is improved over scenarios."""
@@ -63,7 +62,7 @@ WITNESS_MAX_UNITS = 32
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Run the exact method of the objective and the kind of cost."""
+    """Run the exact method for the objective and the kind of cost."""
     if problem.objective == "eq4":
         from planner.ibatch.paper_model import solve_paper_model
 
@@ -76,7 +75,7 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _within_cap(run: Method) -> Method:
-    """Return a method that first names the layers that exceed the cap."""
+    """Return a method that first reports layers that exceed the cap."""
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         too_large = problem.too_large()
@@ -86,7 +85,7 @@ def _within_cap(run: Method) -> Method:
 
 
 def _rule(name: str, run: Method, *, push_only: bool = False) -> Method:
-    """Return a method whose batches follow from a rule, and may break a constraint."""
+    """Return a baseline method; its batches may break a constraint."""
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         if push_only and problem.direction != "push":
@@ -128,7 +127,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         "exact": _within_cap(_exact),
         **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
         "milp": _within_cap(loaded("planner.ibatch.milp", "solve_milp", "milp: PuLP")),
-        # For one, highspy was imported before: see planner.ibatch.milp.
+        # OR-Tools cannot be loaded after highspy, for example: see planner.ibatch.milp.
         "cpsat": _within_cap(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
         **RULES,
     }
@@ -175,11 +174,8 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return objective_ns(problem, evaluation)
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
-        """Return the best bound that costs little: the optimum itself wherever it is near.
-
-        Contention makes nothing earlier: bounds without it hold.
-        """
-        least = least_beside(problem)
+        """Return the optimum where it is cheap to compute, otherwise a relaxation."""
+        least = least_beside(problem)  # contention only delays events: bounds without it hold too
         additive = problem.objective == "makespan" and problem.transfer_prefix is not None
         if not additive and problem.layers > BOUND_MAX_LAYERS:
             return max(least, relaxation(problem)), False
@@ -243,7 +239,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return plan if made is None else made
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
-        """Return the problem: the order of layers is fixed; scenarios are about the makespan."""
+        """Return the problem unchanged: layers have a fixed order. Scenarios need the makespan."""
         if problem.objective != "makespan":
             raise InvalidInputError("objective", "scenarios are planned for by the makespan")
         return problem
@@ -251,7 +247,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
     ) -> Iterator[Plan]:
-        """Yield about equal batches in several numbers, and every plan of few layers."""
+        """Yield plans of about equal batches, and every plan if there are few layers."""
         count = problem.layers
         for number in BUCKET_COUNTS:
             if number < count:
@@ -264,7 +260,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
     ) -> Iterator[Plan]:
-        """Yield plans with a boundary more, less, or moved by a layer."""
+        """Yield plans with one boundary added, removed, or moved by a layer."""
         count = problem.layers
         known = {start for start, _ in plan.batches} - {0}
         for place in range(1, count):
@@ -357,9 +353,10 @@ def _blocks(case: Case[Problem]) -> "Blocks | None":
 
 
 def _with_contention(name: str, method: Method) -> Method:
-    """Return a method for problems in which transfers and computation slow each other down.
+    """Return a method for problems with contention.
 
-    `exact`, and so `auto`, searches. The others plan as without; what they prove is a bound.
+    `exact` and `auto` search under contention. The other methods ignore contention; their lower
+    bounds are dropped.
     """
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:

@@ -1,4 +1,4 @@
-"""The methods by name, and how their plans are judged.
+"""The overlap family: its methods by name, and how plans are checked, priced and bounded.
 
 `auto` is `exact` for small graphs, and `search` beyond.
 
@@ -31,13 +31,13 @@ __all__ = ["METHODS", "OVERLAP", "Method", "small", "solve"]
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 _SMALL = 14
-"""Nodes up to which `auto` is exact."""
+"""Most nodes for which `auto` is `exact`."""
 
 _exact = loaded("planner.overlap.exact", "solve_exact", "OR-Tools")
 
 
 def small(problem: Problem) -> bool:
-    """Return whether `exact` takes a problem."""
+    """Return whether `exact` can solve the problem."""
     from planner.overlap.exact import applicable
 
     return applicable(problem)
@@ -72,7 +72,7 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
         check_structure(problem, plan)
 
     def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
-        """Return what a plan costs; refuse one that needs more memory than there is."""
+        """Return the evaluation; raise `BrokenConstraintError` beyond the memory limit."""
         evaluation = evaluate(problem, plan)
         check_memory(problem, evaluation)
         return evaluation
