@@ -1,9 +1,9 @@
-"""The methods by name, and how their plans are judged.
+"""The methods of the family `caramel`, and how their plans are verified.
 
-`auto` is `search`, which returns the best plan any of the others finds, and mostly a better one: it
-starts from all of them (`planner.caramel.search`), and on few parameters lets the exact methods
-finish. If no op order is given it plans for two, the activation order and the mirrored one, and
-takes the better; what it proves holds for that one.
+`auto` is `search`: it starts from the plans of all other methods and improves them
+(`planner.caramel.search`), and lets the exact methods finish on few parameters. If no op order is
+given it plans for two, the activation order and the mirrored order, and takes the better plan; its
+bound holds for the op order of that plan.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,13 +61,14 @@ __all__ = ["CARAMEL", "EXACT_PARAMETERS", "METHODS", "Method", "solve"]
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 EXACT_PARAMETERS = 12
-"""Up to so many parameters the best plan of whole ones is found: 3^12 transfers a target."""
+"""Largest number of parameters for the optimum of whole parameters: 3^12 transfers per target."""
 
 MERGED = 10**5
-"""Transfers priced at most while neighbours are merged: 300 are gone through once in 0.1 s."""
+"""Transfers priced at most while neighbours are merged: one pass over 300 transfers takes 0.1 s."""
 
 ENUMERATED = 4
-"""Up to this many parameters every plan of whole ones is priced over scenarios: 75 of four."""
+"""Up to this many parameters every plan of whole ones is priced over scenarios: 75 plans of four.
+"""
 
 PRICED = 2 * 10**6
 """Transfers priced at most while a plan is improved over scenarios."""
@@ -76,14 +77,14 @@ WORKERS = 8
 """Workers of a profile that shall run nobody says where."""
 
 SPLIT_PARAMETERS = 6
-"""Up to so many parameters the best way of cutting them is searched for."""
+"""Largest number of parameters for which the best cuts are searched by CP-SAT."""
 
 SPLIT_WORK = 2.0
-"""Deterministic time of that search, about seconds: mostly enough for a proof."""
+"""CP-SAT's deterministic time for that search, about seconds: mostly enough for a proof."""
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best grouping and order of whole parameters."""
+    """Find the optimal grouping and order of whole parameters."""
     from planner.caramel.subsets import best_whole
 
     known, cost = problem.windows, problem.cost
@@ -108,12 +109,12 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _exact_split(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best plan that may cut parameters: by construction, proven on few parameters."""
+    """Find the best plan that may cut parameters; on few parameters CP-SAT tries to prove it."""
     return _best(problem, problem.order, [], deadline)
 
 
 def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best plan of all."""
+    """Find the best plan, starting from the plans of all baselines."""
     plans: list[Plan] = []
     for rule in RULES.values():
         if deadline.passed:
@@ -132,8 +133,8 @@ def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     if not plans or min(lasting) >= best:
         return outcome
     luckiest = plans[lasting.index(min(lasting))]
-    # Orders drawn at random beat the activation order: then what they beat it with is planned for
-    # one of them, enforced, under which no gradient is ready later.
+    # Randomly drawn orders beat the activation order. Plan for one of them, enforced: no gradient
+    # is ready later under it.
     order = OpOrder(luckiest.backward_orders[0], luckiest.forward_order)
     return _best(problem, order, [loads_of(luckiest)], deadline)
 
@@ -141,10 +142,10 @@ def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 def _mirrored(
     problem: Problem, outcome: Outcome[Plan], deadline: Deadline
 ) -> tuple[Outcome[Plan], int]:
-    """Return the better of a plan and the best one under the mirrored op order, and its value.
+    """Return the better of a plan and the best plan under the mirrored op order, and its value.
 
-    Windows are nested there, or nearly so: the plan is mostly the best of its order, which may or
-    may not be the better order.
+    Windows are (nearly) nested under the mirrored order, so its best plan is mostly optimal for
+    that order; which of the two orders is better differs.
     """
     assert outcome.plan is not None
     best = lasting_ns(problem, outcome.plan)
@@ -193,7 +194,7 @@ def _best(
                 lower=bound,
                 max_work=SPLIT_WORK,
             )
-        except NotApplicableError:  # nobody knows how many transfers the best plan may need
+        except NotApplicableError:  # no bound on the number of transfers is known
             return Outcome(plan_of(problem, order, loads), bound, timed_out)
         if grouping.value is not None and grouping.value < value:
             loads, value = list(grouping.groups), grouping.value
@@ -210,14 +211,14 @@ RULES: Mapping[str, Method] = {
     "layer_by_layer": layer_by_layer,
     "ps": parameter_servers,
 }
-"""Methods that follow a rule, whatever it costs."""
+"""Baselines: each follows one rule, whatever it costs."""
 
 
 def _beside(name: str, method: Method) -> Method:
-    """Return a method for problems in which transfers and computation disturb each other.
+    """Return a method for problems with contention.
 
-    Rules plan as ever, and so do exact methods: what they prove holds without interference only, so
-    that bounds with it take its place.
+    Baselines and exact methods plan without it; bounds under contention replace their bounds, which
+    hold without contention only.
     """
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -338,7 +339,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         """Return a plan with fewer transfers; as many as loads can be priced quickly are merged."""
         if not _is_free(problem, plan):
             if most_ns == lasting_ns(problem, plan):
-                return plan  # merging is a step of planning under a target's rules or contention
+                return plan  # planning under a target's rules or contention has merged already
             return super().simplest(problem, plan, most_ns, deadline)
         order = OpOrder(plan.backward_orders[0], plan.forward_order)
         pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
@@ -388,7 +389,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
     ) -> Iterator[Plan]:
-        """Yield what plans send without barriers, DDP's buckets, and few parameters every way."""
+        """Yield plans without their barriers, DDP's buckets, and all groups of few parameters."""
         order, sizes = problem.order, problem.windows.sizes
         for plan in plans:
             yield plan_of(problem, order, loads_of(plan))
@@ -407,7 +408,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
     ) -> Iterator[Plan]:
-        """Yield the changes of transfers that help in some scenario."""
+        """Yield changes of transfers that help in some scenario."""
         loads = loads_of(plan)
         for variant in variants:
             for changed in neighbours(LoadPricer(variant.windows, variant.cost), loads):
@@ -490,14 +491,14 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
 
 
 def _is_free(problem: Problem, plan: Plan) -> bool:
-    """Return whether loads and one op order are all that a plan is priced by."""
+    """Return whether a plan's price depends on its loads and one op order only."""
     plain = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late) and plan.traffic == 1
     delayed = any(group.not_before_ns for group in plan.groups)
     return plain and not delayed and problem.target is None and problem.interference.is_none
 
 
 def _ordered_partitions(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
-    """Yield every way to group and to order some parameters."""
+    """Yield every ordered partition of the parameters into groups."""
     if not left:
         yield []
     for count in range(1, len(left) + 1):

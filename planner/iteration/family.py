@@ -1,14 +1,13 @@
-"""The methods by name, and how their plans are judged.
+"""The methods of the family `iteration`, and how their plans are verified.
 
-Problem: which plan of a whole iteration, by which method? `joint` (and `auto`) is the joint plan:
-the best of all `alternatives`. The other methods are what one family by itself, or a system one
-would use instead, does on the same cluster (`planner.iteration.rules`).
+`joint` (and `auto`) returns the best of all `alternatives`. The other methods are baselines: single
+families and other systems on the same cluster (`planner.iteration.rules`).
 
-Guarantee: unless a time limit cuts in, `joint` is never longer than any other method's plan. The
-bound is the least over every algorithm the cluster allows and the modes that are asked for, however
-transfers are cut, grouped and ordered, for the op order of the plan.
-
-Complexity: that of `alternatives`, or of the method. Source: own.
+Guarantee: `joint` is never longer than any other method's plan, unless the time limit cuts in. The
+bound is the minimum over all allowed algorithms and requested modes, however transfers are cut,
+grouped and ordered, for the op order of the plan.
+Complexity: that of `alternatives`, or of the method.
+Source: own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +70,7 @@ __all__ = [
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 JOINT = "joint"
-"""The method of the joint plan."""
+"""Name of the joint method."""
 
 
 def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -79,7 +78,7 @@ def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def by_rule(method: str, rule: Rule) -> Method:
-    """Return the method that takes a rule's best plan with the algorithms that libraries have."""
+    """Return the method that takes a baseline's best plan over today's libraries' algorithms."""
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         cut = cut_off(problem.cluster)
@@ -117,7 +116,7 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
 
 
 def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: int) -> int:
-    """Return an alternative's bound for the op orders of a plan, if its own plan has others."""
+    """Return an alternative's bound for the op orders of a plan."""
     own, way, mode = alternative.plan, alternative.synchronisation, alternative.mode
     if own is None or own.backward_orders != plan.backward_orders:
         return raised(problem, way, mode, bound(problem, way, mode, plan), plan_ns, plan)
@@ -125,15 +124,12 @@ def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: 
 
 
 def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> list[Plan]:
-    """Return a rule's plan with each algorithm it may use, the best first.
+    """Return a baseline's plan with each algorithm it may use, the best first.
 
-    Raises
-    ------
-    NotApplicableError
-        If there is none.
+    Raises `NotApplicableError` if there is none.
     """
     plans, refused = [], None
-    planned: set[object] = set()  # algorithms that cost the same make the same plan
+    planned: set[object] = set()  # equal costs make equal plans
     for synchronisation in problem.by_name.values():
         if not synchronisation.in_libraries and method != "bml":
             continue
@@ -151,7 +147,7 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
             continue
         plans.append(plan)
     if not plans:
-        needed = dict(problem.left_out).get(method)  # an algorithm that the cluster does not allow
+        needed = dict(problem.left_out).get(method)  # an algorithm excluded by the cluster
         if needed is not None:
             raise NotApplicableError("method", needed)
         raise refused or NotApplicableError(
@@ -161,7 +157,7 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
 
 
 def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outcome[Plan]:
-    """Return the first plan that memory has room for."""
+    """Return the first plan that fits into memory."""
     broken: Infeasibility | None = None
     for plan in plans:
         small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
@@ -181,16 +177,9 @@ def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outc
 
 
 def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
-    """Return what no plan asked for undercuts: by any algorithm there is, in any mode.
+    """Return the lower bound over all requested algorithms and modes (ns).
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    plan : Plan
-        Whose op orders are meant.
-    brief : bool
-        Whether there is no time for what takes a search.
+    `plan` gives the op orders; `brief` leaves out bounds that take a search.
     """
     return min(
         bound(problem, option, mode, plan, brief=brief)
@@ -299,7 +288,7 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
     def ddp_price(
         self, problem: Problem, limits: tuple[int, int], deadline: Deadline
     ) -> int | None:
-        """Return what DDP costs by the best algorithm that today's libraries have."""
+        """Return DDP's iteration time by the best algorithm of today's libraries."""
         rule = by_gradients(partial(ddp, limits=limits))
         plan = by_rule("ddp", rule)(problem, deadline).plan
         return None if plan is None else evaluate(problem, plan).iteration_ns
@@ -339,7 +328,7 @@ def solve_all(
     progress: Callable[[str], None] | None = None,
     **control: Unpack[Control[Plan]],
 ) -> tuple[Result[Plan, Evaluation], tuple[Alternative, ...]]:
-    """Return the joint plan, as `solve` does, and all it was chosen from.
+    """Return the joint plan, as `solve` does, and the alternatives it was chosen from.
 
     Parameters
     ----------
@@ -366,7 +355,7 @@ def solve_all(
 def best_of(
     problem: Problem, candidates: Iterable[Alternative], runtime_s: float
 ) -> Result[Plan, Evaluation]:
-    """Return the best of all alternatives as a result; of equally long ones the simplest.
+    """Return the best alternative as a result; of equally long ones the simplest.
 
     Parameters
     ----------

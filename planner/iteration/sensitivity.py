@@ -1,21 +1,12 @@
-"""How the best plan and its time change with the network.
+"""Sensitivity of the best plan and its time to the network's bandwidth and start-ups.
 
-Problem: the speed of a network and the cost of a start-up are rarely known well. How long does an
-iteration last if they are other than was thought, and does another plan win then?
-
-Method (`planner.solving.sensitivity`): the bandwidths, or the start-up costs, are multiplied by
-each factor: bandwidths of NICs, of links within hosts and of links that machines share; start-ups
-of steps, of steps within hosts and of further messages. On each such cluster everything is planned
-anew, beside the plan as it is, DDP and the lower bound. An algorithm is not planned for again where
-its bound says that it cannot win against the known plans: every plan of `candidates`, priced on
-that cluster.
-
-Guarantee: none beyond those of `planner.iteration.alternatives`; `best` never lasts longer than
-`kept`.
-
-Complexity: two bounds an algorithm for each factor, and for each algorithm that may still win what
-its alternatives take; at worst 2·(factors - 1) times the planning of those, mostly a fifth of it.
-
+Method: bandwidths (NICs, links within hosts, the shared medium), or start-ups (steps, steps within
+hosts, further messages), are multiplied by each factor. On each such cluster everything is planned
+again, next to the unchanged plan, DDP and the lower bound. An algorithm is planned again only if
+its bound is below all plans of `candidates` priced on that cluster.
+Guarantee: those of `planner.iteration.alternatives`; `best` is never longer than `kept`.
+Complexity: two bounds per algorithm and factor, and the planning of each algorithm that may still
+win; at worst 2·(factors - 1) plannings, mostly a fifth of that.
 Source: own.
 """
 
@@ -45,16 +36,16 @@ __all__ = ["FACTORS", "Knob", "SweepPoint", "Sweeps", "sweep"]
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """How long an iteration lasts on one changed network.
+    """The iteration time on one changed network.
 
     Attributes
     ----------
     factor : Fraction
-        What bandwidth or start-up was multiplied by.
+        Factor on the bandwidth or the start-up.
     best_ns : int
         With the best plan found there.
     algorithm : str
-        How that plan synchronises.
+        Synchronisation algorithm of that plan.
     mode : {"replicated", "sharded"}
         Who updates the parameters in it.
     kept_ns : int
@@ -62,7 +53,7 @@ class SweepPoint:
     ddp_ns : int or None
         With DDP's default; None if it has no plan.
     bound_ns : int
-        What no plan undercuts under the op order of the plan.
+        Lower bound over all plans under the op order of the plan.
     """
 
     factor: Fraction
@@ -76,14 +67,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True)
 class Sweeps:
-    """Both sweeps, by rising factor.
-
-    Attributes
-    ----------
-    bandwidth, startup : tuple of SweepPoint
-        With other speeds, and with other start-up costs. Factors whose numbers would leave the
-        range of all times and sizes are left out.
-    """
+    """Both sweeps, by rising factor; factors that lead out of the range of times are left out."""
 
     bandwidth: tuple[SweepPoint, ...]
     startup: tuple[SweepPoint, ...]
@@ -102,15 +86,15 @@ def sweep(
     Parameters
     ----------
     problem : Problem
-        What was planned.
+        The planned problem.
     candidates : sequence of Alternative
         All its alternatives.
     factors : iterable of Fraction
-        What bandwidth and start-up are multiplied by, each above 0.
+        Factors on bandwidth and start-up, each above 0.
     time_limit : float, optional
         Seconds of planning for each factor.
     progress : callable, optional
-        Called with what is planned for, which of those comes next, and how many there are.
+        Called with the task, its number, and the number of tasks.
 
     Returns
     -------
@@ -174,7 +158,7 @@ def _again(
     again: Iterable[Alternative] = ()
     if names and new:
         anew = problem
-        if len(names) < len(problem.options) and MIXED not in names:  # that takes all of them
+        if len(names) < len(problem.options) and MIXED not in names:  # it takes all
             anew = replace(problem, algorithms=tuple(names))
         again = alternatives(anew, limit)
     plans = [alternative.plan for alternative in again if alternative.plan is not None]
