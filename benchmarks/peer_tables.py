@@ -5,9 +5,8 @@ from fractions import Fraction
 
 from peer_cases import BASELINE, JOINT, PeerCase, Ratios, standings
 
-from planner.cli.family import percent
 from planner.printing import printable
-from planner.units import format_ns
+from planner.units import format_ns, format_share
 
 __all__ = [
     "above_text",
@@ -186,4 +185,4 @@ def times_text(ratio: float | None) -> str:
 
 def above_text(ratio: float | None) -> str:
     """Return the distance of a ratio above 1."""
-    return _NONE if ratio is None else percent(ratio - 1)
+    return _NONE if ratio is None else format_share(ratio - 1)

@@ -86,12 +86,12 @@ def main() -> None:
         "DDP over it",
         "layer by layer over it",
     )
-    rows = []
+    lines = []
     for scenario, found_rows in rows.items():
         least, most, ddp, layers = zip(*found_rows, strict=True)
         numbers = [f"{value:.4f}" for value in (mean(least), mean(most), max(most))]
-        rows.append([named(scenario), *numbers, f"{mean(ddp):.3f}", f"{mean(layers):.3f}"])
-    rows_below(columns, rows)
+        lines.append([named(scenario), *numbers, f"{mean(ddp):.3f}", f"{mean(layers):.3f}"])
+    rows_below(columns, lines)
     print(f"Over DDP's best buckets {mean(gains):.3f}; keep DDP in {kept} of {len(known)}.\n")
     print(f"## One plan for all of them, {len(known)} cases\n")
     counts = ("what counts", "gain", "most gained", "given away", "most given away")

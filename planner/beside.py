@@ -1,19 +1,13 @@
-"""Plans of transfers beside which computation is slower, whatever family plans them.
+"""Contention (`beside`): plan with transfers and computation that slow each other down.
 
-Problem: a family plans as if transfers and computation ran undisturbed. They do not
-(`planner.interference`): when something is ready depends on what was sent before it. Which of the
-plans it can make lasts least then?
-
-Method: a fixed point. Given how long everything took under the last plan, plan as if it always did;
-price what comes out with interference, and begin again, in the op order that was found. Transfers
-cost processor time by the piece, which such a plan does not see: the last search charges it as
-start-up cost, and so sends less often. The best plan seen is kept, those of all other methods among
-them; neighbouring transfers of the best are merged as long as that makes it shorter, before the
-searches and after them. A plan within a `NEAR`-th of its bound is left at that.
-
-Guarantee: unless a time limit cuts in, none longer than any of the plans it is given first. It
-proves no bound.
-
+Problem: families plan without contention (`planner.interference`). With it, durations depend on the
+schedule. Which plan is shortest then?
+Method: fixed-point iteration. Plan with the durations observed under the last plan, price the
+result under contention, repeat in the op order found. The last search adds the processor time of a
+transfer to its start-up, since such a search ignores that cost, and so sends less often. The
+incumbent includes the plans of all other methods; adjacent transfers are merged where that helps,
+before and after the searches. Stops within a `NEAR`-th of the bound.
+Guarantee: no longer than the plans given first, unless time runs out; no bound.
 Complexity: at most `ROUNDS` + 2 searches, and twice `MERGING` transfers priced. Source: own.
 """
 
@@ -42,45 +36,32 @@ ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 
 ROUNDS = 1
-"""Searches after the first one, before transfers are charged; more found next to nothing."""
+"""Searches after the first one, before transfers are charged; more rounds found next to nothing."""
 
 NEAR = 2000
-"""A plan as near to its bound, relatively, is left at that."""
+"""Stop when the plan is within this fraction (1/NEAR) of its bound."""
 
 PARTS = 1024
-"""What transfers are slowed down by in the mean is rounded up to such a part."""
+"""The mean slowdown of transfers is rounded up to a multiple of 1/PARTS."""
 
 MANY = 5_000
-"""Transfers of a plan beyond which one search has to do."""
+"""Beyond this many transfers, only one search runs."""
 
 MERGING = 10**6
-"""Transfers priced at most while neighbours are merged: enough to go through 1,000 once."""
+"""Most transfers priced while neighbours are merged: enough for one pass over 1,000 transfers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beside(Generic[ProblemT, PlanT]):
-    """What a family knows of its plans.
+    """What a family provides for planning under contention."""
 
-    Attributes
-    ----------
-    lasts : callable
-        Returns what a plan lasts, with interference.
-    transfers : callable
-        Returns the transfers of a plan, in their order.
-    asked : callable
-        Is given a plan, or None, and a start-up cost. Returns the problem without interference in
-        which everything always lasts as it did under the plan, and every transfer so much longer.
-    search : callable
-        Plans such a problem: one or several plans.
-    joined : callable
-        Returns a plan with two neighbouring transfers, of which the first is named by its place,
-        sent together; None if they cannot be.
-    """
-
-    lasts: Callable[[PlanT], int]
-    transfers: Callable[[PlanT], Sequence[Hashable]]
+    lasts: Callable[[PlanT], int]  # makespan under contention (ns)
+    transfers: Callable[[PlanT], Sequence[Hashable]]  # in their order
+    # The problem without contention, with the durations observed under a plan (None: as given) and
+    # this start-up (ns) added to each transfer.
     asked: Callable[[PlanT | None, int], ProblemT]
-    search: Callable[[ProblemT], Iterable[Outcome[PlanT]]]
+    search: Callable[[ProblemT], Iterable[Outcome[PlanT]]]  # plans for such a problem
+    # The plan with the transfer at this place and the next one merged; None if they cannot be.
     joined: Callable[[PlanT, int], PlanT | None]
 
 
@@ -91,27 +72,18 @@ def best_beside(
     deadline: Deadline,
     least_ns: int = 0,
 ) -> Outcome[PlanT]:
-    """Return the best plan found with interference.
+    """Return the best plan found under contention.
 
-    Parameters
-    ----------
-    family : Beside
-        What is planned.
-    first : iterable of Outcome
-        What others plan, who know of none.
-    startup_ns : int
-        Processor time of a transfer, whatever its size.
-    deadline : Deadline
-        When to stop. If nothing is planned first, one search is made even then.
-    least_ns : int
-        What no plan undercuts.
+    `first` are plans made without contention; if there are none, one search runs even after the
+    deadline. `startup_ns` is the processor time of a transfer of any size, `least_ns` a lower
+    bound.
     """
     best: tuple[int, PlanT] | None = None
     limited = False
     for outcome in first:
         limited |= outcome.timed_out
         best = _better(family, best, outcome)
-        if best is not None and deadline.passed:  # each price of thousands of transfers takes long
+        if best is not None and deadline.passed:  # pricing thousands of transfers takes long
             break
     enough = least_ns + least_ns // NEAR
     merged = best = best and _merged(family, *best, deadline, enough)
@@ -123,7 +95,7 @@ def best_beside(
             break
         try:
             asked = family.asked(plan, charged)
-        except InvalidInputError:  # so slow that its times cannot be counted
+        except InvalidInputError:  # so slow that its times exceed 63 bits
             continue
         found: tuple[int, PlanT] | None = None
         for outcome in family.search(asked):
@@ -143,7 +115,7 @@ def best_beside(
 def plans_of(
     problem: ProblemT, methods: Iterable[Method[ProblemT, PlanT]], deadline: Deadline
 ) -> Iterator[Outcome[PlanT]]:
-    """Yield what methods plan for a problem, until a deadline; those that do not apply nothing."""
+    """Yield the outcomes of methods until the deadline; skip those that do not apply."""
     for method in methods:
         if deadline.passed:
             return
@@ -154,7 +126,7 @@ def plans_of(
 def _better(
     family: Beside[ProblemT, PlanT], best: tuple[int, PlanT] | None, outcome: Outcome[PlanT]
 ) -> tuple[int, PlanT] | None:
-    """Return the shorter of two plans, and what it lasts; of equally long ones the first."""
+    """Return the shorter of two plans with its makespan; among equals the first."""
     if outcome.plan is None:
         return best
     lasts = family.lasts(outcome.plan)
@@ -164,8 +136,8 @@ def _better(
 def _merged(
     family: Beside[ProblemT, PlanT], lasts: int, plan: PlanT, deadline: Deadline, enough_ns: int
 ) -> tuple[int, PlanT]:
-    """Return a plan with neighbouring transfers sent together wherever that makes it shorter."""
-    # Fewer prices, too, of a plan so long that they would end before it does.
+    """Return a plan with adjacent transfers merged wherever that makes it shorter."""
+    # Beyond 1,000 transfers a pass would not complete within the budget anyway: spend less.
     place, left = 0, MERGING**2 // max(MERGING, len(family.transfers(plan)) ** 2)
     while (count := len(family.transfers(plan))) > place + 1 and left > 0:
         if deadline.passed or lasts <= enough_ns:
@@ -182,7 +154,7 @@ def _merged(
 
 
 def slowed(graph: Graph, order: Sequence[int], iteration: Iteration) -> Graph:
-    """Return a graph whose ops always last as long as in one iteration, in which they ran so."""
+    """Return the graph with the op durations of an iteration that ran the ops in this order."""
     spans = dict(zip(order, (*iteration.backward, *iteration.forward), strict=True))
     ops = (
         replace(op, duration_ns=spans[index][1] - spans[index][0])
@@ -192,6 +164,6 @@ def slowed(graph: Graph, order: Sequence[int], iteration: Iteration) -> Graph:
 
 
 def mean_slowdown(lasted_ns: int, alone_ns: int) -> Fraction:
-    """Return how many times as long as alone transfers lasted in all, rounded up."""
+    """Return the mean slowdown of transfers, rounded up."""
     factor = Fraction(lasted_ns, alone_ns) if alone_ns else Fraction(1)
     return Fraction(ceil(factor * PARTS), PARTS)

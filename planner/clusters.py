@@ -1,8 +1,7 @@
-"""Clusters: machines, what they are plugged into, and where the numbers come from.
+"""Clusters: machines, topology, NICs, memory, and the source of the numbers.
 
-What a plan needs to know of the place a job runs in: how many workers there are, how much each can
-remember, and what it costs them to communicate. A cluster knows no algorithm; what one costs on it
-says `planner.iteration.synchronisation`.
+A cluster describes where a job runs. It knows no algorithms; `planner.iteration.synchronisation`
+computes their costs on a cluster.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,24 +20,24 @@ __all__ = ["Cluster", "Nic", "Scheduling", "scaled_cluster"]
 MAX_MACHINES = 2**16
 
 ONE_ACCELERATOR_BYTES = 300 * 10**9
-"""No accelerator has more memory: a machine's that is no larger may be meant for one of several."""
+"""No accelerator has more memory: a smaller machine's memory may be meant per accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """The network interfaces of a machine, all alike and full duplex.
+    """The network interfaces of a machine, identical and full duplex.
 
     Attributes
     ----------
     bytes_per_s : Fraction
         Bytes one NIC sends, and receives, in a second.
     startup_ns : int
-        Start-up cost of one step of a collective: what the smallest message takes.
+        Start-up cost of one step of a collective: the time of the smallest message.
     per_machine : int
         NICs of a machine.
     message_ns : int
-        What each further message adds that a NIC sends in the same step: the gap g of LogP. With 0,
-        exchanging with all others at once costs no more than with one.
+        Cost of each further message that a NIC sends in the same step: the gap g of LogP. With 0, a
+        simultaneous exchange with all others costs no more than with one.
     """
 
     bytes_per_s: Fraction
@@ -55,7 +54,7 @@ class Nic:
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """What a driver that schedules every task of every iteration costs, as Spark's does.
+    """Costs of a driver, such as Spark's, that schedules every task of every iteration.
 
     Attributes
     ----------
@@ -78,7 +77,7 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Machines that are all alike, and their network.
+    """Identical machines and their network.
 
     Attributes
     ----------
@@ -87,31 +86,30 @@ class Cluster:
     source : str
         Where the numbers come from.
     machines : int
-        Number of machines; of hosts, with `Rails`.
+        Number of machines; with `Rails`, of hosts.
     topology : Switch, FatTree, BCube or Rails
-        What they are plugged into.
+        The network between the machines.
     nic : Nic
-        Their NICs: with BCube(n, k) k of them, with `Rails` one for each accelerator.
+        NICs of a machine: k with BCube(n, k), one per accelerator with `Rails`.
     cores : int
         Processor cores of a machine.
     memory_bytes : int, optional
-        Memory of a machine, all its accelerators together; None if it does not bind.
+        Memory of a machine, all its accelerators together; None means no limit.
     accelerator_memory_bytes : int, optional
-        Instead, with `Rails`: memory of each accelerator.
+        Memory of each accelerator, in place of `memory_bytes`; only with `Rails`.
     shared_bytes_per_s : Fraction, optional
-        What all machines together can send in a second, on a switch or a Fat-Tree.
+        Bytes per second that all machines together can send, on a switch or a Fat-Tree.
     scheduling : Scheduling, optional
-        What its engine's driver costs, if iterations are scheduled by one.
+        Costs of the engine's driver, if one schedules the iterations.
     notes : tuple of str
-        What a reader of the numbers should know, such as what is assumed.
+        Remarks for readers of the numbers, such as assumptions.
     failed : Failures
-        What of a BCube does not work. `machines` are those of the BCube, the dead ones too.
+        Failed parts of a BCube. `machines` includes failed machines.
     interference : Interference
-        What an all-reduce and computation take from each other, by whichever algorithm; a push or a
-        pull takes half as much.
+        Contention between an all-reduce and computation, for any algorithm; a push or a pull has
+        half.
     network : MeasuredNetwork, optional
-        What collectives took there, if that was measured: plans take it in place of what NICs and
-        topology say.
+        Measured times of collectives. If given, plans use them in place of NICs and topology.
 
     Raises
     ------
@@ -215,29 +213,29 @@ class Cluster:
 
     @property
     def workers(self) -> int:
-        """Number of workers: machines that work, or accelerators of all hosts."""
+        """Number of workers: working machines, or all accelerators."""
         return self.topology.servers if isinstance(self.topology, Rails) else self.working
 
     @property
     def workers_per_host(self) -> int:
-        """How many of them share a host."""
+        """Workers per host."""
         return self.nic.per_machine if isinstance(self.topology, Rails) else 1
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The server of a BCube that each rank runs on: those that work, in order."""
+        """The server of each rank: the working servers of a BCube, in order."""
         return tuple(server for server in range(self.machines) if server not in self.failed.servers)
 
     @property
     def worker_memory_bytes(self) -> int | None:
-        """Memory of one worker; None if it does not bind."""
+        """Memory of one worker; None means no limit."""
         if self.memory_bytes is None or not isinstance(self.topology, Rails):
             return self.accelerator_memory_bytes or self.memory_bytes
         return self.memory_bytes // self.topology.accelerators
 
     @property
     def memory_doubts(self) -> tuple[str, ...]:
-        """Whether `memory_bytes`, which is a machine's, is likely meant as an accelerator's."""
+        """Warning if `memory_bytes` looks like the memory of one accelerator; else empty."""
         have, workers = self.memory_bytes, self.workers_per_host
         if have is None or workers == 1 or have > ONE_ACCELERATOR_BYTES:
             return ()

@@ -1,4 +1,4 @@
-"""Every method of a family on one problem, the best first."""
+"""Compare every method of a family on one problem."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ EvaluationT = TypeVar("EvaluationT")
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Generic[PlanT, EvaluationT]):
-    """Every method on one problem.
+    """Results of several methods on one problem.
 
     Attributes
     ----------
     rows : tuple of Result
-        By objective, the best first; methods without a plan last.
+        By objective, best first; methods without a plan last.
     left_out : tuple of (str, str)
         Methods that do not apply, and why.
     """
@@ -47,7 +47,7 @@ def compare(
     problem : object
         The problem.
     methods : iterable of str
-        Their names.
+        Names of the methods.
     solve : callable
         A family's `solve`: called with the problem, and `method` and `time_limit` by name.
     time_limit : float, optional
@@ -55,7 +55,7 @@ def compare(
     progress : callable, optional
         Called with each method's name before it runs.
     cancel : Cancel, optional
-        Once it is set, and there is a plan, further methods do not run.
+        Once it is set, and there is a plan, no further methods run.
     """
     rows: dict[str, Result[PlanT, EvaluationT]] = {}
     left_out = []

@@ -1,11 +1,9 @@
-"""What a transfer of a given size costs.
+"""The cost of a transfer as a function of its size: affine, a measured table, or one per depth.
 
-Two models: affine (a start-up cost plus a time per byte) and a measured table (linear between its
-points, extended by its last slope). Both are exact rational arithmetic, rounded up to whole
-nanoseconds once per transfer, so that a bound on the unrounded times stays a bound.
-
-The time of one size is an integer of Python, however large. Times of arrays are 64-bit integers:
-none of them wraps, and what does not fit is refused.
+A table is linear between its points and extended by its last slope. Arithmetic is exact and rounded
+up to whole nanoseconds once per transfer, so that a bound on the unrounded times stays a bound. The
+time of one size is a Python integer of any length. Times of arrays are 64-bit integers: they never
+wrap around; a time that does not fit is an error.
 """
 
 from bisect import bisect_right
@@ -45,11 +43,11 @@ CostT = TypeVar(
 )
 
 _TOO_LONG = MAX_TOTAL + 1
-"""Stands for every time that does not fit, in arrays: the largest 64-bit integer."""
+"""Stands in arrays for every time that does not fit: the largest 64-bit integer."""
 
 
 class LinearPiece(NamedTuple):
-    """A stretch of sizes on which the unrounded time is ``value_ns + slope·(size - start)``."""
+    """A range of sizes on which the unrounded time is ``value_ns + slope·(size - start)``."""
 
     start: int
     stop: int | None
@@ -57,16 +55,16 @@ class LinearPiece(NamedTuple):
     slope: Fraction
 
     def time(self, size: int) -> Fraction:
-        """Return the unrounded time of a size on this piece."""
+        """Return the unrounded time (ns) of a size on this piece."""
         return self.value_ns + self.slope * (size - self.start)
 
 
 class TransferCost(Protocol):
-    """Time of one transfer as a function of its size."""
+    """The time of one transfer as a function of its size."""
 
     @property
     def startup_ns(self) -> int:
-        """Time of the smallest transfer: what cutting a transfer in two costs at least."""
+        """Time of the smallest transfer: the least cost of cutting a transfer in two."""
         ...
 
     @property
@@ -79,21 +77,15 @@ class TransferCost(Protocol):
         ...
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`.
-
-        Raises
-        ------
-        InvalidInputError
-            If one of them does not fit in 63 bits.
-        """
+        """Return `cost_ns` of every element of `sizes`; raise InvalidInputError beyond 63 bits."""
         ...
 
     def pieces(self) -> tuple[LinearPiece, ...]:
-        """Return the linear pieces; the unrounded time is the least of those that hold a size."""
+        """Return the linear pieces; the unrounded time is the minimum over pieces at a size."""
         ...
 
     def __hash__(self) -> int:
-        """Return the same for equal costs, which never change."""
+        """Return the same hash for equal costs; costs are immutable."""
         ...
 
 
@@ -106,7 +98,7 @@ class AffineCost:
     startup_ns : int
         Start-up cost α of one transfer, in nanoseconds.
     ns_per_byte : Fraction or float
-        Time per byte β, in nanoseconds; kept exactly as its decimals are written.
+        Time per byte β, in nanoseconds; a float is kept as the exact decimal that it shows.
     """
 
     startup_ns: int
@@ -118,7 +110,7 @@ class AffineCost:
 
     @classmethod
     def from_bandwidth(cls, startup_ns: int, bytes_per_s: Fraction | float) -> "AffineCost":
-        """Return the cost over a link that carries `bytes_per_s` bytes a second."""
+        """Return the cost over a link of `bytes_per_s` bytes per second."""
         return cls(startup_ns, Fraction(10**9) / exact(bytes_per_s, "bytes_per_s", positive=True))
 
     @property
@@ -127,7 +119,7 @@ class AffineCost:
         return True
 
     def pieces(self) -> tuple[LinearPiece, ...]:
-        """Return the one piece there is."""
+        """Return the single piece."""
         return (LinearPiece(0, None, Fraction(self.startup_ns), self.ns_per_byte),)
 
     def cost_ns(self, size: int) -> int:
@@ -136,11 +128,11 @@ class AffineCost:
         return self.startup_ns - (-size * rate.numerator // rate.denominator)
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`, checked as `TransferCost` says."""
+        """Return `cost_ns` of every element of `sizes`; raise InvalidInputError beyond 63 bits."""
         return _fitting(self.times(sizes))
 
     def times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `costs_ns`, with 2^63 - 1 in place of what does not fit."""
+        """Return `costs_ns`, with 2^63 - 1 for times that do not fit."""
         rate, largest = self.ns_per_byte, int(sizes.max(initial=1))
         between = max(largest * rate.numerator, rate.denominator, self.cost_ns(largest))
         if between > MAX_TOTAL:
@@ -152,13 +144,13 @@ class AffineCost:
 class TableCost:
     """A measured cost: linear between the points, extended by the last slope.
 
-    A transfer smaller than the first point costs what the first point does.
+    A transfer smaller than the first point costs as much as the first point.
 
     Parameters
     ----------
     points : tuple of (int, int)
-        At least two pairs (bytes, nanoseconds), bytes strictly increasing. The times may fall
-        between points (protocols switch), except from the last but one to the last.
+        At least two pairs (bytes, nanoseconds), bytes strictly increasing. Times may fall between
+        points (protocols switch), except in the last interval.
     """
 
     points: tuple[tuple[int, int], ...]
@@ -190,12 +182,12 @@ class TableCost:
 
     @property
     def startup_ns(self) -> int:
-        """Time of the smallest transfer measured."""
+        """Time of the smallest measured transfer."""
         return self.points[0][1]
 
     @property
     def ns_per_byte(self) -> Fraction:
-        """Time per byte beyond the last size: the last slope."""
+        """The last slope: time per byte beyond the last size."""
         return self.pieces()[-1].slope
 
     @property
@@ -204,7 +196,7 @@ class TableCost:
         return all(low[1] <= high[1] for low, high in pairwise(self.points))
 
     def pieces(self) -> tuple[LinearPiece, ...]:
-        """Return the flat piece below the first point, and one from each point to the next."""
+        """Return the flat piece below the first point, and one piece between consecutive points."""
         (first, least), (last, _) = self.points[0], self.points[-1]
         between = [
             LinearPiece(x0, x1 if x1 < last else None, Fraction(y0), Fraction(y1 - y0, x1 - x0))
@@ -222,11 +214,11 @@ class TableCost:
         return y0 - (-(size - x0) * (y1 - y0) // (x1 - x0))
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`, checked as `TransferCost` says."""
+        """Return `cost_ns` of every element of `sizes`; raise InvalidInputError beyond 63 bits."""
         return _fitting(self.times(sizes))
 
     def times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `costs_ns`, with 2^63 - 1 in place of what does not fit."""
+        """Return `costs_ns`, with 2^63 - 1 for times that do not fit."""
         import numpy as np
 
         x = np.array([point[0] for point in self.points], dtype=np.int64)
@@ -247,7 +239,7 @@ class DepthCost:
     Parameters
     ----------
     by_depth : tuple of (int, TransferCost)
-        Depths, increasing from 1, each with the cost of a transfer cut into so many chunks.
+        Depths, increasing from 1, each with the cost of a transfer cut into that number of chunks.
     """
 
     by_depth: tuple[tuple[int, "AffineCost | TableCost"], ...]
@@ -261,7 +253,7 @@ class DepthCost:
 
     @property
     def startup_ns(self) -> int:
-        """Time of the smallest transfer, at the depth that suits it best."""
+        """Time of the smallest transfer at its best depth."""
         return min(cost.startup_ns for _, cost in self.by_depth)
 
     @property
@@ -271,7 +263,7 @@ class DepthCost:
 
     @property
     def is_concave(self) -> bool:
-        """Whether it is the least of affine costs."""
+        """Whether the cost is a minimum of affine costs."""
         return all(isinstance(cost, AffineCost) for _, cost in self.by_depth)
 
     def pieces(self) -> tuple[LinearPiece, ...]:
@@ -279,7 +271,7 @@ class DepthCost:
         return tuple(piece for _, cost in self.by_depth for piece in cost.pieces())
 
     def best_depth(self, size: int) -> int:
-        """Return the cheapest depth for a transfer of `size` bytes; of several, the least."""
+        """Return the cheapest depth for `size` bytes; ties go to the smallest depth."""
         return min(self.by_depth, key=lambda pair: (pair[1].cost_ns(size), pair[0]))[0]
 
     def at_depth(self, depth: int) -> "AffineCost | TableCost":
@@ -291,9 +283,9 @@ class DepthCost:
         return min(cost.cost_ns(size) for _, cost in self.by_depth)
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`, checked as `TransferCost` says.
+        """Return `cost_ns` of every element of `sizes`; raise InvalidInputError beyond 63 bits.
 
-        A depth whose own times do not fit is none to choose.
+        A depth whose own times do not fit is not chosen.
         """
         import numpy as np
 
@@ -349,8 +341,8 @@ def scaled_cost(
 def least_rate(cost: TransferCost, total_bytes: int) -> Fraction:
     """Return the least unrounded time per byte of any transfer of 1 to `total_bytes` bytes.
 
-    On a linear piece, time over size, ``slope + (value - slope·start) / size``, goes one way, so
-    the least is at an end of a piece.
+    On a linear piece, time over size, ``slope + (value - slope·start) / size``, is monotone, so the
+    minimum is at an end of a piece.
     """
     rates = []
     for piece in cost.pieces():
@@ -370,7 +362,7 @@ def _one_by_one(cost: AffineCost | TableCost, sizes: "NDArray[np.int64]") -> "ND
 
 
 def _fitting(times: "NDArray[np.int64]") -> "NDArray[np.int64]":
-    """Return the times if all of them fit."""
+    """Return the times; raise an error if one does not fit."""
     if int(times.max(initial=0)) == _TOO_LONG:
         raise InvalidInputError("network", "what a transfer takes must fit in 63 bits")
     return times
@@ -378,15 +370,10 @@ def _fitting(times: "NDArray[np.int64]") -> "NDArray[np.int64]":
 
 @dataclass(frozen=True, slots=True)
 class AffineFit:
-    """An affine cost fitted to measurements, and how well it fits.
+    """An affine cost fitted to measurements, and its errors.
 
-    Attributes
-    ----------
-    cost : AffineCost
-        The fitted cost.
-    median_relative_error, largest_relative_error : float
-        Of the fitted against the measured times. An affine cost that is far off somewhere is a
-        reason to use the table instead.
+    The errors are of fitted against measured times. If an affine cost is far off for some size, the
+    table is the better choice.
     """
 
     cost: AffineCost
@@ -398,7 +385,7 @@ def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
     """Fit start-up cost and time per byte to measured transfers.
 
     Non-negative least squares on the *relative* error: measured times span decades, and a model
-    whose small transfers are wrong decides wrongly what to batch.
+    that is wrong for small transfers batches wrongly.
 
     Parameters
     ----------

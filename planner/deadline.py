@@ -1,7 +1,7 @@
-"""How long a solver may still run, who may stop it, and whom it tells how far it is.
+"""Deadlines: time limit, cancellation, and progress reports of a solver.
 
-Every method and every bound is given one `Deadline`. It has passed when its time is up or when
-somebody cancels; both end a search with the best plan so far.
+Every method and every bound gets one `Deadline`. It has passed when time is up or the solve is
+cancelled; both end a search with its incumbent.
 """
 
 import threading
@@ -21,18 +21,18 @@ T = TypeVar("T")
 PlanT = TypeVar("PlanT")
 
 _LEAST_S = 0.001
-"""The least share (s) of the time left: a method has time for its first plan."""
+"""Least share of the time left (s), so that a method can make its first plan."""
 
 _LOOK_S = 0.02
-"""How often somebody looks whether to stop a library that cannot ask."""
+"""Polling interval (s) of cancellation while a library runs that cannot check it."""
 
 
 class TimeUpError(Exception):
-    """Raised inside a solver when its time is up; never leaves it."""
+    """Raised inside a solver when time is up; never leaves the solver."""
 
 
 class Cancel(Protocol):
-    """What says whether to stop: a `threading.Event`, or anything else that can be asked."""
+    """A flag that stops a solve: a `threading.Event`, or anything else with `is_set`."""
 
     def is_set(self) -> bool:
         """Return whether to stop."""
@@ -40,16 +40,16 @@ class Cancel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Incumbent(Generic[PlanT]):
-    """How far a solver is.
+    """Progress of a solver.
 
     Attributes
     ----------
     plan : Plan
-        The best plan so far, checked.
+        The best plan so far, verified.
     objective_ns : int
-        What it costs.
+        Its cost.
     lower_bound_ns : int or None
-        What is proven so far of the cost of every plan.
+        Lower bound proven so far on the cost of every plan.
     runtime_s : float
         Seconds since the solver began.
     """
@@ -61,28 +61,32 @@ class Incumbent(Generic[PlanT]):
 
 
 class Control(TypedDict, Generic[PlanT], total=False):
-    """What every family's `solve` takes by name beside a method and a time limit.
+    """Options that every family's `solve` takes by name in addition to a method and a time limit.
 
     Attributes
     ----------
     on_progress : callable
-        Called with an `Incumbent` whenever there is a better plan or bound, from within the
-        solver: what it raises ends the search.
+        Called with an `Incumbent` whenever the plan or the bound improves, from within the solver;
+        an exception ends the search.
     cancel : Cancel
-        Ends the search as the time limit does once it is set, by the callback or another thread.
+        Ends the search like the time limit once it is set, by the callback or another thread.
     start : Plan
-        An old plan: if it fits this problem, or fits it with other numbers, the result is no worse;
-        else it is ignored, and the result's `warnings` say why. Method ``replan`` does nothing but
-        improve it, in milliseconds; then one that does not fit makes the result infeasible.
+        Warm start. If it fits this problem, or fits it after its numbers are adapted, the result
+        is no worse; otherwise it is ignored, and the result's `warnings` say why. Method
+        ``replan`` only improves it, in milliseconds; a plan that does not fit then makes the
+        result infeasible.
+    tie_break : planner.solving.tie_break.TieBreak
+        Which of the plans of equal cost is returned.
     """
 
     on_progress: Callable[[Incumbent[PlanT]], None] | None
     cancel: Cancel | None
     start: PlanT | None
+    tie_break: Any
 
 
 class _Since:
-    """Set so many seconds after something else was seen to be set."""
+    """Set this many seconds after another flag was first seen set."""
 
     def __init__(self, cancel: Cancel, seconds: float) -> None:
         self._cancel = cancel
@@ -99,16 +103,16 @@ class _Since:
 
 
 class Deadline:
-    """A point in time after which a solver returns the best it has.
+    """Point in time after which a solver returns its incumbent.
 
     Parameters
     ----------
     seconds : float or None
         Time from now; None for no limit.
     cancel : Cancel, optional
-        The deadline has passed too once this is set.
+        The deadline has also passed once this is set.
     offered : callable, optional
-        Told of plans while the search goes on, with a bound on all plans or None.
+        Receives incumbents during the search, with a lower bound on all plans or None.
     """
 
     __slots__ = ("_end", "_offered", "cancel")
@@ -125,13 +129,7 @@ class Deadline:
 
     @classmethod
     def of(cls, limit: Any, cancel: Cancel | None = None) -> "Deadline":
-        """Return the deadline that a time limit (seconds, a deadline, or None) and a cancel set.
-
-        Raises
-        ------
-        InvalidInputError
-            If the limit is no number above 0.
-        """
+        """Return the deadline of a time limit: seconds above 0, a deadline, or None."""
         if isinstance(limit, Deadline):
             return limit.telling(None)
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
@@ -140,37 +138,34 @@ class Deadline:
         return cls(limit, cancel)
 
     def telling(self, offered: Callable[[Any, int | Fraction | None], object] | None) -> "Deadline":
-        """Return the same point in time, at which somebody else is told of plans, or nobody."""
+        """Return the same deadline with another receiver of incumbents, or none."""
         same = Deadline(None, self.cancel, offered)
         same._end = self._end
         return same
 
     def share(self, parts: int) -> "Deadline":
-        """Return the end of an equal share of the time left among so many parts; nobody is told.
-
-        A share is never shorter than `_LEAST_S`, so that each part has a plan.
-        """
+        """Return the end of an equal share of the time left, at least `_LEAST_S`; no receiver."""
         left = self.remaining_s
         return Deadline(None if left is None else max(left / parts, _LEAST_S), self.cancel)
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds left, not below 0; None without a limit."""
+        """Seconds left, at least 0; None without a limit."""
         if self.cancel is not None and self.cancel.is_set():
             return 0.0
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def within(self, seconds: float | None) -> "Deadline":
-        """Return the point so many seconds from now that the same may cancel; nobody is told."""
+        """Return a deadline this many seconds from now, with the same cancel but no receiver."""
         return Deadline(seconds, self.cancel)
 
     def at_least(self, seconds: float) -> "Deadline":
-        """Return the later of this point and so many seconds from now."""
+        """Return the later of this deadline and this many seconds from now."""
         left = self.remaining_s
         return self if left is None or left >= seconds else Deadline(seconds)
 
     def later(self, seconds: float) -> "Deadline":
-        """Return the point so many seconds after this one, or before it."""
+        """Return the deadline moved by this many seconds, which may be negative."""
         cancel = self.cancel
         left = Deadline(None, _Since(cancel, seconds) if cancel and seconds > 0 else cancel)
         left._end = None if self._end is None else self._end + seconds
@@ -178,43 +173,29 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the time is up, or somebody has cancelled."""
+        """Whether time is up, or the solve is cancelled."""
         if self.cancel is not None and self.cancel.is_set():
             return True
         return self._end is not None and time.monotonic() >= self._end
 
     def check(self) -> None:
-        """Raise an error if the time is up.
-
-        Raises
-        ------
-        TimeUpError
-            For the solver, which then returns what it has.
-        """
+        """Raise `TimeUpError` if the deadline has passed."""
         if self.passed:
             raise TimeUpError
 
     @property
     def heard(self) -> bool:
-        """Whether anybody is told of plans: else none need be made for it."""
+        """Whether incumbents have a receiver; otherwise none need be made."""
         return self._offered is not None
 
     def offer(self, plan: Any, lower_bound: int | Fraction | None = None) -> None:
-        """Tell of a plan that would be returned now, to whoever listens.
-
-        Parameters
-        ----------
-        plan : Plan
-            Not yet checked or priced.
-        lower_bound : int or Fraction, optional
-            Bound (ns) on the cost of every plan.
-        """
+        """Report an incumbent, not yet verified or priced, and a lower bound (ns) on all plans."""
         if self._offered is not None:
             self._offered(plan, lower_bound)
 
     @contextmanager
     def stopping(self, stop: Callable[[], object]) -> Iterator[None]:
-        """Call something once somebody cancels: in the block a library runs that cannot ask."""
+        """Call `stop` on cancellation while the block runs a library that cannot check for it."""
         cancel = self.cancel
         if cancel is None:
             yield
@@ -236,17 +217,11 @@ class Deadline:
 
 
 NEVER = Deadline(None)
-"""No limit."""
+"""No time limit."""
 
 
 def watched(items: Iterable[T], deadline: Deadline) -> Iterator[T]:
-    """Yield the items, looking at the clock once in a thousand.
-
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
-    """
+    """Yield the items; raise `TimeUpError` at the deadline, checked every 1024 items."""
     for number, item in enumerate(items):
         if not number % 1024:
             deadline.check()

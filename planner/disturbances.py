@@ -1,14 +1,9 @@
-"""Why measured times may be off: numbers in, sentences out.
+"""Warnings that measured times may be off: each number is compared with a bound.
 
-Problem. A busy machine measures times that are long, or that vary, and nobody who reads them later
-can tell. What can be told is told while measuring, and goes with the numbers.
+A busy machine measures times that are too long or vary, and later readers cannot tell. So the
+warnings are made while measuring, and stored with the numbers. No number is corrected.
 
-Method. Each number is held against a bound, a constant below with its reason. No number is
-corrected.
-
-Complexity. O(1).
-
-Source. Own; the bounds are what the shipped profiles keep, which were measured on a quiet machine.
+The bounds below hold for the shipped profiles, which were measured on a quiet machine. Source: own.
 """
 
 from dataclasses import dataclass
@@ -26,84 +21,57 @@ __all__ = [
 ]
 
 TOTAL_SPREAD = 0.10
-"""Most that the middle half of whole iterations may differ, as a share of their median: plans are
-told apart by a few percent, and the median of ten is then good to about 3 %."""
+"""Largest interquartile range of whole iterations, as a share of their median. Plans differ by a
+few percent; with this spread, the median of ten iterations is accurate to about 3 %."""
 
 LAYERS_SPREAD = 0.30
-"""The same of single layers, all taken together: they are shorter, and the shipped profiles, from a
-quiet machine, have 3 to 26 %."""
+"""The same for single layers together, which are shorter. The shipped profiles, from a quiet
+machine, have 3 to 26 %."""
 
 LAYERS_SUM = 0.20
-"""Most that the layers' times may sum to more or less than the whole pass, as a share of it: those
-of the shipped profiles are within 11 %. Beyond it plans are made for a model of another length."""
+"""Largest difference between the sum of the layers' times and the whole pass, as a share of the
+pass. The shipped profiles are within 11 %. Beyond it, plans are made for a model of another
+length."""
 
 HOOKED = 0.15
-"""Most that iterations with the hooks that tell layers apart may differ from those without: the
-shipped profiles have up to 11 %. Above it, the layers' times are those of the hooks."""
+"""Largest relative difference between iterations with and without the hooks that time layers. The
+shipped profiles have up to 11 %. Above it, the layers' times are mostly those of the hooks."""
 
 LOAD = 0.25
-"""Processors that other processes may keep busy of those a measurement needs: what a quiet
-machine's own services take stays well below it."""
+"""Number of the measurement's processors that other processes may keep busy. The services of a
+quiet machine stay well below it."""
 
 
 class Spread(NamedTuple):
-    """How much times vary: interquartile ranges over medians.
+    """Variation of times: interquartile ranges over medians."""
 
-    Attributes
-    ----------
-    total : float
-        Of whole iterations.
-    layers : float
-        Of single layers, all ranges together over all medians together.
-    """
-
-    total: float
-    layers: float
+    total: float  # of whole iterations
+    layers: float  # all layers' ranges together, over all medians together
 
     @property
     def excess(self) -> float:
-        """The larger of the two, in bounds: up to 1 the times are steady."""
+        """The larger spread relative to its bound; up to 1 the times are steady."""
         return max(self.total / TOTAL_SPREAD, self.layers / LAYERS_SPREAD)
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What is known about what a measurement was made under. None: it is not known.
+    """Conditions of a measurement; None means unknown."""
 
-    Attributes
-    ----------
-    threads : int
-        Threads that computed at once, those of all processes of the measurement.
-    processors : int
-        Processors that the process may run on.
-    others : float, optional
-        Processors that other processes kept busy, on average.
-    spread : Spread, optional
-        How much the times vary; a single repetition cannot tell.
-    forward_hooked, backward_hooked : float, optional
-        A pass with hooks, over one without.
-    forward_layers, backward_layers : (float, float), optional
-        The sum of the layers' times of a pass, and the time of the whole pass without hooks, in ns.
-    ranks : int
-        Processes among which the threads are shared.
-    each : tuple of int
-        Threads of each rank of a job, wherever it runs; empty if nobody asked.
-    """
-
-    threads: int
-    processors: int
-    others: float | None = None
-    spread: Spread | None = None
-    forward_hooked: float | None = None
+    threads: int  # threads computing at once, in all processes
+    processors: int  # available to the process
+    others: float | None = None  # processors kept busy by other processes, on average
+    spread: Spread | None = None  # unknown for a single repetition
+    forward_hooked: float | None = None  # pass with hooks over pass without
     backward_hooked: float | None = None
-    forward_layers: tuple[float, float] | None = None
+    forward_layers: tuple[float, float] | None = None  # layers, whole pass (ns)
     backward_layers: tuple[float, float] | None = None
-    ranks: int = 1
-    each: tuple[int, ...] = ()
+    ranks: int = 1  # processes that share the threads
+    each: tuple[int, ...] = ()  # threads of each rank of a job
 
 
 def disturbances(measured: Circumstances) -> tuple[str, ...]:
-    """Return why the times may be off, the causes before what they did; empty: nothing was seen."""
+    """Return the warnings, causes before effects; empty if nothing is suspicious."""
     return (*_causes(measured), *_effects(measured))
 
 

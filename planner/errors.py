@@ -1,17 +1,17 @@
-"""Errors a caller can act on.
+"""Errors that a caller can handle.
 
-Every error the library raises on purpose is a `PlannerError`. Infeasibility is not among them: it
-is an answer (see `planner.results.Infeasibility`).
+Every error that the library raises on purpose is a `PlannerError`. Infeasibility is not an error
+but an answer (see `planner.results.Infeasibility`).
 """
 
 from typing import Any
 
 
 class PlannerError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base class of all errors raised on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let other processes raise the same, whatever it is made of."""
+        """Make the error picklable, so that other processes can raise it."""
         return _remade, (type(self), self.args, self.__dict__)
 
 
@@ -23,12 +23,12 @@ def _remade(kind: type[PlannerError], arguments: tuple[Any, ...], known: dict[st
 
 
 class InvalidInputError(PlannerError, ValueError):
-    """An input that cannot mean anything, with the place that is wrong.
+    """An invalid input, with the path of the wrong field.
 
     Attributes
     ----------
     path : str
-        Leads to the first offending field, such as ``transfer_ns[3]``; empty for the input itself.
+        Path of the first wrong field, such as ``transfer_ns[3]``; empty for the input itself.
     message : str
         What was expected there, and what was found.
     """
@@ -44,11 +44,11 @@ class NotApplicableError(InvalidInputError):
 
 
 class InvalidPlanError(InvalidInputError):
-    """A plan that breaks a rule of its problem; `path` leads into the plan."""
+    """A plan that violates a rule of its problem; `path` leads into the plan."""
 
 
 class BrokenConstraintError(InvalidPlanError):
-    """A plan that is well formed but breaks a constraint of its problem.
+    """A well-formed plan that violates a constraint of its problem.
 
     Attributes
     ----------
@@ -62,12 +62,12 @@ class BrokenConstraintError(InvalidPlanError):
 
 
 class MissingExtraError(PlannerError, ImportError):
-    """An optional package is needed and not installed.
+    """A required optional package is not installed.
 
     Attributes
     ----------
     extra : str
-        The extra of this package that brings it.
+        The extra of this package that installs it.
     """
 
     def __init__(self, package: str, extra: str) -> None:
@@ -78,15 +78,15 @@ class MissingExtraError(PlannerError, ImportError):
 
 
 class PluginError(PlannerError):
-    """Another package's method, peer, cluster source or format that does not do what it should."""
+    """A plug-in (method, peer, cluster source or format) that does not return what it should."""
 
 
 class MeasurementError(PlannerError):
-    """A model or a network could not be measured, and why."""
+    """A model or a network could not be measured; the message gives the reason."""
 
 
 class DisagreementError(PlannerError):
-    """Ranks that must agree do not, such as on the plan; found before the first transfer.
+    """Ranks differ in what must be equal, such as the plan; detected before the first transfer.
 
     Attributes
     ----------
@@ -100,16 +100,16 @@ class DisagreementError(PlannerError):
 
 
 class CommunicationError(PlannerError):
-    """Ranks stopped working together: one died, went away, failed, or cannot be reached.
+    """Communication between ranks broke down: a rank died, left, failed, or is unreachable.
 
     Attributes
     ----------
     step : int or None
-        Training step, from 0, in which it was noticed.
+        Training step, from 0, in which it was detected.
     batch : int or None
-        Batch of the plan whose transfer it was noticed in.
+        Batch of the plan during whose transfer it was detected.
     peers : tuple of int
-        Ranks the trouble comes from, as far as is known.
+        Ranks that caused it, as far as known.
     """
 
     def __init__(
@@ -127,4 +127,4 @@ class CommunicationError(PlannerError):
 
 
 class EngineError(PlannerError):
-    """The engine a job runs on, such as Spark, is missing, out of reach, or too small for it."""
+    """The engine of a job, such as Spark, is missing, unreachable, or too small."""

@@ -1,8 +1,8 @@
-"""Dataflow graphs of one training iteration: operations, parameters, and what depends on what.
+"""Dataflow graphs of one training iteration: operations, parameters and dependences.
 
-An op belongs to the forward or to the backward pass. A parameter's gradient is complete once every
-op that updates it has run, and the parameter is needed when the first op that reads it in the next
-forward pass starts.
+An op belongs to the forward or the backward pass. A parameter's gradient is complete once all ops
+that update it have run. The parameter is needed when the first op of the next forward pass that
+reads it starts.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Op:
     Attributes
     ----------
     name : str
-        Its name, different from every other op's.
+        Unique name.
     duration_ns : int
         Its time; 0 is allowed.
     phase : {"forward", "backward"}
@@ -52,7 +52,7 @@ class Parameter:
     Attributes
     ----------
     name : str
-        Its name, different from every other parameter's.
+        Unique name.
     size_bytes : int
         Size of its gradient, at least 1.
     updated_by : tuple of str
@@ -69,21 +69,21 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Graph:
-    """A checked dataflow graph. Checking is O(ops + dependencies).
+    """A validated dataflow graph. Validation is O(ops + dependencies).
 
     Attributes
     ----------
     ops : tuple of Op
-        In any order; ties of planning algorithms go to the earlier op.
+        In any order; planning algorithms break ties by this order.
     parameters : tuple of Parameter
         At least one.
 
     Raises
     ------
     InvalidInputError
-        At the first field that cannot be: names given twice, unknown ops, cycles (named), a
-        forward op that depends on a backward op, a backward op that depends on no forward op, a
-        parameter updated in the forward pass, read in the backward pass, or without bytes.
+        At the first invalid field: repeated names, unknown ops, cycles (with their ops), a forward
+        op that depends on a backward op, a backward op that depends on no forward op, a parameter
+        updated in the forward pass, read in the backward pass, or without bytes.
     """
 
     ops: tuple[Op, ...]
@@ -110,13 +110,13 @@ class Graph:
 
     @cached_property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of what each op needs, without repetition."""
+        """Indices of the ops that each op needs, without repetition."""
         position = self.position
         return tuple(tuple(dict.fromkeys(position[name] for name in op.after)) for op in self.ops)
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of what needs each op."""
+        """Indices of the ops that need each op."""
         following: list[list[int]] = [[] for _ in self.ops]
         for index, needed in enumerate(self.predecessors):
             for predecessor in needed:
@@ -141,12 +141,12 @@ class Graph:
 
     @cached_property
     def memo(self) -> dict[Any, Any]:
-        """What has been computed of the graph alone, for all problems that share it."""
+        """Cache of values derived from the graph alone, shared by all problems with this graph."""
         return {}
 
     @cached_property
     def topological(self) -> tuple[int, ...]:
-        """A topological order; of the ops that can come next, the first one given comes next."""
+        """A topological order; among available ops, the first in the given order comes next."""
         return tuple(self._kahn())
 
     def pass_order(self, phase: Phase) -> tuple[int, ...]:
@@ -209,11 +209,11 @@ class Graph:
                 )
 
     def _cycle(self, sorted_out: list[int]) -> list[int]:
-        """Return the ops of one cycle, each needed by the next one, the first given first."""
+        """Return the ops of one cycle, each needed by the next, the first given op first."""
         left = set(range(len(self.ops))) - set(sorted_out)
         seen: dict[int, None] = {}
         op = min(left)
-        while op not in seen:  # everything left needs something left
+        while op not in seen:  # every remaining op depends on a remaining op
             seen[op] = None
             op = next(needed for needed in self.predecessors[op] if needed in left)
         loop = list(seen)[list(seen).index(op) :][::-1]

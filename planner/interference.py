@@ -1,26 +1,14 @@
-"""What transfers and computation take from each other while both run.
+"""Contention (`Interference`): transfers and computation slow each other down while they overlap.
 
-Problem. Somebody has to send: gloo's threads and the kernel take processor time from the core that
-computes, collectives on a GPU take multiprocessors and memory bandwidth. While a transfer of
-duration d runs beside computation it lasts σ·d + δ (`slowdown`, and `delay`: a thread that sends
-waits for its turn), and takes p = min(d, startup + bytes·rate) from it (processor time):
-computation is behind by p when it has ended, at the same rate all the time. What runs while
-computation waits takes nothing from it and is not slowed down.
+Problem: gloo's threads and the kernel take processor time from the core that computes; collectives
+on a GPU take multiprocessors and memory bandwidth. A transfer of duration d that overlaps
+computation lasts σ·d + δ (`slowdown`; `delay`: a sending thread waits to be scheduled) and takes
+processor time p = min(d, startup + bytes·rate) from computation, at a constant rate. While
+computation waits, neither slows the other down.
 
-Guarantee. No plan undercuts `bound_beside`. Let C be all computation and D all transfers, alone. An
-iteration lasts at least C - (what runs beside) + D: each unit of D beside computation hides 1 - p/d
-of a unit, and needs at least σ - p/d of computation to hide behind. So with P the least
-processor time of all transfers, ρ the least p/d and r = (1-ρ)/(σ-ρ), every iteration M obeys
-
-1. M ≥ C + P, since a transfer costs computation p, or waiting d ≥ p;
-2. M ≥ D + (1-r)·C, and with h before which no gradient is ready and t, the least that is computed
-   after a transfer, M ≥ D + (1-r)·(C-h-t) + h + t.
-
-Besides, nothing becomes earlier by interference: every bound without it holds.
-
-Complexity. O(n) for the bounds, O(n log n) for what a schedule does.
-Source. Own; that both sides slow each other down: Rashidi et al., "Enabling Compute-Communication
-Overlap in Distributed Deep Learning Training Platforms", ISCA 2021.
+Guarantee: `bound_beside` is a lower bound on every iteration. Its proof is in docs/calibration.md.
+Complexity: O(n) for the bounds, O(n log n) for the progress of a schedule.
+Source: own. Mutual slowdown: Rashidi et al., "Enabling Compute-Communication Overlap …", ISCA 2021.
 """
 
 from collections.abc import Sequence
@@ -50,23 +38,23 @@ Amount = int | Fraction
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """What a transfer takes from computation beside it, and computation from a transfer.
+    """Contention parameters: how transfers slow down overlapping computation, and vice versa.
 
     Attributes
     ----------
     startup_ns : int
-        Processor time of a transfer, whatever its size.
+        Processor time of a transfer, independent of its size.
     ns_per_byte : Fraction
-        Processor time of each byte of a transfer.
+        Processor time per byte of a transfer.
     slowdown : Fraction
-        How many times as long a transfer lasts beside computation; at least 1.
+        Factor on the duration of a transfer that overlaps computation; at least 1.
     delay_ns : int
-        How much longer it lasts there in addition, whatever its size.
+        Time that such a transfer takes in addition, independent of its size.
 
     Raises
     ------
     InvalidInputError
-        If a number is none, or negative, or the slowdown below 1.
+        If a value is not a number, negative, or the slowdown below 1.
     """
 
     startup_ns: int = 0
@@ -86,66 +74,48 @@ class Interference:
 
     @property
     def is_none(self) -> bool:
-        """Whether nothing takes anything from anything."""
+        """Whether there is no contention."""
         return self == ALONE
 
     @property
     def half(self) -> "Interference":
-        """The same of a half of a transfer: it takes half of what all of it takes."""
+        """Contention of half a transfer (a push or a pull): half of each cost."""
         startup, delay = (-(-time // 2) for time in (self.startup_ns, self.delay_ns))
         return Interference(startup, self.ns_per_byte / 2, self.slowdown, delay)
 
     @property
     def least_ns(self) -> int:
-        """What any transfer costs if all of it is beside computation, beside its time alone."""
+        """Least extra time (ns) of a transfer that fully overlaps computation."""
         return self.startup_ns + self.delay_ns
 
     def processor_ns(self, size: int, duration_ns: int) -> int:
-        """Return what a transfer of a size and a duration takes from computation beside it."""
+        """Return the processor time (ns) that a transfer takes from overlapping computation."""
         sent = ceil(self.ns_per_byte * size) if self.ns_per_byte else 0
         return min(duration_ns, self.startup_ns + sent)
 
     def beside_ns(self, duration_ns: int) -> int:
-        """Return what a transfer of a duration lasts beside computation."""
+        """Return the duration (ns) of a transfer that overlaps computation all the time."""
         lasts = duration_ns if self.slowdown == 1 else ceil(self.slowdown * duration_ns)
         return lasts + (self.delay_ns if duration_ns else 0)
 
 
 ALONE = Interference()
-"""No interference."""
+"""No contention."""
 
 
 def check_interference(value: object) -> None:
-    """Check that a field `interference` is one.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not.
-    """
+    """Raise an error unless a field `interference` is an Interference."""
     if not isinstance(value, Interference):
         raise InvalidInputError("interference", f"expected an Interference, got {shown(value)}")
 
 
 class Progress(NamedTuple):
-    """What is done in a schedule, by the model.
+    """The work that a schedule completes, by the model."""
 
-    Attributes
-    ----------
-    ops : tuple of int or Fraction
-        Computation (ns) done in each op's time.
-    transfers : tuple of int or Fraction
-        How much (ns, of what it lasts alone) of each transfer is done in its time.
-    borders : tuple of int
-        Into how many stretches starts and ends of transfers divide each op.
-    before : tuple of int or Fraction
-        Computation (ns) done when each transfer leaves.
-    """
-
-    ops: tuple[Amount, ...]
-    transfers: tuple[Amount, ...]
-    borders: tuple[int, ...]
-    before: tuple[Amount, ...]
+    ops: tuple[Amount, ...]  # computation (ns) done during each op
+    transfers: tuple[Amount, ...]  # part (ns, of the duration alone) of each transfer done
+    borders: tuple[int, ...]  # number of intervals into which transfers divide each op
+    before: tuple[Amount, ...]  # computation (ns) done when each transfer starts
 
 
 def progress(
@@ -155,16 +125,11 @@ def progress(
     processor_ns: Sequence[int],
     beside_ns: Sequence[int],
 ) -> Progress:
-    """Return what is done in the times of a schedule, whoever made it.
+    """Return the work that a schedule completes according to the model.
 
-    Parameters
-    ----------
-    ops, transfers : sequence of (int, int)
-        Start and end of each, in time order; no two ops overlap, nor two transfers.
-    alone_ns, processor_ns : sequence of int
-        What each transfer lasts alone, and takes from computation if all of it is beside.
-    beside_ns : sequence of int
-        What each transfer lasts if computation runs beside it all the time.
+    `ops` and `transfers` are (start, end) in time order, without overlap among themselves. For each
+    transfer, `alone_ns` is its duration without computation, `beside_ns` its duration with
+    computation all the time, and `processor_ns` the processor time that it takes then.
     """
     moments = sorted({moment for span in (*ops, *transfers) for moment in span})
     of_ops: list[Amount] = [0] * len(ops)
@@ -203,18 +168,18 @@ def bound_beside(
     cost: TransferCost,
     sizes: Sequence[int],
 ) -> int:
-    """Return what no iteration undercuts, in ns: the bounds 1 and 2 of this module.
+    """Return the lower bound (ns) on an iteration under contention.
 
     Parameters
     ----------
     interference : Interference
-        What transfers and computation take from each other.
+        The contention parameters.
     compute_ns : int
         All computation of an iteration, C.
     alone_ns : int
-        h + t, computation beside which no transfer runs.
+        Computation that no transfer can overlap, h + t.
     cost : TransferCost
-        What a transfer lasts alone.
+        Cost of a transfer without computation.
     sizes : sequence of int
         Bytes of each gradient.
     """

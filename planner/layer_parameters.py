@@ -1,13 +1,13 @@
-"""Which parameters each layer of a model has, read from its dataflow graph.
+"""Derive the parameters of each layer from the dataflow graph.
 
 Problem: a plan lists layers, a training framework lists named parameters, and only the dataflow
-graph of a profile knows both. The forward ops are walked in the order in which they are listed,
-which for a measured graph is the order of execution. An op called ``NAME/forward``, NAME being the
-next layer, begins that layer; any other op belongs to the layer before it, or to the first one. A
-parameter belongs to the layer in which it is first read: so does its size in a profile.
+graph of a profile knows both.
+Method: walk the forward ops in their listed order, which in a measured graph is the order of
+execution. An op called ``NAME/forward``, where NAME is the next layer, begins this layer; any other
+op belongs to the layer before it, or to the first one. A parameter (and its size in a profile)
+belongs to the layer in which it is first read.
 
-Guarantee: every parameter of the graph is in exactly one layer, or nothing is returned.
-
+Guarantee: every parameter of the graph is in exactly one layer, or the result is None.
 Complexity: O(ops + layers + readers). Source: own.
 """
 
@@ -23,18 +23,9 @@ def parameters_of_layers(
 ) -> tuple[tuple[Parameter, ...], ...] | None:
     """Return the parameters of each layer, in the order of the graph.
 
-    Parameters
-    ----------
-    graph : Graph
-        The dataflow graph.
-    names : sequence of str
-        Distinct names of the layers, in the order of forward computation; at least one.
-
-    Returns
-    -------
-    tuple of tuple of Parameter, or None
-        None if the graph's ops are not those of these layers, in this order, or if the graph has
-        one parameter for a whole layer, called like it (`planner.layers.graph_of_layers`).
+    `names` are distinct and in the order of forward computation. None if the graph's ops are not
+    those of these layers in this order, or if the graph has one parameter for a whole layer, with
+    the layer's name (`planner.layers.graph_of_layers`).
     """
     begins = [f"{name}/forward" for name in names]
     layer_of: dict[str, int] = {}

@@ -1,7 +1,4 @@
-"""Layers of a model: what was measured of each, and what becomes of several.
-
-Of layers in a row one is merged; of layers that read each other's outputs a graph, or blocks.
-"""
+"""Layers of a model: measured numbers, and their merging into a layer, a graph or blocks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +20,7 @@ __all__ = [
 
 
 KINDS = ("conv", "full", "norm", "embedding", "activation", "pool", "view", "attention", "other")
-"""What a layer may be: `view` moves no numbers, `activation` looks at each by itself."""
+"""Kinds of layers: `view` moves no numbers; `activation` treats each number by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +34,35 @@ class Layer:
     forward_ns, backward_ns : int
         Times of its forward and backward computation.
     parameter_bytes : int
-        Size of its parameters. Parameters shared between layers count in the first one that uses
-        them: there they are needed first, and there their gradient is complete last.
+        Size of its parameters. A parameter shared between layers counts in the first layer that
+        uses it: it is needed there first, and its gradient is complete there last.
     gradient_bytes : int or None
-        Size of what is sent for its gradient; None means `parameter_bytes` (it is smaller when
-        gradients are compressed or sparsified).
+        Size of the gradient as sent; None means `parameter_bytes` (compressed or sparse gradients
+        are smaller).
     activation_bytes : int
         Size of its output.
     kept_bytes : int or None
-        What it keeps for the backward pass; None if unknown: its output counts then.
+        Saved activations for the backward pass; if None (unknown), the output counts instead.
     gradient_ready_ns : int or None
         When its gradients are complete, counted from the start of the backward pass.
     forward_spread_ns, backward_spread_ns : int or None
         Interquartile range of the measured times.
     block : int or None
-        Layers with the same number lie between the same two points where the computation is a
-        single chain: they are the branches of one block.
+        Number of its block: the branches between two points where the computation is a single
+        chain.
     parameters : tuple of str
         Names of its parameters in the model, such as ``conv1.weight``; empty if it has none, or if
         they are unknown.
     kind : str or None
         One of `KINDS`; `attention` mixes positions with each other, `other` may do anything.
     input_shape, output_shape : tuple of int or None
-        What it reads and returns for one sample; (channels, rows, columns) of images.
+        Shape of the input and output of one sample; (channels, rows, columns) for images.
     kernel, stride : tuple of int or None
-        Of a convolution or a pooling, by direction: the window it sees, and how far it moves.
+        Of a convolution or a pooling, by direction: the window's size and its step.
     connections : int or None
         Multiply-adds of a sample's feed-forward evaluation.
     weights : int or None
-        Numbers in its parameters, those it shares with other layers too.
+        Numbers in its parameters, including those shared with other layers.
     """
 
     name: str
@@ -122,12 +119,12 @@ class Layer:
 
     @property
     def pushed_bytes(self) -> int:
-        """Size of what is sent for its gradient."""
+        """Size of the gradient as sent."""
         return self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes
 
     @property
     def remembered_bytes(self) -> int:
-        """Size of what stays in memory until its backward computation, as far as it is known."""
+        """Size of the saved activations, or of the output if these are unknown."""
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
 
@@ -143,12 +140,9 @@ def _lengths(lengths: object, name: str) -> tuple[int, ...]:
 
 
 def merged(unit: list[Layer]) -> Layer:
-    """Return layers as one; those without parameters give it no name.
-
-    What several layers compute together has no kind and no shapes.
-    """
+    """Return several layers as one, without kind and shapes, named after those with parameters."""
     if len(unit) == 1:
-        return replace(unit[0], block=None)  # in a chain there are no branches left to merge
+        return replace(unit[0], block=None)  # a chain has no branches
     ready = [layer.gradient_ready_ns for layer in unit if layer.gradient_ready_ns is not None]
     return Layer(
         name=_common_name([layer.name for layer in unit if layer.parameter_bytes]),
@@ -173,7 +167,7 @@ def _sum_known(values: list[int | None]) -> int | None:
 
 
 def _common_name(names: list[str]) -> str:
-    """Return what the dotted names share, or the first and the last of them."""
+    """Return the common prefix of dotted names, or else the first and the last name."""
     if len(names) <= 1:
         return "".join(names)
     shared = []
@@ -185,23 +179,12 @@ def _common_name(names: list[str]) -> str:
 
 
 def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -> Graph:
-    """Return the dataflow graph of whole layers.
+    """Return the dataflow graph of layers, with one parameter per layer with gradients.
 
-    A layer has a forward op behind those of the layers it reads, and a backward op behind its own
-    forward op and the backward ops of the layers that read it. What a layer sends for its gradient
-    is one parameter, updated and read by the layer.
-
-    Parameters
-    ----------
-    layers : sequence of Layer
-        The layers. Names given twice get ``#2`` behind them.
-    links : iterable of (int, int)
-        Pairs (layer, layer that reads it), by position.
-
-    Raises
-    ------
-    InvalidInputError
-        If no layer has gradients to send, or the links form a cycle.
+    A layer's forward op depends on the forward ops of the layers it reads; its backward op depends
+    on its own forward op and on the backward ops of its readers. `links` are pairs (layer, reader)
+    by position. Repeated names get a suffix ``#2``. Raises InvalidInputError if no layer has
+    gradients to send, or the links form a cycle.
     """
     names = unique_names([layer.name for layer in layers])
     read: list[list[int]] = [[] for _ in layers]
@@ -240,14 +223,9 @@ def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -
 
 
 def with_spreads(graph: Graph, layers: Sequence[Layer]) -> Graph:
-    """Return a graph in which ops called like a layer's pass have the layer's spreads.
+    """Return the graph with the layers' spreads on the ops that are a layer's pass.
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph. Spreads that it has are kept. The answer is remembered with it.
-    layers : sequence of Layer
-        The layers. Of a layer without known spreads nothing is said.
+    Spreads that the graph has are kept. The result is cached in the graph.
     """
     names = unique_names(layer.name for layer in layers)
     known: dict[str, int] = {}
@@ -272,7 +250,7 @@ def with_spreads(graph: Graph, layers: Sequence[Layer]) -> Graph:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return the names made distinct: what is given again gets ``#2``, ``#3``, … behind it."""
+    """Return distinct names: repeated names get a suffix ``#2``, ``#3``, …."""
     wanted = list(names)
     taken = set(wanted)
     distinct: list[str] = []
@@ -281,28 +259,17 @@ def unique_names(names: Iterable[str]) -> list[str]:
         chosen = name
         times[name] = times.get(name, 0) + 1
         while times[name] > 1 and (chosen := f"{name}#{times[name]}") in taken:
-            times[name] += 1  # somebody else is called that
+            times[name] += 1  # another item has this name
         distinct.append(chosen)
     return distinct
 
 
 def chain_blocks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the blocks of a computation: what lies between two single-chain points.
+    """Return the block of each node, non-decreasing from 0. O(count + edges).
 
-    A cut behind node i is clean when everything computed later takes its input from i or from
-    later nodes, not from earlier ones. Nodes between two consecutive clean cuts form a block.
-
-    Parameters
-    ----------
-    count : int
-        Number of nodes, numbered in the order of computation.
-    edges : iterable of (int, int)
-        Pairs (producer, consumer) with producer < consumer.
-
-    Returns
-    -------
-    list of int
-        Block of each node, non-decreasing from 0. O(count + edges).
+    Nodes are numbered in the order of computation; edges are (producer, consumer), producer <
+    consumer. A cut behind node i is clean if no later node reads a node before i. The nodes between
+    two consecutive clean cuts form a block.
     """
     farthest = [0] * count
     for producer, consumer in edges:
@@ -310,7 +277,7 @@ def chain_blocks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
     blocks, block, reach = [], 0, 0
     for node in range(count):
         blocks.append(block)
-        if reach <= node:  # nothing before `node` is read behind it
+        if reach <= node:  # no later node reads a node before `node`
             block += 1
         reach = max(reach, farthest[node])
     return blocks

@@ -1,4 +1,4 @@
-"""The machine and the software a measurement ran on, for its provenance."""
+"""The machine and software of a measurement, for its provenance."""
 
 import os
 import platform
@@ -9,21 +9,15 @@ from typing import NamedTuple
 __all__ = ["VERSION", "Load", "affinity", "own_version", "processor", "processors", "versions"]
 
 VERSION = "0.1.0"
-"""Of this package. It stands here, so that a copy that is not installed has one, and no other
-distribution of the same name is asked."""
+"""Version of this package. A constant, because a copy that is not installed has no metadata, and
+another distribution may have the same name."""
 
 _LEAST_S = 0.2
-"""Over less, the system's clock ticks would look like load."""
+"""Over shorter intervals, the system's clock ticks would look like load."""
 
 
 def processor(described: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the name of the processor, and how many cores it has.
-
-    Parameters
-    ----------
-    described : Path
-        Where Linux describes it.
-    """
+    """Return the name of the processor and its number of cores, from Linux's description."""
     try:
         lines = described.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -45,48 +39,35 @@ def own_version() -> str:
 
 
 def affinity() -> frozenset[int]:
-    """Return the numbers of the processors that this process may run on."""
+    """Return the numbers of the processors on which this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def processors() -> int:
-    """Return how many processors this process may run on."""
+    """Return the number of processors on which this process may run."""
     return len(affinity())
 
 
 class Load(NamedTuple):
-    """What has been computed until now, in seconds.
+    """Processor time used so far (s), for the load of other processes."""
 
-    Attributes
-    ----------
-    time_s : float
-        Now.
-    own_s : float
-        What this process has computed, all its threads together.
-    all_s : float or None
-        What all processors have; None where the system does not count.
-    """
-
-    time_s: float
-    own_s: float
-    all_s: float | None
+    time_s: float  # monotonic clock
+    own_s: float  # processor time of this process, all threads
+    all_s: float | None  # of all processors; None if the system does not count
 
     @classmethod
     def now(cls, counted: Path = Path("/proc/stat")) -> "Load":
-        """Return what Linux counts in a file."""
+        """Return the current counts; `counted` is Linux's file of all processors."""
         return cls(time.monotonic(), time.process_time(), _busy_s(counted))
 
     def others(self, since: "Load", own_s: float | None = None) -> float | None:
-        """Return how many processors others kept busy, on average; None where that is unknown.
+        """Return the mean number of processors that others kept busy, or None if unknown.
 
-        Parameters
-        ----------
-        since : Load
-            From when on. The system counts hundredths of seconds: 0.2 s at least tell something.
-        own_s : float, optional
-            What one's own processes computed meanwhile; by default what this one did.
+        The result is None for intervals under 0.2 s: the system counts hundredths of seconds.
+        `own_s` is the processor time of the caller's own processes in the interval; by default that
+        of this process.
         """
         passed = self.time_s - since.time_s
         if self.all_s is None or since.all_s is None or passed < _LEAST_S:
@@ -96,7 +77,7 @@ class Load(NamedTuple):
 
 
 def _busy_s(counted: Path) -> float | None:
-    """Return what all processors have computed since the start of the system, in seconds."""
+    """Return the processor time (s) of all processors since the system's start."""
     try:
         fields = counted.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
         user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, fields)

@@ -1,16 +1,13 @@
-"""What collectives took on a network, as it was measured: tables of times by size.
+"""Measured times of collectives on a network: tables of times by size, made non-decreasing.
 
-Problem. Of a network it is known what some collectives took, among some numbers of ranks, for some
-sizes; with noise. Planners take a cost by size that never falls.
+Problem: samples are noisy, but planners need a cost that never falls with the size.
+Method: `never_falling` is isotonic regression with the least sum of absolute deviations from all
+samples (neighbouring sizes whose medians do not rise are pooled and get the median of their
+samples). A cost is linear between its points. The last slope continues for ever, so of sizes pooled
+at the end only the last is kept.
 
-Method. `never_falling` is the never falling function of the size with the least sum of absolute
-deviations from all samples (isotonic regression: neighbours that would not rise are pooled, and get
-the median of their samples). Between its points a cost is linear in the size. The last slope goes
-on for ever, so of sizes that are pooled at the end only the last stays.
-
-Guarantee. A table's cost never falls; its last slope is above 0 unless all times are equal.
-
-Complexity. O(n log n) a merge of n samples, at most as many merges as sizes. Source: own.
+Guarantee: a table's cost never falls; its last slope is above 0 unless all times are equal.
+Complexity: O(n log n) per merge of n samples; at most as many merges as sizes. Source: own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +25,7 @@ from planner.validation import integer, set_exact, set_integer, shown
 __all__ = ["COLLECTIVES", "Collective", "Link", "Measured", "MeasuredNetwork", "never_falling"]
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
-"""What executors do: sum up gradients; pull a batch of parameters; push a batch of gradients."""
+"""Collectives: sum gradients, pull a batch of parameters, push a batch of gradients."""
 
 COLLECTIVES: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter")
 
@@ -36,12 +33,10 @@ MAX_RANKS = 2**16
 
 
 def never_falling(samples: Iterable[tuple[int, Sequence[int]]]) -> tuple[tuple[int, int], ...]:
-    """Return rows (bytes, ns) by isotonic regression: pool neighbours until all medians rise.
+    """Return non-decreasing rows (bytes, ns) by isotonic regression.
 
-    Parameters
-    ----------
-    samples : iterable of (int, sequence of int)
-        Sizes, increasing, each with its times in ns.
+    `samples` are pairs of a size and its times (ns), sizes increasing. Neighbours are pooled until
+    all medians rise.
     """
     pools: list[tuple[list[int], tuple[int, ...]]] = []
     for size, samples_ns in samples:
@@ -57,24 +52,15 @@ def never_falling(samples: Iterable[tuple[int, Sequence[int]]]) -> tuple[tuple[i
 
 @dataclass(frozen=True)
 class Measured:
-    """The times of one collective among so many ranks.
+    """The measured times of one collective among some number of ranks.
 
-    Attributes
-    ----------
-    collective : {"all_reduce", "all_gather", "reduce_scatter"}
-        What was timed. Sizes are those of the whole message: of a pull or push, of the whole batch.
-    ranks : int
-        Among how many ranks, at least 2.
-    per_host : int
-        How many of them share a host.
-    points : tuple of (int, int)
-        At least two pairs (bytes, ns), bytes increasing, times above 0.
+    Sizes are those of the whole message: of a pull or push, of the whole batch.
     """
 
     collective: Collective
-    ranks: int
-    per_host: int
-    points: tuple[tuple[int, int], ...]
+    ranks: int  # at least 2
+    per_host: int  # ranks per host
+    points: tuple[tuple[int, int], ...]  # (bytes, ns): at least 2, bytes increasing, times > 0
 
     def __post_init__(self) -> None:
         if self.collective not in COLLECTIVES:
@@ -101,29 +87,21 @@ class Measured:
 
     @property
     def hosts(self) -> int:
-        """How many hosts took part."""
+        """Number of hosts."""
         return self.ranks // self.per_host
 
     @cached_property
     def cost(self) -> TableCost:
-        """The points made never falling."""
+        """The cost by size, made non-decreasing."""
         return TableCost(never_falling((size, (time,)) for size, time in self.points))
 
 
 @dataclass(frozen=True)
 class Link:
-    """What joins ranks of a host, as its data sheet says; nothing that was measured.
+    """A link between ranks of a host, with data-sheet numbers (not measured)."""
 
-    Attributes
-    ----------
-    ranks : int
-        Up to how many it joins, at least 2.
-    bytes_per_s : Fraction
-        Its speed in one direction.
-    """
-
-    ranks: int
-    bytes_per_s: Fraction
+    ranks: int  # largest number of ranks that it joins, at least 2
+    bytes_per_s: Fraction  # in one direction
 
     def __post_init__(self) -> None:
         set_integer(self, "ranks", minimum=2, maximum=MAX_RANKS)
@@ -132,18 +110,13 @@ class Link:
 
 @dataclass(frozen=True)
 class MeasuredNetwork:
-    """All that was measured of a network.
+    """All measured tables of a network.
 
-    Attributes
-    ----------
-    tables : tuple of Measured
-        At least one; by collective, then by rising ranks a host and ranks.
-    links : tuple of Link
-        Where hosts have more than one kind of link: the slowest that is needed to join so many
-        ranks of a host, by rising ranks. Empty if all are alike.
+    `links`: if a host has several kinds of links, by increasing ranks the slowest link needed to
+    join that number of ranks; empty if all links are alike.
     """
 
-    tables: tuple[Measured, ...]
+    tables: tuple[Measured, ...]  # by collective, ranks per host, ranks
     links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
@@ -170,7 +143,10 @@ class MeasuredNetwork:
         object.__setattr__(self, "links", tuple(self.links))
 
     def link_rate(self, ranks: int) -> Fraction:
-        """Return how fast the slowest link among ranks of a host is; 1 if none is known."""
+        """Return the bandwidth of the slowest link among ranks of a host; 1 if unknown.
+
+        Only ratios of these rates are used.
+        """
         if not self.links:
             return Fraction(1)
         fits = (link for link in self.links if link.ranks >= ranks)
@@ -178,7 +154,7 @@ class MeasuredNetwork:
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
-        """Which collectives were timed."""
+        """The collectives that were timed."""
         return tuple(dict.fromkeys(table.collective for table in self.tables))
 
     def of(self, collective: Collective) -> tuple[Measured, ...]:
@@ -187,5 +163,5 @@ class MeasuredNetwork:
 
     @property
     def most_ranks(self) -> Measured:
-        """The table among most ranks; of several one of most ranks a host."""
+        """The table with the most ranks; ties go to the most ranks per host."""
         return max(self.tables, key=lambda table: (table.ranks, table.per_host))

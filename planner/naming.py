@@ -1,14 +1,8 @@
-"""Names of parameters as people say them: from which module to which, in whole words.
+"""Short names for sets of parameters, for rows of pictures of about thirty characters.
 
-Problem. A transfer carries dozens of parameters with long dotted names, and a row of a picture has
-room for thirty characters.
-
-Guarantee. What is returned is at most as long as asked for, unless even the count is longer, and
-whatever of a name it shows are whole components: nothing is cut in the middle.
-
-Complexity. O(components of the first and the last name).
-
-Source. Own.
+Guarantee: the text is not longer than requested, unless even the count is; it shows whole
+components of names only.
+Complexity: O(components of the first and last name). Source: own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,23 +12,16 @@ from planner.units import counted
 __all__ = ["module_range"]
 
 _MOST = 3
-"""So many names are all said if there is room."""
+"""Up to this number of parameters, all names are listed if they fit."""
 
 
 def module_range(names: Sequence[str], length: int) -> str:
-    """Return what some parameters are called, in at most `length` characters.
+    """Return a name for some parameters, of at most `length` characters.
 
-    One is called by its name, two or three by theirs if there is room, others by the first and the
-    last module, whose common beginning stands there once: ``features.28 – 34``. If that is
-    too long, inner modules are left out, then outer ones, with ``…`` in their place; at last
-    there is only a count.
-
-    Parameters
-    ----------
-    names : sequence of str
-        At least one, dotted.
-    length : int
-        How much room there is, in characters.
+    One parameter gets its name; two or three get all their names if these fit. Otherwise the first
+    and last module are given, with their common prefix once: ``features.28 – 34``. If that is too
+    long, inner modules are left out, then outer ones (replaced by ``…``); the last resort is a
+    count.
     """
     texts = _of_one(names[0]) if len(names) == 1 else _of_several(names)
     return next((text for text in texts if len(text) <= length), counted(len(names), "parameter"))
@@ -60,12 +47,12 @@ def _of_several(names: Sequence[str]) -> Iterator[str]:
     for left_out in range(max(common, 1)):
         for depth in range(max(len(first), len(last)), common, -1):
             start, end = first[left_out:depth], last[common:depth]
-            if not start or not end:  # one of them is inside the other
+            if not start or not end:  # one module contains the other
                 continue
             yield f"{'…' if left_out else ''}{'.'.join(start)} – {'.'.join(end)}"
 
 
 def _module(name: str) -> list[str]:
-    """Return the components of what a parameter belongs to; its own name if that is all."""
+    """Return the components of a parameter's module; a name without dots is its own module."""
     parts = name.split(".")
     return parts[:-1] or parts

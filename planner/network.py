@@ -1,9 +1,9 @@
-"""What a synchronous step of a communication algorithm costs on links that are all alike.
+"""The time of a synchronous step of a collective algorithm on identical links.
 
-In a step every NIC sends and receives at once (full duplex) at the full link speed, and what
-arrives is added up. The step ends when the busiest NIC and the busiest server have: ``startup +
-sent/rate + reduced·γ``. A step in which nothing is sent takes no time. Times are exact fractions:
-the steps of an algorithm are added up, and the sum is rounded up once, as bounds are.
+In a step every NIC sends and receives at once (full duplex) at the full link speed, and received
+data is added. The busiest NIC and the busiest server determine the time: ``startup + sent/rate +
+reduced·γ``. A step that sends nothing takes no time. Times are exact fractions: the steps of an
+algorithm are summed, and the sum is rounded up once, as bounds are.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,13 @@ from fractions import Fraction
 from planner.clusters import Nic
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
+from planner.scenarios import Scenario
 from planner.validation import set_exact, set_integer
 
 __all__ = ["AnyNetwork", "Network", "batch_cost", "links", "ring_cost", "scattered"]
 
 AnyNetwork = AffineCost | TableCost | DepthCost | Nic
-"""Every way to say what a network is: what a communication over it costs, or its NICs."""
+"""A network: the cost of one communication over it, or its NICs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Network:
     startup_ns : int
         Start-up cost of a step.
     reduce_ns_per_byte : Fraction or int
-        Time a server takes to add one received byte (γ), all its NICs together.
+        Time γ for a server to add one received byte, for all its NICs together.
     """
 
     link_bytes_per_s: Fraction
@@ -46,7 +47,7 @@ class Network:
     def time(
         self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0, steps: int = 0
     ) -> Fraction:
-        """Return the unrounded time of `steps` starts, of sending and of adding so many bytes."""
+        """Return the unrounded time (ns) of `steps` starts, of sending, and of adding."""
         sent = Fraction(10**9) * sent_bytes / self.link_bytes_per_s
         return steps * self.startup_ns + sent + reduced_bytes * self.reduce_ns_per_byte
 
@@ -56,24 +57,33 @@ class Network:
         Parameters
         ----------
         sent_bytes : Fraction or int
-            What the busiest NIC sends or receives.
+            Bytes that the busiest NIC sends or receives.
         reduced_bytes : Fraction or int
-            What the busiest server adds to what it has.
+            Bytes that the busiest server adds.
         """
         return self.time(sent_bytes, reduced_bytes, 1) if sent_bytes else Fraction(0)
 
     def full_transfer_ns(self, size: int) -> int:
-        """Return the time T_F that `size` bytes take over one link, without a start-up cost."""
+        """Return the time T_F of `size` bytes over one link, without a start-up cost."""
         return -int(-self.time(size) // 1)
 
 
+def scaled_network(network: Network, scenario: Scenario) -> Network:
+    """Return links with the start-up and the bandwidth of a scenario; adding is computation."""
+    return Network(
+        network.link_bytes_per_s * scenario.bandwidth,
+        round(network.startup_ns * scenario.startup),
+        network.reduce_ns_per_byte * scenario.computation,
+    )
+
+
 def batch_cost(network: AnyNetwork) -> AffineCost | TableCost:
-    """Return what one communication costs: over all NICs of a machine at once.
+    """Return the cost of one communication over all NICs of a machine at once.
 
     Raises
     ------
     InvalidInputError
-        If the cost is one of transfers in chunks.
+        If the cost has several depths.
     """
     if isinstance(network, DepthCost):
         raise InvalidInputError("network.depths", "only transfers of an all-reduce are cut")
@@ -81,10 +91,10 @@ def batch_cost(network: AnyNetwork) -> AffineCost | TableCost:
 
 
 def ring_cost(network: AnyNetwork, workers: int) -> AffineCost | TableCost | DepthCost:
-    """Return what an all-reduce costs: along a ring, if it is NICs that are given.
+    """Return the cost of an all-reduce; if NICs are given, that of a ring.
 
-    Each worker then sends 2(W-1)/W bytes for each byte of a gradient. The start-up cost is that of
-    the whole all-reduce, as in every cost.
+    In a ring each of W workers sends 2(W-1)/W bytes per byte of gradient. The start-up cost covers
+    the whole all-reduce.
     """
     if not isinstance(network, Nic):
         return network
@@ -93,7 +103,7 @@ def ring_cost(network: AnyNetwork, workers: int) -> AffineCost | TableCost | Dep
 
 
 def links(network: AnyNetwork, levels: int, reduce_ns_per_byte: Fraction | int = 0) -> Network:
-    """Return the links between servers with a NIC at each of so many levels.
+    """Return the links between servers that have one NIC at each of `levels` levels.
 
     Parameters
     ----------
@@ -107,7 +117,7 @@ def links(network: AnyNetwork, levels: int, reduce_ns_per_byte: Fraction | int =
     Raises
     ------
     InvalidInputError
-        If it does not say what a single link does.
+        If the network does not describe a single link.
     """
     if isinstance(network, Nic):
         if network.per_machine not in (1, levels):
@@ -128,7 +138,7 @@ def links(network: AnyNetwork, levels: int, reduce_ns_per_byte: Fraction | int =
 
 
 def scattered(servers: int) -> Fraction:
-    """Return the share (N-1)/N: all of a gradient but one's own piece of N."""
+    """Return (N-1)/N: the share of a gradient that a server sends when it keeps one of N pieces."""
     return Fraction(servers - 1, servers)
 
 

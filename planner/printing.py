@@ -1,7 +1,7 @@
-"""What a terminal, a picture or a page can show of a text that came from a file.
+"""Make text from files safe to show in a terminal, a picture or a page.
 
-Escape sequences move the cursor, hide what stands before them or write to the clipboard, and marks
-of writing direction turn a line around: none of them is shown as it is.
+Escape sequences can move the cursor, hide text or write to the clipboard, and direction marks can
+reverse a line. These functions replace all such characters.
 """
 
 import re
@@ -12,20 +12,20 @@ _ODD = re.compile(r"[^\x20-\x7e]")
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return `text` with a mark in place of what cannot be shown, but for characters in `keep`."""
+    """Return `text` with a mark for each unprintable character, except those in `keep`."""
     return _ODD.sub(lambda match: match[0] if _shown(match[0], keep) else "�", text)
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """Return `text` with what cannot be shown as Python writes it, but for `keep`."""
+    """Return `text` with unprintable characters as Python escapes, except those in `keep`."""
     return _ODD.sub(
         lambda match: match[0] if _shown(match[0], keep) else ascii(match[0])[1:-1], text
     )
 
 
 def escaped_json(document: bytes) -> bytes:
-    """Return the same JSON, in UTF-8, without characters that cannot be shown."""
-    if document.isascii() and b"\x7f" not in document:  # the others of ASCII are escapes already
+    """Return the same JSON, in UTF-8, with unprintable characters escaped."""
+    if document.isascii() and b"\x7f" not in document:  # valid JSON escapes other controls
         return document
     text = document.decode()
     return _ODD.sub(lambda match: _in_json(match[0]), text).encode()

@@ -1,10 +1,10 @@
-"""Profiles: what was measured of one model on one machine, and where the numbers come from.
+"""Profiles: the measured layers and dataflow graph of one model on one machine, with provenance.
 
-A profile lists the layers of a model in the order of forward computation. Its *chain* is the view
-planners of contiguous batches take: branches merged into one unit, layers without parameters merged
-into a neighbour (Wang et al., iBatch, "adjacent convolutional layer and pooling layer are regarded
-as one layer since there are no parameters in pooling layers"). Its *dataflow* is the view planners
-of single parameters take: a graph of operations, and where each parameter is updated and read.
+A profile lists the layers of a model in the order of forward computation. Its *chain* merges layers
+without parameters into a neighbour, for planners of contiguous batches (Wang et al., iBatch:
+"adjacent convolutional layer and pooling layer are regarded as one layer since there are no
+parameters in pooling layers"). Its *dataflow* is a graph of operations and parameters, for planners
+of single parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ __all__ = ["STATISTICS", "Granularity", "Profile", "Provenance"]
 
 
 Granularity = Literal["block", "layer"]
-"""Unit of a chain: each layer with parameters by itself, or a block (its branches together)."""
+"""Unit of a chain: one layer with parameters, or one block (its branches together)."""
 
 KINDS = ("measured", "imported", "synthetic")
 
@@ -33,10 +33,10 @@ STATISTICS: Mapping[str, Callable[[Sequence[int]], float]] = {
     "min": min,
     "mean": fmean,
 }
-"""How the times of several runs become one, by the name a provenance has for it."""
+"""How the times of several runs become one, by the name in a provenance."""
 
 NUMBER_BYTES = 4
-"""Size of a number in single precision, which most parameters are."""
+"""Size of a single-precision number, the type of most parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Provenance:
     Attributes
     ----------
     kind : {"measured", "imported", "synthetic"}
-        Measured here, read from another tool's file, or made up (never to be shown as measured).
+        Measured here, read from another tool's file, or invented (never to be shown as measured).
     source : str
         The command, file or paper.
     date : str
         Day of the measurement, ISO 8601; empty if unknown.
     processor : str
-        What computed; empty if unknown.
+        The processor or accelerator; empty if unknown.
     threads : int or None
         Threads of the computation.
     warmup, repetitions : int or None
@@ -62,7 +62,7 @@ class Provenance:
     versions : mapping of str to str
         Versions of the software that matters.
     notes : tuple of str
-        What a reader of the numbers should know.
+        Remarks for readers of the numbers.
     warnings : tuple of str
         Why the numbers may be off (`planner.disturbances`); see `Profile.doubts`.
     """
@@ -104,7 +104,7 @@ class Profile:
     Raises
     ------
     InvalidInputError
-        If there is nothing in it, sums leave the range, or two layers have the same parameter.
+        If the profile is empty, sums exceed the range, or two layers have the same parameter.
     """
 
     name: str
@@ -136,30 +136,30 @@ class Profile:
 
     @property
     def parameter_bytes(self) -> int:
-        """Size of all parameters; without layers, of those in the graph."""
+        """Size of all parameters, of the layers or else of the graph."""
         if not self.layers and self.graph is not None:
             return sum(parameter.size_bytes for parameter in self.graph.parameters)
         return sum(layer.parameter_bytes for layer in self.layers)
 
     @property
     def forward_ns(self) -> int:
-        """Time of the whole forward pass; without layers, of the graph's ops."""
+        """Time of the whole forward pass, of the layers or else of the graph."""
         if not self.layers and self.graph is not None:
             return sum(op.duration_ns for op in self.graph.ops if op.phase == "forward")
         return sum(layer.forward_ns for layer in self.layers)
 
     @property
     def backward_ns(self) -> int:
-        """Time of the whole backward pass; without layers, of the graph's ops."""
+        """Time of the whole backward pass, of the layers or else of the graph."""
         if not self.layers and self.graph is not None:
             return sum(op.duration_ns for op in self.graph.ops if op.phase == "backward")
         return sum(layer.backward_ns for layer in self.layers)
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why the times may be off, in one sentence that says when and where they were measured.
+        """One warning with date and processor if the times may be off; else empty.
 
-        Whatever is planned with the profile repeats it. Empty: nothing is known against them.
+        Every answer planned with the profile repeats the warning.
         """
         origin = self.provenance
         if not origin.warnings:
@@ -170,9 +170,9 @@ class Profile:
         return (f"{about}: {'; '.join(origin.warnings)}",)
 
     def dataflow(self) -> Graph:
-        """Return the dataflow graph, or that of the layers one after the other if there is none.
+        """Return the dataflow graph; without one, the chain of the layers.
 
-        Ops of the graph that are a layer's pass have the layer's spreads, if they have none.
+        Ops that are a layer's pass get the layer's spread unless they have one.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Profile:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes that stay together where a parameter is cut: a number, if all sizes admit it."""
+        """Bytes that are never cut apart: 4 if all parameter sizes are multiples of 4, else 1."""
         whole = all(
             parameter.size_bytes % NUMBER_BYTES == 0 for parameter in self.dataflow().parameters
         )
@@ -194,16 +194,16 @@ class Profile:
     def layer_parameters(self) -> tuple[tuple[str, ...], ...] | None:
         """Return the names of each layer's parameters, or None if they are unknown.
 
-        They are what the layers list. If no layer lists any, they are derived from the graph: a
-        parameter belongs to the layer in which it is first read (`planner.layer_parameters`). The
-        graph holds only parameters that get a gradient, so frozen ones are left out then.
+        If no layer lists its parameters, they are derived from the graph: a parameter belongs to
+        the layer in which it is first read (`planner.layer_parameters`). Frozen parameters are
+        missing then, because the graph only holds parameters with gradients.
 
         Returns
         -------
         tuple of tuple of str, or None
-            One tuple a layer. None if a layer with gradients lists no parameter, or if the graph
-            does not fit: its ops are not those of the layers, or the parameters derived for a layer
-            have more bytes than its parameters, or fewer than its gradients.
+            One tuple per layer. None if a layer with gradients lists no parameter, or if the graph
+            does not fit: its ops are not those of the layers, or the derived parameters have more
+            bytes than the layer's parameters, or fewer than its gradients.
         """
         if any(layer.parameters for layer in self.layers):
             if any(layer.pushed_bytes and not layer.parameters for layer in self.layers):
@@ -226,12 +226,12 @@ class Profile:
     def chain(self, granularity: Granularity = "layer") -> "Profile":
         """Return the profile as a chain of units that each have parameters.
 
-        Layers stay apart, branches too: one device computes them one after the other, in the order
-        of the profile, so a chain in that order is what happens. With ``granularity="block"``
-        layers of one block become one unit, which only forbids batches (`block_starts` says how
-        many). Units without parameters join the preceding unit that has some, leading ones the
-        next. Sums of times and sizes are kept. A chain is its own dataflow: the graph is left out.
-        Where the layers' parameters are known (`layer_parameters`), each unit lists its own.
+        Branches stay separate units: one device computes them one after the other, in the order of
+        the profile. With ``granularity="block"`` the layers of one block become one unit, which
+        only excludes batches (`block_starts` returns where blocks begin). Units without parameters
+        join the preceding unit with parameters, leading ones the next. Sums of times and sizes are
+        kept. The graph is left out, because a chain is its own dataflow. Where the layers'
+        parameters are known (`layer_parameters`), each unit lists its own.
 
         Raises
         ------
@@ -304,7 +304,7 @@ class Profile:
         return replace(self, layers=tuple(map(at, self.layers)), graph=graph)
 
     def block_starts(self) -> tuple[int, ...]:
-        """Return which units of the chain of layers begin a block, from 0, in increasing order."""
+        """Return the units of the layer chain that begin a block, in increasing order from 0."""
         blocks = [layer.block for layer in self.layers if layer.parameter_bytes]
         later = enumerate(pairwise(blocks), start=1)
         return (0, *(unit for unit, (a, b) in later if b is None or b != a))

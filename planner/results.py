@@ -1,6 +1,6 @@
-"""Results: a plan with the proof of how good it is.
+"""Results: a plan, its objective and a proven lower bound.
 
-`status` is derived, never claimed: `optimal` exactly when the objective equals a proven bound.
+`status` is derived, never claimed: `optimal` exactly when the objective equals the bound.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["Infeasibility", "Result", "Status"]
 
 
 class Status(StrEnum):
-    """How much is known about a plan."""
+    """Quality of a plan: optimal, feasible, infeasible, or cut short by the time limit."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -29,7 +29,7 @@ class Infeasibility:
     Attributes
     ----------
     reason : str
-        One sentence for a person.
+        One sentence for the user.
     binding : tuple of str
         Fields of the problem, or constraints, that bind.
     layers : tuple of int
@@ -43,18 +43,18 @@ class Infeasibility:
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[PlanT, EvaluationT]):
-    """What a solver answers.
+    """A solver's answer.
 
     Attributes
     ----------
     method : str
-        Method that made the plan: the one asked for, or the one that `auto` chose.
+        Method that made the plan: the requested one, or the one that `auto` chose.
     plan : PlanT or None
-        The plan, None exactly when `infeasibility` is given.
+        The plan; None exactly when `infeasibility` is given.
     objective_ns : int or None
-        What the plan costs, computed outside the solver.
+        Cost of the plan, computed outside the solver.
     lower_bound_ns : int or None
-        Proven bound on the cost of every plan; None if unknown.
+        Proven lower bound on the cost of every plan; None if unknown.
     runtime_s : float
         Wall-clock time of the solver.
     timed_out : bool
@@ -62,9 +62,9 @@ class Result(Generic[PlanT, EvaluationT]):
     infeasibility : Infeasibility or None
         Why there is no plan.
     evaluation : EvaluationT or None
-        What the plan costs, in detail, as its family says it; None without a plan.
+        Detailed cost of the plan, by its family; None without a plan.
     warnings : tuple of str
-        What was not done as asked, such as why a start plan was ignored.
+        What was not done as requested, such as why a start plan was ignored.
     """
 
     method: str
@@ -93,7 +93,7 @@ class Result(Generic[PlanT, EvaluationT]):
 
     @property
     def status(self) -> Status:
-        """`optimal` exactly when the objective equals the proven bound."""
+        """`optimal` exactly when the objective equals the lower bound."""
         if self.plan is None:
             return Status.TIME_LIMIT if self.timed_out else Status.INFEASIBLE
         if self.objective_ns == self.lower_bound_ns:
@@ -102,7 +102,7 @@ class Result(Generic[PlanT, EvaluationT]):
 
     @property
     def gap(self) -> float | None:
-        """Distance to the bound, relative to the bound; None if unknown."""
+        """Relative distance to the lower bound; None if unknown."""
         if self.objective_ns is None or self.lower_bound_ns is None:
             return None
         if self.objective_ns == self.lower_bound_ns:

@@ -1,23 +1,11 @@
-"""Of plans that last equally long, the one that bears being late best: the second criterion.
+"""Tie-breaking (`robustness`): among plans of equal makespan, prefer the least sensitive to delays.
 
-Problem: mostly many plans have the least makespan. If a search takes any of them, it may take one
-in which every transfer leaves as late as it can; then whatever is late makes everything late.
-
-Definition: under a *strain* (t, c) all transfers take t times as long and all computation c times.
-Plans are compared by their makespan, then by that under each of `STRAINS`, in turn: first if
-transfers take half as long again, then if computation does. Nothing is told apart beyond that.
-
-Why these: to be late is to be slow for a while, and only the ratio of t to c matters. Tried on
-iBatch's pushes (90 settings of six profiles; layers, network, a late gradient, ranks apart and
-slow computation drawn at once), the mean time fell, from that of the fewest batches, by 1.5 % with
-these two; by 0.2 % with transfers a fifth slower only, 1.0 % with computation a quarter slower
-only, 1.6 % with four strains. The least sum of ends by bytes, of 30 of these settings, gave 0.9 %,
-and is not near-linear. ``benchmarks/robustness.py`` measures what the two bring.
-
-It is whole numbers throughout, does not change if all times are multiplied by a number or if
-layers and parameters are called otherwise, and is symmetric in time, as pulls and pushes are.
-
-Complexity: O(transfers) a strain. `most_robust` asks as many targets as a bisection in jumps.
+Problem: many plans share the least makespan. Some start every transfer as late as possible, so that
+any delay propagates to the end.
+Definition: a delay (`Strain`) (t, c) multiplies all transfers by t and all computation by c. Plans
+are compared by makespan, then by the makespan under each of `STRAINS` in turn. Why these two:
+docs/how-it-works.md, "Of equally long plans".
+Complexity: O(transfers) per delay; `most_robust` tries as many targets as a bisection with jumps.
 Source: own; lexicographic min-max, as in recoverable robust scheduling.
 """
 
@@ -46,21 +34,21 @@ PlanT = TypeVar("PlanT")
 
 
 class Strain(NamedTuple):
-    """By what the times of transfers, and those of computation, are multiplied."""
+    """Factors on the times of all transfers, and of all computation."""
 
     transfer: int
     compute: int
 
 
 class Limit(NamedTuple):
-    """What a plan may last at most, in ns, under a strain."""
+    """Largest makespan (ns) allowed under a delay."""
 
     strain: Strain
     most_ns: int
 
 
 class Step(NamedTuple):
-    """A transfer: when it is ready, how long it takes, and the computation left behind it (ns)."""
+    """A transfer: its release time, its duration, and the computation that depends on it (ns)."""
 
     ready_ns: int
     duration_ns: int
@@ -70,21 +58,11 @@ class Step(NamedTuple):
 NOMINAL = Strain(1, 1)
 
 STRAINS = (Strain(3, 2), Strain(2, 3))
-"""Transfers half as slow again as computation, and computation half as slow again as transfers."""
+"""Transfers half as slow again relative to computation, and the reverse."""
 
 
 def end_under(strain: Strain, steps: Iterable[Step], compute_ns: int) -> int:
-    """Return what a plan lasts under a strain.
-
-    Parameters
-    ----------
-    strain : Strain
-        The strain.
-    steps : iterable of Step
-        Its transfers, in the order in which they leave.
-    compute_ns : int
-        What it lasts at least, for computation.
-    """
+    """Return the makespan (ns) of transfers in order under a delay, at least all computation."""
     transfer, compute = strain
     free, end = 0, compute * compute_ns
     for ready, duration, tail in steps:
@@ -94,7 +72,7 @@ def end_under(strain: Strain, steps: Iterable[Step], compute_ns: int) -> int:
 
 
 def strained(steps: Sequence[Step], compute_ns: int) -> tuple[int, ...]:
-    """Return what a plan lasts under each of `STRAINS`: the second criterion."""
+    """Return the makespan under each of `STRAINS`: the second criterion."""
     return tuple(end_under(strain, steps, compute_ns) for strain in STRAINS)
 
 
@@ -105,34 +83,17 @@ def most_robust(
     attempt: Callable[[Sequence[Limit], Limit], tuple[PlanT | None, int]],
     deadline: Deadline,
 ) -> tuple[PlanT, bool]:
-    """Return the most robust plan that lasts as long as one that is known.
+    """Return the least delay-sensitive plan of equal makespan, and whether its proof timed out.
 
-    Parameters
-    ----------
-    plan : PlanT
-        The plan that is known.
-    value_ns : int
-        What it lasts: the least there is.
-    lasts : callable
-        Returns what a plan lasts under a strain.
-    attempt : callable
-        Is given limits that some plan keeps, and one more that none may. Returns a plan that keeps
-        all and what it lasts under the last strain, or None and a number of ns below which the last
-        limit cannot be kept. May raise `TimeUpError`.
-    deadline : Deadline
-        When to stop.
-
-    Returns
-    -------
-    plan : PlanT
-        The best one known.
-    timed_out : bool
-        Whether the deadline cut in before it was known to be the most robust.
+    `value_ns` is the least makespan. `lasts` returns a plan's makespan under a delay. `attempt`
+    gets limits that some plan meets, and one more limit. It returns a plan that meets all and its
+    makespan under the last delay, or None and a value (ns) below which the last limit is
+    infeasible. It may raise `TimeUpError`.
     """
     limits = [Limit(NOMINAL, value_ns)]
     for strain in STRAINS:
         lower, upper = min(strain) * value_ns, lasts(plan, strain)
-        target = upper - 1  # the plan that is known may be the best already
+        target = upper - 1  # the known plan may already be the best
         while lower < upper:
             try:
                 deadline.check()
@@ -149,19 +110,13 @@ def most_robust(
 
 
 def pareto(labels: "NDArray[Any]") -> "NDArray[np.int64]":
-    """Return the columns that no other is at most as large as in every row, each once.
-
-    Parameters
-    ----------
-    labels : ndarray, shape (criteria, labels)
-        Whole numbers.
-    """
+    """Return the Pareto-optimal columns (less is better), each once; shape (criteria, labels)."""
     import numpy as np
 
     left, kept = np.arange(labels.shape[1]), []
     sums = labels.sum(axis=0)
     while len(left):
-        best = left[sums[left].argmin()]  # no other is below it throughout
+        best = left[sums[left].argmin()]  # the least sum cannot be dominated
         kept.append(best)
         left = left[(labels[:, left] < labels[:, best, None]).any(axis=0)]
     return np.array(kept, dtype=np.int64)

@@ -1,29 +1,23 @@
-"""What may be otherwise than a plan was made for, and what that makes of a graph and of a cost.
+"""Scenarios: perturbed computation and network parameters, applied to graphs and costs.
 
-Problem: computation is never as fast as in the profile, start-ups and bandwidth are never those of
-the network that was measured, ranks do not run abreast. A scenario says by how much. `SCENARIOS`
-are those a plan's regret is asked for (`planner.regret`). An `Outlook` weighs some; `measured` is
-the one that follows from the spreads of measured times.
+`SCENARIOS` are those of a plan's regret (`planner.solving.what_if`). An `Outlook` weighs scenarios.
+`measured` is the outlook that follows from the spreads of measured times; what it contains and why:
+docs/how-it-works.md, "What measured times vary by".
 
-`measured` is ten parts. In four times are the medians. In one each all computation is late by its
-spread, the interquartile range; or the backward pass is, of the rank that is waited for; or its
-first, middle or last third; or the forward pass. So the 90th percentile is the second longest of
-the seven times. What varies in single layers is drawn by `benchmarks/robustness.py`.
-
-A rank that begins late makes every plan later by the same, so that nothing is to be decided. A
-scenario's `late` is about one that falls behind: when its backward pass ends it is so much of that
-behind the others, and every gradient is late by its share. What is priced is that rank's iteration.
+A rank that begins late delays every plan by the same time, so nothing is to be decided.
+`Scenario.late` is about a straggler, whose gradients are late by a growing share; its iteration is
+priced.
 
 Times are rounded to whole nanoseconds. Complexity: O(ops), O(rows of a table). Source: own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import mul
 from typing import Literal, get_args
 
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph, Phase
 from planner.validation import exact, set_exact, shown
 
@@ -39,42 +33,44 @@ __all__ = [
     "graph_under",
     "later",
     "measured",
+    "refuse_changes",
 ]
 
 Part = Literal["all", "backward", "first", "middle", "last", "forward"]
-"""What is late by its spread: everything, a pass, or a third of the backward pass."""
+"""Computation that is longer by its spread: all, a pass, or a third of the backward pass."""
 
 MOST = Fraction(201, 200)
-"""How many times as long an iteration may last by the numbers as they are."""
+"""Largest loss allowed with unperturbed numbers, as a factor on the iteration time."""
 
 OBJECTIVES = {"mean": None, "p90": Fraction(90)}
-"""The percentile that counts, by name; None: the mean does."""
+"""Percentile that is minimised, by name; None is the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is otherwise.
+    """A perturbation of computation and network.
 
     Attributes
     ----------
     computation : Fraction
-        What all times of computation are multiplied by; above 0.
+        Factor on all computation times; above 0.
     startup : Fraction
-        What start-up costs are multiplied by.
+        Factor on start-up costs.
     bandwidth : Fraction
-        What the network carries, relative to what was thought; above 0.
+        Factor on the bandwidth of the network; above 0.
     late : Fraction
-        By how much of the backward pass the last rank is behind at its end.
+        Straggler: the share of the backward pass by which the last rank is behind at its end.
     spread : Fraction
-        How many times the spread of its measured times each op of `part` takes longer, before
-        anything is multiplied.
+        How many times the spread of its measured times each op of `part` takes longer, before any
+        factor.
     part : Part
-        What does. Thirds are those of the backward pass in its stable topological order, by time.
+        The ops that take longer. Thirds are those of the backward pass in its stable topological
+        order, by time.
 
     Raises
     ------
     InvalidInputError
-        If a number is none, negative, or 0 where it may not be, or the part is unknown.
+        If a value is not a number, is negative, or 0 where it may not be, or `part` is unknown.
     """
 
     computation: Fraction = Fraction(1)
@@ -96,26 +92,25 @@ class Scenario:
 
     @property
     def backward(self) -> Fraction:
-        """What times of the backward pass are multiplied by."""
+        """Factor on times of the backward pass."""
         return self.computation * (1 + self.late)
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """How likely scenarios are, and what of their times counts.
+    """Weighted scenarios, and which statistic of their times is minimised.
 
     Attributes
     ----------
     scenarios : tuple of (Scenario, Fraction)
         Scenarios, each with its weight, above 0; at least one.
     percentile : Fraction, optional
-        The least time that is not exceeded in so many percent counts, by weight; above 0, at most
-        100. By default the mean counts.
+        Percentile of the weighted times to minimise; above 0, at most 100. By default the mean.
 
     Raises
     ------
     InvalidInputError
-        If there is no scenario, a weight is none, or the percentile.
+        If there is no scenario, or a weight or the percentile is invalid.
     """
 
     scenarios: tuple[tuple[Scenario, Fraction], ...]
@@ -135,7 +130,7 @@ class Outlook:
                 raise InvalidInputError("percentile", "expected at most 100")
 
     def of(self, times: Sequence[int]) -> Fraction:
-        """Return what counts of the times in all scenarios; it never falls if a time rises."""
+        """Return the mean or the percentile of times, one per scenario; monotone in each time."""
         weights = [weight for _, weight in self.scenarios]
         if self.percentile is None:
             return sum(map(mul, weights, times), Fraction(0)) / sum(weights)
@@ -151,10 +146,10 @@ LONGER = (
     Scenario(computation=Fraction(6, 5)),
     Scenario(startup=Fraction(6, 5), bandwidth=Fraction(5, 6)),
 )
-"""Computation, or transfers, a fifth longer: plans for these bear more than those without."""
+"""Computation, or transfers, a fifth longer; a plan for both is less sensitive to either."""
 
 THIRDS = ("first", "middle", "last")
-"""Of the backward pass."""
+"""Thirds of the backward pass."""
 
 SCENARIOS = (
     Scenario(computation=Fraction(4, 5)),
@@ -165,23 +160,23 @@ SCENARIOS = (
     Scenario(bandwidth=Fraction(13, 10)),
     Scenario(late=Fraction(1, 10)),
 )
-"""One number otherwise at a time, by as much as it mostly is."""
+"""One parameter perturbed at a time, by a typical amount."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """What a plan for several scenarios costs in them.
+    """Cost of a plan for several scenarios.
 
     Attributes
     ----------
     value : Fraction
-        The mean or the percentile of what an iteration lasts, in ns.
+        Mean or percentile of the iteration time (ns).
     bound : Fraction
-        What no plan under its op order undercuts; at most `value`.
+        Lower bound over all plans with its op order; at most `value`.
     usual_ns : int
-        What the plan for the numbers as they are costs by these.
+        Iteration time of the plan for unperturbed numbers, with these numbers.
     usual_value : Fraction
-        What that plan costs in the scenarios.
+        Mean or percentile of that plan in the scenarios.
     """
 
     value: Fraction
@@ -191,7 +186,7 @@ class Prospect:
 
 
 def measured(percentile: Fraction | None = None) -> Outlook:
-    """Return the scenarios of measured spreads, and which percentile counts; None: the mean."""
+    """Return the outlook of measured spreads; `percentile` None minimises the mean."""
     parts = (Scenario(spread=Fraction(1), part=part) for part in get_args(Part))
     return Outlook(
         ((Scenario(), Fraction(4)), *((scenario, Fraction(1)) for scenario in parts)), percentile
@@ -199,7 +194,7 @@ def measured(percentile: Fraction | None = None) -> Outlook:
 
 
 def graph_under(graph: Graph, scenario: Scenario) -> Graph:
-    """Return a graph with the durations of a scenario."""
+    """Return the graph with the durations of a scenario."""
     times: dict[int, int] = {}
     phases: tuple[Phase, ...] = ("backward", "forward")
     for phase in phases:
@@ -216,17 +211,7 @@ def graph_under(graph: Graph, scenario: Scenario) -> Graph:
 def later(
     durations: Sequence[int], spreads: Sequence[int], phase: Phase, scenario: Scenario
 ) -> list[int]:
-    """Return what the computations of a pass last in a scenario.
-
-    Parameters
-    ----------
-    durations, spreads : sequence of int
-        Of each computation (ns), in the order in which they run.
-    phase : {"forward", "backward"}
-        The pass.
-    scenario : Scenario
-        What is otherwise.
-    """
+    """Return the computation times of a pass in a scenario (ns), in order of computation."""
     factor = scenario.backward if phase == "backward" else scenario.computation
     moved, done, whole = [], 0, sum(durations)
     for duration, spread in zip(durations, spreads, strict=True):
@@ -235,3 +220,27 @@ def later(
         late = scenario.part in ("all", phase, third if phase == "backward" else "all")
         moved.append(round((duration + (scenario.spread * spread if late else 0)) * factor))
     return moved
+
+
+def refuse_changes(scenario: Scenario, fields: Iterable[str], problem: str) -> None:
+    """Raise an error if a scenario changes a field that says nothing about a family's problems.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    fields : iterable of str
+        Its fields that have no meaning for the family.
+    problem : str
+        What the family lacks, such as ``"bml has no passes"``.
+
+    Raises
+    ------
+    NotApplicableError
+        Naming the first such field.
+    """
+    usual = Scenario()
+    for name in fields:
+        expected = getattr(usual, name)
+        if getattr(scenario, name) != expected:
+            raise NotApplicableError(name, f"expected {expected} or nothing: {problem}")

@@ -1,18 +1,12 @@
-"""Prices one training iteration: backward pass, next forward pass, and the transfers beside them.
+"""Simulate one training iteration: backward pass, next forward pass, and overlapping transfers.
 
-Steady state: time 0 is the start of the backward pass. The backward ops run one after the other
-without waiting. Each transfer leaves once its gradients are ready and the transfer before it has
-ended. A forward op starts once the op before it and every transfer it waits for have ended; the
-time it waits is a stall. Every transfer of an iteration is waited for by a forward op of it, so
-iterations do not reach into each other.
-
-While a transfer runs beside computation both may be slower (`planner.interference`): the transfer
-lasts longer, and takes its processor time from computation at a constant rate.
-Readiness is therefore asked of the computation that is done, not of the clock. Times are rounded up
-to whole nanoseconds whenever a transfer ends or computation begins to wait.
-
-Where the backward pass is held, it waits, when a transfer may leave, for the one before; the op
-that waits lasts as much longer.
+Steady state: time 0 is the start of the backward pass, whose ops run without waiting. A transfer
+starts once its gradients are ready and the previous transfer has ended. A forward op starts once
+the previous op and all transfers it needs have ended; its waiting time is a stall. A forward op
+waits for every transfer, so iterations do not overlap. Under contention (`planner.interference`) a
+transfer lasts longer and slows computation at a constant rate; readiness is then measured in
+computation done. Times are rounded up at each transfer's end and at each wait. If the backward pass
+is held, the op that waits lasts longer.
 
 Complexity: O(ops + transfers). Source: own.
 """
@@ -27,59 +21,29 @@ __all__ = ["Iteration", "TimedTransfer", "simulate"]
 
 
 class TimedTransfer(NamedTuple):
-    """One transfer of an iteration.
+    """One transfer of an iteration."""
 
-    Attributes
-    ----------
-    ready_ns : int
-        How much of the backward pass has to be done before it may leave.
-    duration_ns : int
-        How long it occupies the network if nothing is computed beside it.
-    needed_by : int
-        Position, in the forward order, of the first op that waits for it.
-    not_before_ns : int
-        When it may leave at the earliest, ready or not.
-    processor_ns : int
-        What it takes from computation beside it; at most its duration.
-    slower_ns : int
-        How much longer it lasts beside computation.
-    """
-
-    ready_ns: int
-    duration_ns: int
-    needed_by: int
-    not_before_ns: int = 0
-    processor_ns: int = 0
-    slower_ns: int = 0
+    ready_ns: int  # computation of the backward pass that must be done before
+    duration_ns: int  # without overlapping computation
+    needed_by: int  # position, in forward order, of the first op that waits
+    not_before_ns: int = 0  # earliest start, even if ready before
+    processor_ns: int = 0  # taken from overlapping computation; at most the duration
+    slower_ns: int = 0  # extra duration if it overlaps computation
 
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """When everything in an iteration happens.
-
-    Attributes
-    ----------
-    backward : tuple of (int, int)
-        Start and end of each backward op, in the order in which they run.
-    forward : tuple of (int, int)
-        The same of the forward ops.
-    transfers : tuple of (int, int)
-        Start and end of each transfer, in the order in which they leave.
-    ready : tuple of int
-        When each transfer could have left, were the channel free.
-    end_ns : int
-        End of the forward pass: what the iteration lasts.
-    """
+    """The times of one iteration: (start, end) of each op and each transfer, in execution order."""
 
     backward: tuple[tuple[int, int], ...]
     forward: tuple[tuple[int, int], ...]
     transfers: tuple[tuple[int, int], ...]
-    ready: tuple[int, ...]
-    end_ns: int
+    ready: tuple[int, ...]  # earliest start of each transfer if the channel were free
+    end_ns: int  # end of the forward pass
 
     @property
     def undisturbed(self) -> tuple[int, ...]:
-        """When each forward op, and the end, would come if the forward pass never waited."""
+        """Start of each forward op, and the end, if the forward pass never waited."""
         begin = self.backward[-1][1] if self.backward else 0
         return tuple(accumulate((end - start for start, end in self.forward), initial=begin))
 
@@ -92,19 +56,12 @@ def simulate(
     barrier: bool = False,
     held: bool = False,
 ) -> Iteration:
-    """Run one iteration.
+    """Return the times of one iteration.
 
-    Parameters
-    ----------
-    backward_ns, forward_ns : sequence of int
-        Durations of the ops of each pass, in the order in which they run, without transfers beside.
-    transfers : sequence of TimedTransfer
-        In the order in which they leave.
-    barrier : bool
-        Whether the forward pass waits for all transfers (no overlap with it).
-    held : bool
-        Whether nothing is computed between the moments at which a transfer may leave and at which
-        the one before has ended. Transfers are ready in order then.
+    Durations are those without overlapping transfers; all sequences are in execution order. With
+    `barrier` the forward pass waits for all transfers. With `held` no computation runs between the
+    time at which a transfer may start and the end of the previous transfer; transfers are ready in
+    order then.
     """
     done = list(accumulate(forward_ns, initial=sum(backward_ns)))  # work before each forward op
     waits = [0 if barrier else transfer.needed_by for transfer in transfers]
@@ -138,7 +95,7 @@ def simulate(
 
 
 class _Work:
-    """How much has been computed by when; between two moments at a constant rate."""
+    """Computation done over time; piecewise linear."""
 
     def __init__(self) -> None:
         self._moments, self._amounts = [0], [0]
@@ -148,13 +105,13 @@ class _Work:
         return self._moments[-1]
 
     def reach(self, amount: int) -> None:
-        """Compute alone until so much is done."""
+        """Compute without transfers until `amount` is done."""
         missing = amount - self._amounts[-1]
         if missing > 0:
             self._go(missing, missing)
 
     def run(self, duration_ns: int, limit: int) -> None:
-        """Compute alone for some time, but no more than up to a limit."""
+        """Let `duration_ns` pass without transfers; computation stops at `limit`."""
         if duration_ns <= 0:
             return
         left = max(min(duration_ns, limit - self._amounts[-1]), 0)
@@ -162,7 +119,7 @@ class _Work:
         self._go(duration_ns - left, 0)
 
     def run_beside(self, transfer: TimedTransfer, limit: int) -> None:
-        """Compute beside a transfer until it ends, but no more than up to a limit."""
+        """Let a transfer run to its end; computation stops at `limit`."""
         alone = transfer.duration_ns
         beside = alone + transfer.slower_ns
         gain, left = beside - transfer.processor_ns, limit - self._amounts[-1]
@@ -173,7 +130,7 @@ class _Work:
             self._go(alone - alone * left // gain, 0)
 
     def when(self, amount: int) -> int:
-        """Return when so much was done first."""
+        """Return the first time (ns) at which `amount` was done."""
         place = bisect_left(self._amounts, amount)
         if self._amounts[place] == amount:
             return self._moments[place]

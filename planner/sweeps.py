@@ -1,21 +1,14 @@
-"""What communication costs, fitted to timed transfers; needs no torch.
+"""Fit cost models to timed transfers; needs no torch.
 
-Problem. Planners take the time of a transfer as a function of its size. Of a network only samples
-are known: a few sizes, each timed several times, with noise.
+Problem: planners need the time of a transfer as a function of its size; samples are noisy and of a
+few sizes. Three models per depth: the non-decreasing *table* of `planner.measured` (isotonic
+regression, least absolute deviations); the *affine* cost, by non-negative least squares on relative
+errors of medians; *two points*, the line through the medians of 64 B and 4 MB.
 
-Method. Three models of the same samples, for each depth (number of chunks in flight):
-
-- the *table* of `planner.measured`: the never falling function of the size with the least sum of
-  absolute deviations from all samples;
-- the *affine* cost nearest to the medians: non-negative least squares on relative errors;
-- *two points*: the line through the medians of 64 B and of 4 MB, Caramel's model.
-
-Guarantee. The table never falls, and its last slope is above 0 unless all times are equal. Medians
-that lie on a line are fitted exactly, but for rounding to whole nanoseconds.
-
-Complexity. O(n log n) a merge of n samples, at most as many merges as sizes.
-
-Source. Caramel §4.2 for the two points; the rest is own.
+Guarantee: the table never falls, and its last slope is above 0 unless all times are equal. Medians
+on a line are fitted exactly, up to rounding to nanoseconds.
+Complexity: O(n log n) per merge of n samples; at most as many merges as sizes.
+Source: Caramel §4.2 for the two points; the rest is own.
 """
 
 from collections.abc import Sequence
@@ -46,33 +39,23 @@ __all__ = [
 Model = Literal["table", "affine", "two_point"]
 
 ELEMENT_BYTES = 4
-"""Transfers consist of numbers of so many bytes."""
+"""Transfers consist of numbers of this size (bytes)."""
 
 _APART = 1.4
-"""Sizes closer than this factor say more about noise than about the slope between them."""
+"""Sizes closer than this factor show noise rather than a slope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times of one size.
+    """The measured times of one size."""
 
-    Attributes
-    ----------
-    size_bytes : int
-        Size of the message; of a pull or push, of the whole batch.
-    depth : int
-        Chunks in flight.
-    times_ns : tuple of int
-        One for each round: that of the slowest rank.
-    """
-
-    size_bytes: int
-    depth: int
-    times_ns: tuple[int, ...]
+    size_bytes: int  # of the message; of a pull or push, of the whole batch
+    depth: int  # chunks in flight
+    times_ns: tuple[int, ...]  # per round, of the slowest rank
 
     @property
     def median_ns(self) -> int:
-        """The median; of two in the middle the lower one."""
+        """The median; for an even count, the lower middle value."""
         return median_low(self.times_ns)
 
     @property
@@ -92,74 +75,43 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Timed transfers of one collective among all ranks of a job.
+    """Timed transfers of one collective among all ranks of a job."""
 
-    Attributes
-    ----------
-    collective : str
-        One of `COLLECTIVES`.
-    algorithm : str
-        Who carries it out, such as ``ring``.
-    ranks : int
-        How many ranks take part.
-    warmup, repetitions : int
-        Rounds before the measurement, and measured rounds.
-    timings : tuple of Timing
-        By depth, then by size.
-    """
-
-    collective: Collective
-    algorithm: str
+    collective: Collective  # one of `COLLECTIVES`
+    algorithm: str  # that carries it out, such as ``ring``
     ranks: int
-    warmup: int
-    repetitions: int
-    timings: tuple[Timing, ...]
+    warmup: int  # rounds before the measurement
+    repetitions: int  # measured rounds
+    timings: tuple[Timing, ...]  # by depth, then by size
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """Depths that were timed, the least first."""
+        """Timed depths, in increasing order."""
         return tuple(sorted({timing.depth for timing in self.timings}))
 
     def at(self, depth: int) -> tuple[Timing, ...]:
-        """Return the timings at one depth, the smallest size first."""
+        """Return the timings at one depth, in increasing size."""
         timings = [timing for timing in self.timings if timing.depth == depth]
         return tuple(sorted(timings, key=lambda timing: timing.size_bytes))
 
 
 @dataclass(frozen=True, slots=True)
 class DepthFit:
-    """The models at one depth.
-
-    Attributes
-    ----------
-    table : TableCost
-        The table.
-    affine : AffineCost
-        The affine cost nearest to all sizes.
-    two_point : AffineCost or None
-        The line through 64 B and 4 MB; None if they were not both timed, or if it would fall or
-        start below 0.
-    """
+    """The models at one depth."""
 
     table: TableCost
-    affine: AffineCost
-    two_point: AffineCost | None
+    affine: AffineCost  # nearest to all sizes
+    two_point: AffineCost | None  # None if 64 B or 4 MB is missing, or the line is invalid
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkFit:
-    """The models of a sweep.
+    """The models of a sweep."""
 
-    Attributes
-    ----------
-    by_depth : tuple of (int, DepthFit)
-        Depths, increasing from 1, each with its models.
-    """
-
-    by_depth: tuple[tuple[int, DepthFit], ...]
+    by_depth: tuple[tuple[int, DepthFit], ...]  # depths increase from 1
 
     def cost(self, model: Model) -> AffineCost | TableCost | DepthCost | None:
-        """Return what a problem takes; None if this model is missing at some depth."""
+        """Return the cost by one model; None if the model is missing at some depth."""
         costs = [(depth, getattr(fit, model)) for depth, fit in self.by_depth]
         if any(cost is None for _, cost in costs):
             return None
@@ -170,13 +122,8 @@ class NetworkFit:
 def sweep_sizes(largest: int) -> tuple[int, ...]:
     """Return the sizes of a sweep: powers of two from 64 B, 4 MB (4·10⁶ B), and the largest.
 
-    Powers of two within a factor of 1.4 of the others are left out, and so is 4 MB if it is that
-    close to `largest`.
-
-    Raises
-    ------
-    InvalidInputError
-        If `largest` is below 128 bytes, or no multiple of 4.
+    Powers of two within a factor of 1.4 of the other sizes are left out; so is 4 MB if that close
+    to `largest`. Raises InvalidInputError if `largest` is below 128 bytes or not a multiple of 4.
     """
     integer(largest, "largest", minimum=2 * SMALL_BYTES)
     if largest % ELEMENT_BYTES:
@@ -206,13 +153,13 @@ def fit_network(sweep: Sweep) -> NetworkFit:
 
 
 def relative_errors(cost: AffineCost | TableCost, timings: Sequence[Timing]) -> tuple[float, ...]:
-    """Return for each size by how much a cost exceeds the measured median, relative to it."""
+    """Return, for each size, the relative error of a cost against the measured median."""
     return tuple(cost.cost_ns(timing.size_bytes) / timing.median_ns - 1 for timing in timings)
 
 
 def _fit(timings: Sequence[Timing]) -> DepthFit:
     medians = [(timing.size_bytes, timing.median_ns) for timing in timings]
-    affine = fit_affine(medians).cost  # which checks them
+    affine = fit_affine(medians).cost  # checks the medians, too
     return DepthFit(
         TableCost(never_falling((timing.size_bytes, timing.times_ns) for timing in timings)),
         affine,

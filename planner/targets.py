@@ -1,12 +1,13 @@
-"""Systems that plans are exported to, and what each of them can be told: constraints of a plan.
+"""Targets: systems that plans are exported to, and the constraints that each puts on a plan.
 
-A plan made for a target keeps to all of its rules, so that it costs there what was promised; each
-rule stands beside the line of the target's code that it was read from. All four targets that sum up
-gradients send whole parameters, one transfer after the other, and begin the next forward pass when
-all have arrived. They differ in the order in which parameters fill buckets, in what closes one, and
-in when it leaves.
+A plan made for a target obeys all of its rules, so it costs there what was predicted. Each rule
+names the line of the target's code that it was read from. All four targets that sum gradients send
+whole parameters, one transfer after the other, and begin the next forward pass when all have
+arrived. They differ in the order in which parameters fill buckets, in when a bucket closes, and in
+when it leaves.
 
-Sizes that are settings count elements where the target's do; ``default_*`` are the target's own.
+Sizes that are settings count elements where the target counts elements; ``default_*`` are the
+target's own values.
 """
 
 from collections.abc import Mapping
@@ -35,30 +36,25 @@ __all__ = [
 ]
 
 Order = Literal["recorded", "ready", "reversed"]
-"""Parameters as worker 0's gradients became ready, as the last worker's do, or in the reverse of
-the model's order."""
+"""Order in which parameters fill buckets.
+
+"recorded": as worker 0's gradients became ready. "ready": as the last worker's become ready.
+"reversed": the reverse of the model's order.
+"""
 
 Buckets = Literal["any", "filled", "fitting"]
-"""What buckets can be: any consecutive parameters; those that one size makes, where a bucket closes
-once it has that size; or those that one size makes which none exceeds, but for a single larger
-parameter."""
+"""Buckets that a target can be given.
+
+"any": any consecutive parameters. "filled": one size; a bucket closes once it has reached the size.
+"fitting": one size that no bucket exceeds, except a single larger parameter.
+"""
 
 PLANNER = "planner"
 """The target without rules: planner's own runtime."""
 
 
 class Rule(NamedTuple):
-    """One rule of a target.
-
-    Attributes
-    ----------
-    about : str
-        What it is about.
-    says : str
-        The rule.
-    source : str
-        File and line of the target's code.
-    """
+    """One rule of a target: its topic, the rule, and file and line of the target's code."""
 
     about: str
     says: str
@@ -67,35 +63,35 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a system can be told of a plan of gradients.
+    """A system that plans can be exported to, and its rules.
 
     Attributes
     ----------
     name : str
-        What users call it.
+        Name in requests.
     title, version : str
-        Its name, and the version the rules were read from.
+        Full name, and the version from which the rules were read.
     order : Order
-        In which parameters fill buckets.
+        Order in which parameters fill buckets.
     buckets : Buckets
-        What buckets can be.
+        Buckets that the target can be given.
     default_bytes : tuple of (int, int), optional
-        Largest first bucket and largest other ones of its default, in bytes.
+        Largest first bucket and largest other bucket by default (bytes).
     default_elements : int, optional
-        The same of all buckets, in elements, where it counts those.
+        Largest bucket by default, where the target counts elements.
     elements_per_worker : int
-        What each worker adds to that at least.
+        Least elements of a default bucket per worker.
     leaves_late : bool
-        Whether a bucket leaves when the gradient after it is ready, where computation waits for
-        the bucket before; or when its own are.
+        Whether a bucket leaves only when the gradient after it is ready, while computation waits
+        for the bucket before. Otherwise it leaves when its own gradients are ready.
     cycle_ns : int
-        How often it looks for complete buckets; 0 if it is told.
+        Period at which the target polls for complete buckets; 0 if it is notified.
     settings : tuple of str
-        What to set beside buckets, line by line.
+        Other settings to make, line by line.
     rules : tuple of Rule
-        All of this as found in its code.
+        The rules as found in its code.
     algorithms : tuple of str
-        How its library can be told to sum up.
+        Collective algorithms that its library can be set to.
     sharded : bool
         Whether each worker keeps a share of all parameters.
     """
@@ -116,7 +112,7 @@ class Target:
     sharded: bool = False
 
     def limits(self, workers: int, element_bytes: int) -> tuple[int, int]:
-        """Return the largest first bucket and the largest others of its default, in bytes."""
+        """Return the default's largest first bucket and largest other buckets (bytes)."""
         if self.default_bytes is not None:
             return self.default_bytes
         assert self.default_elements is not None
@@ -126,21 +122,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A plan under a target's rules.
+    """Iteration time of a plan under a target's rules, and of the target's default."""
 
-    Attributes
-    ----------
-    plan_ns : int or None
-        What an iteration takes; None if the target cannot be told the plan.
-    default_ns : int
-        What it takes by the target's default.
-    reason : str
-        Why it cannot be told; empty if it can.
-    """
-
-    plan_ns: int | None
+    plan_ns: int | None  # None if the target cannot run the plan
     default_ns: int
-    reason: str = ""
+    reason: str = ""  # why it cannot
 
 
 _DDP = Target(
@@ -253,19 +239,18 @@ FSDP2 = Target(
     ),
     sharded=True,
 )
-"""The target that shards parameters. Problem `fsdp` plans whole iterations for it, `ibatch` its
-pulls by themselves, by these rules."""
+"""The target that shards parameters: `fsdp` plans iterations for it, `ibatch` only its pulls."""
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {target.name: target for target in (_DDP, _HOROVOD, _DEEPSPEED, _MEGATRON)}
 )
-"""Targets that sum up gradients, by the name requests use."""
+"""Targets that sum gradients, by their name in requests."""
 
 EVERY: Mapping[str, Target] = MappingProxyType({**TARGETS, FSDP2.name: FSDP2})
 """All targets."""
 
 TARGET_NAMES = (*EVERY, PLANNER)
-"""Every name that can be asked for."""
+"""Every target name that requests accept."""
 
 
 def target_of(name: str, path: str = "target") -> Target | None:
@@ -274,7 +259,7 @@ def target_of(name: str, path: str = "target") -> Target | None:
     Raises
     ------
     InvalidInputError
-        If there is none of that name; the path is the field.
+        If the name is unknown; `path` is the field.
     """
     if name == PLANNER:
         return None
@@ -282,13 +267,7 @@ def target_of(name: str, path: str = "target") -> Target | None:
 
 
 def check_summing(target: object) -> None:
-    """Check a target of plans that sum up gradients; None is one.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no target, or shards parameters; the path is ``target``.
-    """
+    """Raise `InvalidInputError` unless `target` is None or a target that sums gradients."""
     if target is None:
         return
     if not isinstance(target, Target):

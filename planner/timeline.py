@@ -1,6 +1,6 @@
-"""Timelines: what occupies which serial resource when.
+"""Timelines: which activity occupies which serial resource at which time.
 
-The one form in which schedules are drawn and traced, and the one place where overlap is measured.
+Drawings and traces of schedules are made from these, and overlap is measured here.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ COMPUTES: tuple[Kind, ...] = ("backward", "forward", "computation")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Half-open stretch of time [start, end) on one resource.
+    """Half-open interval [start, end) on one resource.
 
     Attributes
     ----------
@@ -40,11 +40,11 @@ class Interval:
     start_ns, end_ns : int
         Its time.
     kind : str
-        What happens in it: parts of a transfer, or computation, maybe of one pass.
+        The activity: a part of a transfer, or computation (possibly of one pass).
     batch : int
-        Number of the batch it belongs to, from 0 in transfer order; -1 if it belongs to none.
+        Number of its batch, from 0 in transfer order; -1 if it belongs to none.
     label : str
-        What a reader should see.
+        Text for readers.
     """
 
     resource: str
@@ -61,50 +61,22 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """When a transfer could happen, and when it does.
+    """A transfer's window: when it may start, runs, and is waited for."""
 
-    Attributes
-    ----------
-    batch : int
-        Number of the transfer's batch.
-    ready_ns : int
-        When it may start.
-    start_ns, end_ns : int
-        When it does, and when it has ended.
-    due_ns : int
-        When its end is waited for; it can end later.
-    label : str
-        What a reader should see.
-    kind : {"all_reduce", "push", "pull"}
-        What it does.
-    names : tuple of str
-        The parameters it carries, if they are known.
-    size_bytes : int or None
-        How much they are.
-    """
-
-    batch: int
+    batch: int  # number of the transfer's batch
     ready_ns: int
     start_ns: int
     end_ns: int
-    due_ns: int
+    due_ns: int  # when its end is waited for; it may end later
     label: str
-    kind: Kind = "all_reduce"
-    names: tuple[str, ...] = ()
+    kind: Kind = "all_reduce"  # its collective
+    names: tuple[str, ...] = ()  # parameters it carries, if known
     size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment a reader should see.
-
-    Attributes
-    ----------
-    time_ns : int
-        When it is.
-    label : str
-        What happens then.
-    """
+    """A labelled moment of a timeline."""
 
     time_ns: int
     label: str
@@ -112,22 +84,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is in memory, from moment to moment.
+    """Memory in use over time."""
 
-    Attributes
-    ----------
-    levels : tuple of (int, int)
-        Moments (ns), in order, and bytes from each of them on.
-    limit_bytes : int or None
-        How much there is.
-    """
-
-    levels: tuple[tuple[int, int], ...]
-    limit_bytes: int | None = None
+    levels: tuple[tuple[int, int], ...]  # (time in ns, bytes from then on), in order
+    limit_bytes: int | None = None  # available memory, if known
 
     @property
     def peak(self) -> tuple[int, int]:
-        """The first moment with the most, and how much."""
+        """The first time (ns) of the largest use, and the bytes in use."""
         return max(self.levels, key=lambda level: level[1])
 
 
@@ -142,11 +106,11 @@ class Timeline:
     intervals : tuple of Interval
         In any order.
     windows : tuple of Window
-        Of each batch, in transfer order; empty if the batches have none.
+        One per batch, in transfer order; empty if the batches have none.
     marks : tuple of Mark
-        Moments to point out.
+        Labelled moments.
     memory : Memory or None
-        What is in memory meanwhile, if that is known.
+        Memory in use, if known.
     """
 
     resources: tuple[str, ...]
@@ -157,7 +121,7 @@ class Timeline:
 
     @property
     def end_ns(self) -> int:
-        """When the last interval ends."""
+        """End of the last interval."""
         return max((interval.end_ns for interval in self.intervals), default=0)
 
     def on(self, resource: str) -> list[Interval]:
@@ -171,7 +135,7 @@ class Timeline:
         Raises
         ------
         InvalidPlanError
-            Naming the resource and the two intervals.
+            With the resource and the two intervals.
         """
         for resource in self.resources:
             for first, second in pairwise(self.on(resource)):
@@ -191,5 +155,5 @@ def busy_ns(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def overlap_ns(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> int:
-    """Return for how long both lanes are busy at once. O(n log n)."""
+    """Return the time during which both resources are busy. O(n log n)."""
     return busy_ns(first) + busy_ns(second) - busy_ns(first + second)

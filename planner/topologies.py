@@ -1,8 +1,7 @@
-"""Networks of servers and switches, by arithmetic: no object a server, a link or a switch.
+"""Networks of servers and switches, computed by arithmetic, without an object per part.
 
-A server is an integer; in BCube(n, k) its base-n digits ``[v_{k-1}, …, v_0]`` say which switches it
-is plugged into. Every property is O(1), every list as long as what it lists, so a BCube(16, 4) of
-65,536 servers costs no more than a BCube(2, 1).
+A server is an integer; in BCube(n, k) its base-n digits ``[v_{k-1}, …, v_0]`` tell to which
+switches it is connected. Every property is O(1), every list as long as its content.
 
 Source: Guo et al., "BCube: A High Performance, Server-centric Network Architecture for Modular Data
 Centers", SIGCOMM'09; Al-Fares et al., "A Scalable, Commodity Data Center Network Architecture",
@@ -15,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.errors import InvalidInputError
+from planner.units import counted
 from planner.validation import MAX_VALUE, integer, set_exact, set_integer, shown
 
 __all__ = ["BCube", "Failures", "FatTree", "Rails", "Switch", "Topology"]
@@ -31,7 +31,7 @@ class BCube:
     n : int
         Ports of a switch, at least 2.
     k : int
-        Levels, and NICs a server; at least 1. There are at most 2^62 NICs.
+        Levels, and NICs per server; at least 1. There are at most 2^62 NICs.
     """
 
     n: int
@@ -40,7 +40,7 @@ class BCube:
     def __post_init__(self) -> None:
         set_integer(self, "n", minimum=2)
         set_integer(self, "k", minimum=1)
-        # The power is not computed before it is known to be small.
+        # Check the size of the power before it is computed.
         if self.k > MAX_VALUE.bit_length() or self.k * self.n**self.k > MAX_VALUE:
             raise InvalidInputError(
                 "k", f"expected at most 2^62 NICs, k·n^k, got BCube({self.n}, {self.k})"
@@ -58,7 +58,7 @@ class BCube:
 
     @property
     def nics(self) -> int:
-        """Number of NICs of all servers, k·N; as many links."""
+        """Number of NICs of all servers, k·N; equals the number of links."""
         return self.k * self.servers
 
     def digit(self, server: int, level: int) -> int:
@@ -70,15 +70,15 @@ class BCube:
         return tuple(self.digit(server, level) for level in reversed(range(self.k)))
 
     def with_digit(self, server: int, level: int, value: int) -> int:
-        """Return the server that differs from `server` in one digit at most."""
+        """Return the server that equals `server` except for one digit."""
         stride: int = self.n**level
         return server + (value - server // stride % self.n) * stride
 
     def neighbours(self, server: int, level: int) -> tuple[int, ...]:
         """Return the n - 1 other servers on a server's switch at one level, in rotated order.
 
-        The one whose digit is next comes first, so that servers which send in this order never
-        send to the same one at once.
+        The neighbour with the next digit comes first. If all servers send in this order, no two
+        send to the same server at once.
         """
         own = self.digit(server, level)
         return tuple(
@@ -92,14 +92,14 @@ class BCube:
         return tuple(first + value * stride for value in range(self.n))
 
     def wire(self, sender: int, receiver: int, lane: int = 0) -> int:  # as all wirings
-        """Return the highest level in which two servers differ: neighbours' only one."""
+        """Return the highest level at which two servers differ; neighbours differ at one."""
         level = 0
         while sender // self.n ** (level + 1) != receiver // self.n ** (level + 1):
             level += 1
         return level
 
     def switch(self, server: int, level: int) -> int:
-        """Return the switch of a server at one level: its digits without that one, as a number."""
+        """Return a server's switch at one level: the number formed by the other digits."""
         stride: int = self.n**level
         return server // (stride * self.n) * stride + server % stride
 
@@ -109,17 +109,17 @@ class BCube:
         Raises
         ------
         InvalidInputError
-            If they are not k integers from 0 to n - 1; `path` says where they stand.
+            If they are not k integers from 0 to n - 1; `path` is their place in the input.
         """
         return self._number(digits, self.k, path)
 
     def switch_of(self, digits: Sequence[Any], path: str = "switch") -> int:
-        """Return the switch of a level with the k - 1 digits all its servers have in common.
+        """Return the switch of a level with the k - 1 digits that all its servers have in common.
 
         Raises
         ------
         InvalidInputError
-            If they are not k - 1 integers from 0 to n - 1; `path` says where they stand.
+            If they are not k - 1 integers from 0 to n - 1; `path` is their place in the input.
         """
         return self._number(digits, self.k - 1, path)
 
@@ -136,16 +136,16 @@ class BCube:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Failures:
-    """What of a BCube does not work.
+    """Failed parts of a BCube.
 
     Parameters
     ----------
     servers : frozenset of int
-        Servers that take no part.
+        Failed servers.
     nics : frozenset of (int, int)
-        NICs, each a server and a level; the link of a NIC is the same thing.
+        Failed NICs, each a server and a level; a failed link counts as its NIC.
     switches : frozenset of (int, int)
-        Switches, each a level and a number (see `BCube.switch`).
+        Failed switches, each a level and a number (see `BCube.switch`).
     """
 
     servers: frozenset[int] = frozenset()
@@ -162,21 +162,30 @@ class Failures:
             except TypeError:
                 raise InvalidInputError(name, "expected a set of integers or of pairs") from None
 
-    def __repr__(self) -> str:  # equal ones say the same: ranks compare it
+    def __repr__(self) -> str:  # equal failures have equal texts: ranks compare them
         parts = (f"{name}={sorted(getattr(self, name))}" for name in self.__slots__)
         return f"Failures({', '.join(parts)})"
 
     def __bool__(self) -> bool:
-        """Whether anything has failed."""
+        """Return whether anything has failed."""
         return bool(self.servers or self.nics or self.switches)
 
+    def in_words(self) -> str:
+        """Return how many servers, NICs and switches have failed."""
+        parts = (
+            (self.servers, "server", "servers"),
+            (self.nics, "NIC", "NICs"),
+            (self.switches, "switch", "switches"),
+        )
+        return " and ".join(counted(len(failed), *names) for failed, *names in parts if failed)
+
     def check(self, bcube: BCube) -> None:
-        """Refuse what is not in `bcube`.
+        """Raise an error if a failed part is not in `bcube`.
 
         Raises
         ------
         InvalidInputError
-            With the path of the first offending set.
+            With the path of the first wrong set.
         """
         per_level = bcube.servers // bcube.n - 1
         for server in self.servers:
@@ -211,9 +220,9 @@ class FatTree:
 
     @classmethod
     def smallest_for(cls, servers: int) -> "FatTree":
-        """Return the one with the fewest ports that has room for so many servers."""
+        """Return the Fat-Tree with the fewest ports that holds `servers` servers."""
         integer(servers, "servers", minimum=1)
-        low, high = 1, 2**21  # half the ports; 2^22 have room for 2^64 servers
+        low, high = 1, 2**21  # half the ports; 2^22 ports hold 2^64 servers
         while low < high:
             middle = (low + high) // 2
             if 2 * middle**3 < servers:
@@ -224,23 +233,23 @@ class FatTree:
 
     @property
     def servers(self) -> int:
-        """Number of servers it has room for, p³/4."""
+        """Largest number of servers, p³/4."""
         return self.ports**3 // 4
 
     @property
     def switches(self) -> int:
-        """Number of switches, 5p²/4 = 5·N/p: p²/2 at the edge, p²/2 above them, p²/4 cores."""
+        """Number of switches, 5p²/4 = 5·N/p: p²/2 edge, p²/2 aggregation and p²/4 core switches."""
         return 5 * self.ports**2 // 4
 
     @property
     def groups(self) -> tuple[int, int, int]:
-        """Sizes of the groups of a hierarchy: servers on an edge switch, edges of a pod, pods."""
+        """Group sizes of the hierarchy: servers per edge switch, edge switches per pod, pods."""
         return self.ports // 2, self.ports // 2, self.ports
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One non-blocking switch that all servers are plugged into.
+    """One non-blocking switch that connects all servers.
 
     Parameters
     ----------
@@ -261,17 +270,17 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Rails:
-    """Hosts with several accelerators, each with a NIC of its own; NIC i of all hosts form rail i.
+    """Hosts with several accelerators, each with its own NIC; NIC i of all hosts form rail i.
 
-    A rail is a network of full bisection bandwidth. Within a host accelerators reach one another
-    over links of their own, such as NVLink.
+    A rail is a network of full bisection bandwidth. Within a host, accelerators communicate over
+    links of their own, such as NVLink.
 
     Parameters
     ----------
     hosts : int
         Number of hosts.
     accelerators : int
-        Accelerators of a host, and rails.
+        Accelerators per host; equals the number of rails.
     link_bytes_per_s : Fraction or int
         Bytes an accelerator sends, and receives, in a second within its host.
     link_startup_ns : int

@@ -1,7 +1,7 @@
-"""Times, sizes and rates as people write them, read exactly.
+"""Read and write times, sizes and rates with units, exactly.
 
 ``50us``, ``0.1 ms``; ``25MiB``; ``10Gb/s`` (bits), ``1.25GB/s`` (bytes). A number without a unit is
-refused: nobody can tell 100 ns from 100 s.
+an error, since 100 could mean ns or s.
 """
 
 import re
@@ -16,6 +16,7 @@ __all__ = [
     "format_factor",
     "format_ns",
     "format_rate",
+    "format_share",
     "parse_bytes",
     "parse_rate",
     "parse_time",
@@ -30,13 +31,7 @@ _NUMBER = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,2})?)\s*([^\s
 
 
 def parse_time(text: str, path: str) -> int:
-    """Return a time such as ``50us`` in nanoseconds, rounded to the nearest one.
-
-    Raises
-    ------
-    InvalidInputError
-        With `path`, if it is none.
-    """
+    """Return a time such as ``50us`` in whole nanoseconds, rounded; errors carry `path`."""
     amount, unit = _split(text, path, "a time such as 50us or 0.1ms")
     if unit not in _TIMES:
         raise InvalidInputError(path, f"expected a time in ns, us, ms or s, got {shown(text)}")
@@ -44,13 +39,7 @@ def parse_time(text: str, path: str) -> int:
 
 
 def parse_bytes(text: str, path: str) -> int:
-    """Return a size such as ``25MiB`` in bytes.
-
-    Raises
-    ------
-    InvalidInputError
-        With `path`, if it is none.
-    """
+    """Return a size such as ``25MiB`` in bytes; errors carry `path`."""
     amount, unit = _split(text, path, "a size such as 25MiB or 100kB")
     scale = {**_PREFIXES, **_BINARY}.get(unit.removesuffix("B"))
     if scale is None or not unit.endswith("B"):
@@ -59,12 +48,9 @@ def parse_bytes(text: str, path: str) -> int:
 
 
 def parse_rate(text: str, path: str) -> Fraction:
-    """Return a rate such as ``10Gb/s`` or ``1.25GB/s`` in bytes a second, exactly.
+    """Return a rate such as ``10Gb/s`` or ``1.25GB/s`` in bytes per second, exactly.
 
-    Raises
-    ------
-    InvalidInputError
-        With `path`, if it is none or zero.
+    Raises InvalidInputError at `path` if the text is not a rate, or zero.
     """
     example = "a rate such as 10Gb/s (bits) or 1.25GB/s (bytes)"
     amount, unit = _split(text, path, example)
@@ -89,7 +75,7 @@ def _whole(amount: Fraction, path: str, text: str) -> int:
 
 
 def unit_of(time: int) -> tuple[str, int]:
-    """Return the largest unit that fits a time, and its length in nanoseconds."""
+    """Return the largest unit that fits a time (ns), and the unit's length in ns."""
     for unit, scale in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if time >= scale:
             return unit, scale
@@ -111,14 +97,17 @@ def format_bytes(size: int) -> str:
 
 
 def three_digits(number: float) -> str:
-    """Return a number with three significant digits, whole from 1,000 on: 0.93, 1,010, 2e+12."""
+    """Return a number with three significant digits, without decimals from 1,000 on: 0.93, 1,010.
+
+    Large numbers get an exponent: 2e+12.
+    """
     return f"{number:,.0f}" if 1000 <= number < 10**9 else f"{number:.3g}"
 
 
 def format_factor(factor: float) -> str:
-    """Return by how much something changes, such as ``2.5 times as much``.
+    """Return a factor in words, such as ``2.5 times as much``.
 
-    What three digits cannot tell from 1 is ``a little more``, or ``a little less``.
+    A factor that three digits cannot tell from 1 is ``a little more`` or ``a little less``.
     """
     if 0.995 < factor < 1.005:
         return "a little more" if factor > 1 else "a little less"
@@ -126,7 +115,7 @@ def format_factor(factor: float) -> str:
 
 
 def format_rate(bytes_per_s: float | Fraction) -> str:
-    """Return a speed in bits a second, as networks are sold, with four significant digits."""
+    """Return a rate in bits per second, with four significant digits."""
     bits = float(8 * bytes_per_s)
     for scale, unit in ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")):
         if bits >= scale:
@@ -134,9 +123,16 @@ def format_rate(bytes_per_s: float | Fraction) -> str:
     return f"{bits:.4g} b/s"
 
 
-def counted(count: int, what: str, many: str = "") -> str:
-    """Return a number of things, such as "1 layer" and "1,024 workers".
+def format_share(share: float | None) -> str:
+    """Return a relative distance, such as that to a bound, in percent; "?" if it is unknown."""
+    if share is None:
+        return "?"
+    return "<0.01%" if 0 < share < 5e-5 else f"{share:.2%}"
 
-    `what` is one of them; several are `many`, by default the same with an s.
+
+def counted(count: int, what: str, many: str = "") -> str:
+    """Return a number with its noun, such as "1 layer" and "1,024 workers".
+
+    `many` is the plural; by default `what` with an s.
     """
     return f"{count:,} {what if count == 1 else many or f'{what}s'}"

@@ -1,6 +1,6 @@
-"""The checks every input passes, with the contract's error messages.
+"""Checks of input values, with the contract's error messages.
 
-Times and sizes are integers up to 2**62; whole schedules must fit in 63 bits, so that no sum in any
+Times and sizes are integers up to 2**62. Whole schedules must fit in 63 bits, so that no sum in any
 solver, compiled or not, can wrap around.
 """
 
@@ -19,23 +19,23 @@ MAX_VALUE = 2**62
 """Largest time in nanoseconds, and largest size in bytes."""
 
 MAX_TOTAL = 2**63 - 2
-"""Largest sum of times or sizes; 2^63 - 1 is left to compiled code as "never"."""
+"""Largest sum of times or sizes. Compiled code uses 2^63 - 1 for "never"."""
 
 MAX_DECIMALS = 1000
-"""Most decimals of a number: what is smaller than the last of them takes for ever to compute."""
+"""Largest number of decimals; exact arithmetic with more takes too long."""
 
 MAX_SHOWN = 60
-"""Longest excerpt of a bad value shown in a message."""
+"""Longest excerpt of a wrong value in a message."""
 
 MAX_COMPARED = 200
-"""Longest name that is compared with others: the time for a pair grows with both lengths."""
+"""Longest name compared with known names: the time grows with the product of both lengths."""
 
 MAX_CANDIDATES = 10_000
-"""Most names that one is compared with."""
+"""Largest number of known names that a wrong name is compared with."""
 
 
 def shown(value: object) -> str:
-    """Return a short, single-line form of a bad value for a message."""
+    """Return a short, single-line form of a wrong value for a message."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, Integral):
@@ -57,7 +57,10 @@ def shown(value: object) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like a misspelt one, if one is and all are short."""
+    """Return the known name most similar to a misspelt one, or None.
+
+    None also if the name or the list is too long to compare.
+    """
     names = [candidate for candidate in known if len(candidate) <= MAX_COMPARED]
     if len(name) > MAX_COMPARED or len(names) > MAX_CANDIDATES:
         return None
@@ -65,20 +68,15 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-    """Return the question that follows a misspelt name in a message, or nothing."""
+    """Return the question "did you mean …?" for a misspelt name, or an empty text."""
     close = closest(name, known) if isinstance(name, str) else None
     return "" if close is None else f"did you mean '{close}'?"
 
 
 def integer(value: Any, path: str, minimum: int = 0, maximum: int = MAX_VALUE) -> int:
-    """Return `value` as an int of Python if it is an integer in [minimum, maximum].
+    """Return `value` as a Python int if it is an integer in [minimum, maximum].
 
-    Integers of NumPy are integers too; sums of what is returned never wrap around.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is anything else; booleans are not integers.
+    NumPy integers are converted, so that sums never wrap around; booleans are errors.
     """
     if type(value) not in (int, bool) and isinstance(value, Integral):
         value = int(value)
@@ -92,10 +90,7 @@ def integer(value: Any, path: str, minimum: int = 0, maximum: int = MAX_VALUE) -
 def integers(values: Iterable[Any], path: str, minimum: int = 0) -> tuple[int, ...]:
     """Return `values` as a non-empty tuple of integers in [minimum, 2**62].
 
-    Raises
-    ------
-    InvalidInputError
-        At the first element that is not one (path ``name[3]``), or if there is none.
+    Errors carry the element's path, such as ``name[3]``.
     """
     try:
         result = tuple(values)
@@ -114,18 +109,9 @@ def integers(values: Iterable[Any], path: str, minimum: int = 0) -> tuple[int, .
 def set_integer(
     owner: object, name: str, minimum: int = 0, maximum: int = MAX_VALUE, path: str = ""
 ) -> None:
-    """Check an attribute of a frozen instance as `integer` does, and keep what that returns.
+    """Check an attribute of a frozen instance with `integer`, and store the result.
 
-    Parameters
-    ----------
-    owner : object
-        The instance.
-    name : str
-        The attribute.
-    minimum, maximum : int
-        Its range.
-    path : str
-        Where it stands, if not under its name.
+    `path` is for errors; by default the attribute's name.
     """
     value = getattr(owner, name)
     whole = integer(value, path or name, minimum, maximum)
@@ -134,25 +120,13 @@ def set_integer(
 
 
 def check_same(value: object, right: object, path: str) -> None:
-    """Refuse a value that is not the one it has to be.
-
-    Raises
-    ------
-    InvalidInputError
-        If they differ.
-    """
+    """Raise an error unless `value` equals `right`."""
     if value != right:
         raise InvalidInputError(path, f"expected {shown(right)}, got {shown(value)}")
 
 
 def check_count(values: Sized, count: int, path: str, what: str) -> None:
-    """Refuse an array that has not as many elements as `what` counts.
-
-    Raises
-    ------
-    InvalidInputError
-        If it has more or fewer.
-    """
+    """Raise an error unless `values` has `count` elements; `what` names the counted things."""
     if len(values) != count:
         message = f"expected as many elements as {what} ({count}), got {len(values)}"
         raise InvalidInputError(path, message)
@@ -160,13 +134,7 @@ def check_count(values: Sized, count: int, path: str, what: str) -> None:
 
 @contextmanager
 def inside(path: str) -> Iterator[None]:
-    """Let paths of invalid input in the block begin with that of what it is in.
-
-    Raises
-    ------
-    InvalidInputError
-        In place of the error, with the longer path.
-    """
+    """Prefix the path of InvalidInputError raised in the block with `path`."""
     try:
         yield
     except InvalidInputError as error:
@@ -175,13 +143,7 @@ def inside(path: str) -> Iterator[None]:
 
 
 def total(amount: int, path: str, what: str) -> int:
-    """Return `amount` if it fits in 63 bits.
-
-    Raises
-    ------
-    InvalidInputError
-        If it does not; `what` names the sum.
-    """
+    """Return `amount`; raise an error above 63 bits. `what` names the sum in the message."""
     if amount > MAX_TOTAL:
         raise InvalidInputError(path, f"{what} must fit in 63 bits, got {shown(amount)}")
     return amount
@@ -190,25 +152,10 @@ def total(amount: int, path: str, what: str) -> int:
 def exact(
     value: Any, path: str, *, positive: bool = False, decimals: int = MAX_DECIMALS
 ) -> Fraction:
-    """Return a number from 0 to 2**62 as the fraction that it, or its decimals, stand for.
+    """Return a number from 0 to 2**62 as an exact Fraction.
 
-    A float, also one of NumPy, is the shortest decimal that reads as it: 0.1 is 1/10.
-
-    Parameters
-    ----------
-    value : int, float, Decimal, Fraction, or a number of NumPy
-        The number.
-    path : str
-        Where it stands.
-    positive : bool
-        Whether 0 is refused.
-    decimals : int
-        Most decimals of a number that is written with some.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is anything else; booleans are no numbers.
+    A float (also of NumPy) means the shortest decimal that reads as it: 0.1 is 1/10. Booleans are
+    errors. `positive` excludes 0; `decimals` limits the decimals of the number.
     """
     amount = _fraction(value, path, decimals)
     if amount is not None and 0 <= amount <= MAX_VALUE and (amount or not positive):
@@ -221,23 +168,23 @@ def exact(
 
 
 def set_exact(owner: object, name: str, *, positive: bool = False, path: str = "") -> None:
-    """Check an attribute of a frozen instance as `exact` does, and keep what that returns."""
+    """Check an attribute of a frozen instance with `exact`, and store the result."""
     value = exact(getattr(owner, name), path or name, positive=positive)
     object.__setattr__(owner, name, value)
 
 
 def _fraction(value: Any, path: str, decimals: int) -> Fraction | None:
-    """Return a number as a fraction; one far above every limit as one above it; else None."""
+    """Return a number as a fraction, or None; numbers far out of range become `_beyond`."""
     if type(value) is Fraction:
         return value
     if isinstance(value, bool):
         return None
-    if isinstance(value, Rational):  # NumPy's integers would stay what they are in a fraction
+    if isinstance(value, Rational):  # a fraction would keep NumPy's integers
         return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, Decimal):
         if not value.is_finite():
             return None if value.is_nan() else _beyond(value > 0)
-        if value and value.adjusted() < -decimals:  # whose fraction would take for ever
+        if value and value.adjusted() < -decimals:  # its fraction would be huge
             raise InvalidInputError(
                 path, f"expected a number of at most {decimals} decimals, got {shown(value)}"
             )
@@ -248,5 +195,5 @@ def _fraction(value: Any, path: str, decimals: int) -> Fraction | None:
 
 
 def _beyond(positive: bool) -> Fraction:
-    """Return what is out of range in place of what is far out of it."""
+    """Return a number just out of range, in place of a huge one."""
     return Fraction(MAX_VALUE + 1 if positive else -1)

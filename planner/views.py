@@ -1,6 +1,6 @@
-"""What there is to show of a plan that is no timeline: data for whoever draws or writes it.
+"""Data for pictures and texts of plans that are not timelines.
 
-Readers of answers return them, and pictures and texts are made of them; neither needs the other.
+Readers of answers return these; drawing code takes them.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 PHASES = ("forward", "backward", "update", "communication", "weight reading")
-"""What the time of a layer is spent on; the first three are computation."""
+"""Parts of a layer's time; the first three are computation."""
 
 
 MAX_CELLS = 32
-"""So many turns and nodes are shown at most, the first ones."""
+"""Largest number of turns and nodes shown; the first ones are taken."""
 
 
 Pulls = tuple[tuple[int, ...], ...]
@@ -38,54 +38,34 @@ Pulls = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """What one layer, or a range of layers, adds to an epoch.
-
-    Attributes
-    ----------
-    name : str
-        What a reader should see.
-    phases_ns : tuple of int
-        Its time in each of `PHASES`.
-    """
+    """The time of one layer, or of a range of layers, in an epoch."""
 
     name: str
-    phases_ns: tuple[int, ...]
+    phases_ns: tuple[int, ...]  # time in each of `PHASES`
 
     @property
     def total_ns(self) -> int:
-        """All of its time."""
+        """The layer's total time."""
         return sum(self.phases_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A configuration with its price.
+    """A configuration and its epoch time."""
 
-    Attributes
-    ----------
-    workers : int
-        Workers of each replica.
-    replicas : int
-        Replicas of the model.
-    servers : int
-        Parameter servers.
-    epoch_ns : int
-        Time of an epoch.
-    """
-
-    workers: int
-    replicas: int
-    servers: int
+    workers: int  # of each replica
+    replicas: int  # of the model
+    servers: int  # parameter servers
     epoch_ns: int
 
     @property
     def machines(self) -> int:
-        """Machines in use."""
+        """Number of machines in use."""
         return self.servers + self.workers * self.replicas
 
     @property
     def label(self) -> str:
-        """Workers x replicas + servers, shortly."""
+        """Workers x replicas + servers, abbreviated."""
         return f"{self.workers}×{self.replicas}+{self.servers}"
 
     @property
@@ -97,7 +77,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Factors of a constant between which the configuration stays the best; None: no end known."""
+    """Factors of a constant between which the configuration stays best; None: no limit found."""
 
     constant: str
     low: float | None
@@ -106,15 +86,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class ConstantsRegret:
-    """How much slower than the best a configuration is if every constant is off.
-
-    Attributes
-    ----------
-    worst, mean : float
-        Relative loss, at worst and on average.
-    error : float
-        Relative error of every constant.
-    """
+    """Relative loss of a configuration against the best if every constant is off by `error`."""
 
     worst: float
     mean: float
@@ -122,7 +94,7 @@ class ConstantsRegret:
 
     @property
     def words(self) -> str:
-        """What it means."""
+        """The loss as a sentence."""
         return (
             f"every constant off by {self.error:.0%}: at most {_share(self.worst)} slower than the "
             f"best, {_share(self.mean)} on average"
@@ -137,24 +109,24 @@ def _share(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """What is known of how a job scales.
+    """Data of a scaling picture.
 
     Attributes
     ----------
     layers : tuple of LayerTime
         Layer 0 first.
     best : Point
-        The configuration these are of.
+        The configuration of these times.
     ranking : tuple of Point
         Triples of workers, replicas and servers, the best first.
     landscape : tuple of Point
-        The best of each pair of workers and replicas; empty if it was not asked for.
+        The best configuration per pair of workers and replicas; empty if not requested.
     front : tuple of Point
-        The best for each number of machines, the fewest first; empty if it was not asked for.
+        The best configuration per number of machines, the fewest first; empty if not requested.
     ranges : tuple of Range
-        How far constants may be off; empty if it was not asked for.
+        Sensitivity of the configuration to each constant; empty if not requested.
     regret : ConstantsRegret, optional
-        What is lost if all constants are off.
+        The loss if all constants are off.
     """
 
     layers: tuple[LayerTime, ...]
@@ -168,20 +140,10 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class GroupPoint:
-    """A group size with what it costs.
-
-    Attributes
-    ----------
-    group_size : int
-        Iterations scheduled at once.
-    overhead : float
-        Share of scheduling in the time of an iteration.
-    group_time_ns : int
-        Time of a group.
-    """
+    """A group size and its cost."""
 
     group_size: int
-    overhead: float
+    overhead: float  # share of scheduling in an iteration
     group_time_ns: int
 
 
@@ -192,13 +154,13 @@ class Groups:
     Attributes
     ----------
     points : tuple of GroupPoint
-        Sizes in order, the chosen one among them.
+        Sizes in increasing order, including the chosen one.
     chosen : GroupPoint
         The plan.
     max_overhead : float
         Limit on the overhead.
     max_group_ns : int or None
-        Limit on the time of a group, if there is one.
+        Limit on the time of a group, if any.
     """
 
     points: tuple[GroupPoint, ...]
@@ -207,7 +169,7 @@ class Groups:
     max_group_ns: int | None = None
 
     def breaks(self, point: GroupPoint) -> str:
-        """Return which limit a size breaks, in words; nothing if it breaks none."""
+        """Return the limit that a size violates, in words, or an empty text."""
         if point.overhead > self.max_overhead:
             return "too much overhead"
         if self.max_group_ns is not None and point.group_time_ns > self.max_group_ns:
@@ -217,19 +179,19 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class HotSpots:
-    """A synchronisation.
+    """Load of the nodes during a synchronisation.
 
     Attributes
     ----------
     nodes : int
         Number of nodes.
     method : str
-        The one that was planned.
+        The method of the plan.
     times_ns : tuple of (str, int)
-        What each method takes.
+        Time of each method.
     maps : tuple of (str, tuple of tuple of int, shape (turns, nodes))
-        For some orders, the planned one first, how many others pull gradients from each node in
-        each turn; the first turns and nodes. Empty for plans through a driver, and without others.
+        Per pull order, the planned one first: the number of pulls at each node in each turn, for
+        the first turns and nodes. Empty for plans through a driver, and for a single node.
     """
 
     nodes: int
@@ -256,7 +218,7 @@ class Compared:
     time_ns : int
         Time of one synchronisation.
     switches : int
-        Switches of the network it runs on.
+        Switches of its network.
     """
 
     name: str
@@ -266,7 +228,7 @@ class Compared:
 
 
 def epoch_unit(time_ns: int) -> tuple[str, int]:
-    """Return the unit in which people say a time, which may be days, and its length in ns."""
+    """Return the unit of a long time (up to days), and the unit's length in ns."""
     for unit, scale in (("days", 86_400 * 10**9), ("h", 3_600 * 10**9)):
         if time_ns >= 2 * scale:
             return unit, scale
@@ -274,7 +236,7 @@ def epoch_unit(time_ns: int) -> tuple[str, int]:
 
 
 def epoch_text(epoch_ns: int) -> str:
-    """Return the time of an epoch, which may be days, as a person reads it."""
+    """Return an epoch time as text, in a unit up to days."""
     unit, scale = epoch_unit(epoch_ns)
     if scale <= 10**9:
         return format_ns(epoch_ns)
@@ -283,5 +245,5 @@ def epoch_text(epoch_ns: int) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a share as a person reads it."""
+    """Return a share as a percentage."""
     return f"{share:.2%}" if share >= 0.001 or not share else f"{100 * share:.2g}%"

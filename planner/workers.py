@@ -1,15 +1,14 @@
-"""A process that answers one message after the other, and may not take more than it is allowed.
+"""A process that answers one message after another within limits of memory and time.
 
-Problem. Answer messages of which some need more memory or time than there is, so that each of
-those gets a sentence in its place and all others their answers.
+Problem: a message that needs too much memory or time gets an error; all others get their answers.
 
-Method. One child process is forked before anything is solved, and answers message after message
-over a pair of pipes. Its memory and its processor time are limited by the kernel (``setrlimit``),
-which stops compiled code too. One that dies, or has grown large, is replaced by a new fork of the
-parent. Memory counts from what the child inherits, so that a large parent, such as a trainer,
-leaves as much for a message as a small one. What the child starts itself dies with it.
+Method: one child process, forked before anything is solved, answers messages over a pair of pipes.
+The kernel limits its memory and processor time (``setrlimit``), which also stops compiled code. A
+child that dies, or has grown large, is replaced by a new fork of the parent. Memory counts from
+what the child inherits, so that a large parent, such as a trainer, leaves the same amount for a
+message. Processes that the child starts die with it.
 
-Cost. Two pipe transfers and some system calls a message.
+Cost: two pipe transfers and some system calls per message.
 """
 
 import gc
@@ -30,50 +29,40 @@ from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias
 __all__ = ["Limits", "OverLimitError", "Usage", "Worker", "WorkerFaultError"]
 
 _LENGTH = struct.Struct("!Q")
-"""What precedes a message."""
+"""Header of a message."""
 
 _HEADER = struct.Struct("!BBdQQ")
-"""What precedes an answer: kind, status, processor seconds, peak memory, length."""
+"""Header of an answer: kind, status, processor seconds, peak memory, length."""
 
 _ANSWER, _NO_MEMORY, _TOO_LONG, _TOLD = range(4)
 
 _MESSAGE = struct.Struct("!Q")
-"""What cancels a message: its number."""
+"""Number of the message to cancel."""
 
 _LOOK_S = 0.02
-"""How often somebody looks whether to cancel."""
+"""Interval between checks for cancellation."""
 
 _PATIENCE = 10
-"""A message that waits rather than computes may take so many times its processor time."""
+"""Wall-clock limit of a message, as a multiple of its processor time limit."""
 
 _READ = 2**16
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Threads of libraries take memory, and bring nothing here; set before these are imported."""
+"""Threads of libraries take memory without benefit here; set before the libraries are imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one message may take; None: as much as there is.
+    """Limits of one message; None means no limit."""
 
-    Attributes
-    ----------
-    request_bytes, answer_bytes : int or None
-        Length of a message, and of its answer.
-    memory_bytes : int or None
-        Writable memory of the process that answers, beside what it inherits.
-    seconds : float or None
-        Processor time of one answer; it ends up to a second later.
-    """
-
-    request_bytes: int | None = 16 * 2**20
-    answer_bytes: int | None = 256 * 2**20
-    memory_bytes: int | None = 2**30
-    seconds: float | None = 300.0
+    request_bytes: int | None = 16 * 2**20  # length of a message
+    answer_bytes: int | None = 256 * 2**20  # length of an answer
+    memory_bytes: int | None = 2**30  # writable memory of the child, without inherited
+    seconds: float | None = 300.0  # processor time; ends up to a second later
 
 
 class IsSet(Protocol):
-    """What says whether to stop."""
+    """Protocol of a stop flag."""
 
     def is_set(self) -> bool:
         """Return whether to stop."""
@@ -83,23 +72,14 @@ Serve: TypeAlias = Callable[[bytes, Callable[[bytes], None], IsSet], tuple[int, 
 
 
 class Usage(NamedTuple):
-    """What an answer took.
+    """Resources that an answer took."""
 
-    Processor seconds, and the most memory its process has had, in bytes, beside what it inherited.
-    """
-
-    seconds: float
-    peak_bytes: int
+    seconds: float  # processor time
+    peak_bytes: int  # of the process so far, without what it inherited
 
 
 class OverLimitError(Exception):
-    """A message that needs more than it may have.
-
-    Attributes
-    ----------
-    limit : str
-        The field of `Limits` that it exceeds.
-    """
+    """A message exceeded `limit`, the name of a field of `Limits`."""
 
     def __init__(self, limit: str) -> None:
         super().__init__(limit)
@@ -107,19 +87,11 @@ class OverLimitError(Exception):
 
 
 class WorkerFaultError(Exception):
-    """The process died of something else than a limit."""
+    """The process died for another reason than a limit."""
 
 
 class Cancelled:
-    """Whether the message that the process answers has been cancelled; looks now and then.
-
-    Parameters
-    ----------
-    pipe : int
-        Where numbers of messages come from.
-    number : int
-        That of this one.
-    """
+    """Flag of whether message `number` has been cancelled; polls a pipe of numbers at intervals."""
 
     def __init__(self, pipe: int, number: int) -> None:
         self._pipe, self._number = pipe, number
@@ -142,14 +114,8 @@ class Cancelled:
 class Worker:
     """A process that answers messages.
 
-    Parameters
-    ----------
-    serve : callable
-        Given a message, a function that sends what is told of it before it is answered, and
-        whether it has been cancelled, returns a status from 0 to 255, and the answer; runs in the
-        process. A status of 1 stands for a fault of its own.
-    limits : Limits
-        What a message may take.
+    `serve` runs in the process. It takes the message, a function that sends progress, and a stop
+    flag; it returns a status from 0 to 255 and the answer. Status 1 means an internal error.
     """
 
     def __init__(self, serve: Serve, limits: Limits) -> None:
@@ -173,21 +139,9 @@ class Worker:
     ) -> tuple[int, bytes]:
         """Return the status and the answer to one message.
 
-        Parameters
-        ----------
-        message : bytes
-            The message.
-        told : callable, optional
-            Called with what the process tells before it answers.
-        cancel : object, optional
-            Once it is set the process is asked to end with what it has.
-
-        Raises
-        ------
-        OverLimitError
-            If it needs more than it may have.
-        WorkerFaultError
-            If the process died of something else.
+        `told` is called with each progress message; `cancel`, once set, asks the process to end
+        with its best result. Raises OverLimitError, or WorkerFaultError if the process died
+        otherwise.
         """
         most = self._limits.request_bytes
         if most is not None and len(message) > most:
@@ -218,28 +172,28 @@ class Worker:
         self.usage = Usage(*used)
         memory = self._limits.memory_bytes
         if kind == _NO_MEMORY or (memory is not None and self.usage.peak_bytes > memory // 2):
-            self.close()  # the next message begins with all of the memory
+            self.close()  # the next message gets all of the memory
         if kind == _NO_MEMORY:
             raise OverLimitError("memory_bytes")
         if kind == _TOO_LONG:
             raise OverLimitError("answer_bytes")
         if limit is not None and status == 1 and self.usage.seconds > limit:
-            raise OverLimitError("seconds")  # a program it started was stopped
+            raise OverLimitError("seconds")  # a program that it started was stopped
         return status, answer
 
     def start(self) -> None:
-        """Start the process, if there is none."""
+        """Start the process unless it runs."""
         if self._process is None:
             self._process, self._number = _started(self._serve, self._limits), 0
 
     def close(self) -> None:
-        """End the process, and what it has started."""
+        """End the process and its children."""
         if self._process is not None:
             _ended(self._process)
             self._process = None
 
     def _looking(self, cancel: IsSet | None) -> Callable[[], None] | None:
-        """Return what asks the process to stop once that is wanted."""
+        """Return a function that forwards a cancellation to the process, or None."""
         if cancel is None:
             return None
         assert self._process is not None
@@ -254,7 +208,7 @@ class Worker:
         return look
 
     def _death(self) -> Exception:
-        """Return what the end of the process means."""
+        """Return the error for a process that has died."""
         assert self._process is not None
         code, usage = _ended(self._process)
         peak = max(0, usage.ru_maxrss * 1024 - self._process.inherited)
@@ -264,7 +218,7 @@ class Worker:
         if number == signal.SIGXCPU:
             return OverLimitError("seconds")
         memory = self._limits.memory_bytes
-        # Compiled code that gets no memory aborts; SIGKILL is what a machine without memory sends.
+        # Without memory, compiled code aborts, and the kernel sends SIGKILL.
         if number == signal.SIGKILL or (memory is not None and peak > memory // 2):
             return OverLimitError("memory_bytes")
         name = signal.Signals(number).name if number > 0 else f"exit status {-number}"
@@ -288,7 +242,7 @@ def _started(serve: Serve, limits: Limits) -> _Process:
             stream.flush()
     resident, _ = _memory()
     with warnings.catch_warnings():
-        # Threads of the parent, if it has any, are not needed in the child.
+        # The child does not need the parent's threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
@@ -300,12 +254,12 @@ def _started(serve: Serve, limits: Limits) -> _Process:
     os.close(answers_out)
     os.close(cancels_in)
     with suppress(OSError):
-        os.setpgid(pid, pid)  # by both, whoever is first
+        os.setpgid(pid, pid)  # in both processes: either may be first
     return _Process(pid, resident, requests_out, answers_in, cancels_out)
 
 
 def _memory() -> tuple[int, int]:
-    """Return the resident and the writable memory of this process; 0 where nobody can say."""
+    """Return the resident and the writable memory of this process (bytes); 0 if unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # no imports here
             pages = [int(field) for field in file.read().split()]
@@ -333,12 +287,12 @@ def _answering(
     cancels: int,
     inherited: int,
 ) -> NoReturn:
-    """Answer until there are no more messages; the life of the child."""
+    """Run the child's main loop: answer until there are no more messages."""
     try:
         with suppress(OSError):
             os.setpgid(0, 0)
         _die_with_the_parent()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
@@ -348,7 +302,7 @@ def _answering(
             os.environ.setdefault(name, "1")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if limits.memory_bytes is not None:
-            # Counted here: stacks of the parent's threads may not have come along.
+            # Measured in the child: stacks of the parent's threads may not have been inherited.
             _lowered(resource.RLIMIT_DATA, limits.memory_bytes + _memory()[1])
         number = 0
         while True:
@@ -356,12 +310,12 @@ def _answering(
             _, message = _received(requests, _LENGTH)
             cancelled = Cancelled(cancels, number)
             _answer(partial(serve, message), limits, cancelled, answers, inherited)
-    except BaseException as error:  # nothing of the parent may run in the child
+    except BaseException as error:  # code of the parent must not run in the child
         os._exit(0 if isinstance(error, EOFError | BrokenPipeError) else 1)
 
 
 def _die_with_the_parent() -> None:
-    """Ask Linux to end this process when the thread that forked it ends, however it does."""
+    """Ask Linux to kill this process when the thread that forked it ends."""
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -393,7 +347,7 @@ def _answer(
     )
     peak = max(0, *(rss - inherited for rss in peaks))
     if status == 1 and limits.memory_bytes is not None and peak > limits.memory_bytes // 2:
-        kind, answer = _NO_MEMORY, b""  # compiled code says in its own way that there is no memory
+        kind, answer = _NO_MEMORY, b""  # compiled code reports lack of memory in its own way
     if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:
         kind, answer = _TOO_LONG, b""
     header = _HEADER.pack(kind, status, _cpu_s() - before, peak, len(answer))
@@ -401,19 +355,19 @@ def _answer(
 
 
 def _cpu_s() -> float:
-    """Return the processor time of this process and of those it has waited for."""
+    """Return the processor time (s) of this process and its finished children."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
 
 def _lowered(which: int, limit: int) -> None:
-    """Set a soft limit, as far as the hard one allows it."""
+    """Set a soft limit, within the hard limit."""
     hard = resource.getrlimit(which)[1]
     resource.setrlimit(which, (limit if hard < 0 else min(limit, hard), hard))
 
 
 def _send(pipe: int, *parts: bytes) -> None:
-    # Together, if they are small: a message is then read at once.
+    # Join small parts, so that the reader gets the message in one read.
     parts = (b"".join(parts),) if sum(map(len, parts)) <= _READ else parts
     for part in parts:
         left = memoryview(part)
@@ -427,9 +381,9 @@ def _received(
     until: float | None = None,
     looking: Callable[[], None] | None = None,
 ) -> tuple[tuple[Any, ...], bytes]:
-    """Return a header, whose last field is a length, and so many bytes after it.
+    """Return a header, whose last field is a length, and the bytes after it.
 
-    Wait until a time of the monotonic clock, and meanwhile call something now and then.
+    `until` is a limit on the monotonic clock; `looking` is called at intervals while waiting.
     """
     received = bytearray()
     needed = header.size
@@ -445,13 +399,7 @@ def _received(
 
 
 def _wait(pipe: int, until: float | None, looking: Callable[[], None] | None) -> None:
-    """Wait until there is something to read.
-
-    Raises
-    ------
-    TimeoutError
-        If there is nothing by a time of the monotonic clock.
-    """
+    """Wait until data can be read; raise TimeoutError at `until` (monotonic clock)."""
     while until is not None or looking is not None:
         left = None if until is None else max(0.0, until - time.monotonic())
         if looking is not None:

@@ -204,7 +204,7 @@ def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
     assert {
         "planner/ibatch/__init__.py",
         "planner/ibatch/makespan.py",
-        "planner/methods.py",
+        "planner/solving/methods.py",
     } < speed
     assert not [path for path in speed if path.startswith(("planner/bml", "planner/cli"))]
     # A name that `planner` exports, in the file where it has its home; a script beside.
@@ -216,12 +216,12 @@ def test_what_has_changed_since_a_commit(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def git(*arguments: str) -> str | None:
         asked.append(arguments)
-        changed = "benchmarks/tables.py\nplanner/bml/trees.py\nplanner/methods.py\n"
+        changed = "benchmarks/tables.py\nplanner/bml/trees.py\nplanner/solving/methods.py\n"
         return {"diff": changed, "rev-parse": "abcdef0\n", "status": ""}[arguments[0]]
 
     monkeypatch.setattr(versions, "_git", git)
     changed = versions.changed_since("at or before 1234567", "ibatch_speed")
-    assert changed == ["benchmarks/tables.py", "planner/methods.py"]
+    assert changed == ["benchmarks/tables.py", "planner/solving/methods.py"]
     assert asked[0][:3] == ("diff", "--name-only", "1234567")
     assert versions.commit() == "abcdef0"
     monkeypatch.setattr(versions, "_git", lambda *_: None)
@@ -233,7 +233,7 @@ def test_what_has_changed_since_a_commit(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_check_of_pages_lists_old_results_and_does_not_fail_for_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    since = {"ibatch_speed": ["planner/methods.py"], "yan_speed": None}
+    since = {"ibatch_speed": ["planner/solving/methods.py"], "yan_speed": None}
     monkeypatch.setattr(pages, "changed_since", lambda _, name: since.get(name, []))
     monkeypatch.setattr(sys, "argv", ["pages.py", "--check"])
     pages.main()

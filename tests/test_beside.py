@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from math import ceil
 
 import pytest
 
-from planner.beside import MANY, MERGING, Beside, best_beside, mean_slowdown, raised
-from planner.costs import AffineCost, DepthCost, TableCost
+from planner.beside import MANY, MERGING, Beside, best_beside, mean_slowdown
+from planner.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError
 from planner.solving.methods import Outcome
@@ -95,12 +97,13 @@ def test_when_the_time_is_up_one_plan_is_enough() -> None:
 
 def test_costs_are_raised_by_a_factor_and_a_charge() -> None:
     affine, table = AffineCost(3, Fraction(1, 2)), TableCost(((0, 3), (10, 8)))
-    twice = Fraction(2)
-    assert raised(affine, 5, twice) == AffineCost(11, Fraction(1))
-    assert raised(table, 5, twice) == TableCost(((0, 11), (10, 21)))
+    raised = partial(scaled_cost, extra_ns=5, rounding=ceil)
+    twice = partial(raised, startup=2, rate=2)
+    assert twice(affine) == AffineCost(11, Fraction(1))
+    assert twice(table) == TableCost(((0, 11), (10, 21)))
     both = DepthCost(((1, affine), (2, table)))
     later = DepthCost(((1, AffineCost(8, Fraction(1, 2))), (2, TableCost(((0, 8), (10, 13))))))
-    assert raised(both, 5) == later
+    assert raised(both) == later
     assert mean_slowdown(3, 2) == Fraction(3, 2)
     assert mean_slowdown(0, 0) == 1
     assert mean_slowdown(10, 3) * 3 >= 10

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.caramel import solver
+from planner.caramel import family
 from planner.errors import NotApplicableError
 from planner.fsdp.least import least_memory
 from planner.iteration.plan import Mode
@@ -40,7 +40,7 @@ CANONICAL = {"exact", "brute_force", "data_parallel", "model_parallel", "median"
 def _hardly_any_cutting() -> Iterator[None]:
     """The search for cuts is tested with its family; here it would take most of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solver, "SPLIT_WORK", 0.002)
+        patch.setattr(family, "SPLIT_WORK", 0.002)
         yield
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from planner.methods import solve_with
 
 import planner
 from planner import caramel, ibatch, iteration
@@ -22,16 +21,17 @@ from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems
 from tests.test_methods import FAMILIES, problem_of
 from tests.test_programs import CARAMEL, IBATCH
+from tests.words import Words
 
-METHODS = [(name, method) for name, family in FAMILIES.items() for method in family.solver.METHODS]
+METHODS = [(name, method) for name, family in FAMILIES.items() for method in family.methods]
 
 
 @pytest.mark.parametrize(("family", "method"), METHODS)
 def test_incumbents_get_better_and_end_with_the_result(family: str, method: str) -> None:
-    solver, problem = FAMILIES[family].solver, problem_of(family)
+    solve, problem = FAMILIES[family].solve, problem_of(family)
     told: list[Incumbent[Any]] = []
     try:
-        result = solver.solve(problem, method=method, on_progress=told.append)
+        result = solve(problem, method=method, on_progress=told.append)
     except NotApplicableError:
         return
     if result.plan is None:
@@ -45,7 +45,7 @@ def test_incumbents_get_better_and_end_with_the_result(family: str, method: str)
     assert bounds == sorted(bounds)
     assert all(bound <= cost for bound, cost in zip(bounds, objectives, strict=True))
     for incumbent in told:  # each is a plan, at the price that is told
-        kept = solver.solve(problem, method=REPLAN, start=incumbent.plan)
+        kept = solve(problem, method=REPLAN, start=incumbent.plan)
         assert kept.objective_ns is not None
         assert kept.objective_ns <= incumbent.objective_ns
 
@@ -58,8 +58,9 @@ def test_who_cancels_at_an_incumbent_gets_one_as_good(family: str) -> None:
         told.append(incumbent.objective_ns)
         cancel.set()
 
-    solve = FAMILIES[family].solver.solve
+    solve = FAMILIES[family].solve
     result = solve(problem_of(family), cancel=cancel, on_progress=stop)
+    assert result.objective_ns is not None
     assert result.objective_ns <= told[0]
 
 
@@ -88,12 +89,14 @@ def test_what_a_callback_raises_ends_the_search() -> None:
 
 @pytest.mark.parametrize(("family", "method"), METHODS)
 def test_no_result_is_worse_than_what_it_started_from(family: str, method: str) -> None:
-    solver, problem = FAMILIES[family].solver, problem_of(family)
-    best = solver.solve(problem)
+    solve, problem = FAMILIES[family].solve, problem_of(family)
+    best = solve(problem)
     try:
-        result = solver.solve(problem, method=method, start=best.plan)
+        result = solve(problem, method=method, start=best.plan)
     except NotApplicableError:
         return
+    assert result.objective_ns is not None
+    assert best.objective_ns is not None
     assert result.objective_ns <= best.objective_ns
     assert result.lower_bound_ns is None or result.lower_bound_ns <= best.objective_ns
 
@@ -167,11 +170,11 @@ def test_an_old_plan_keeps_its_shares_of_parameters() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_no_plan_of_the_family_is_refused(family: str) -> None:
-    solver = FAMILIES[family].solver
+    solve = FAMILIES[family].solve
     with pytest.raises(InvalidInputError, match="start: expected a plan"):
-        solver.solve(problem_of(family), start=7)
+        solve(problem_of(family), start=7)
     with pytest.raises(InvalidInputError, match="start: missing"):
-        solver.solve(problem_of(family), method=REPLAN)
+        solve(problem_of(family), method=REPLAN)
 
 
 def test_a_plan_of_another_problem_is_an_answer_not_an_error() -> None:
@@ -210,25 +213,16 @@ def test_a_plan_of_another_family_is_refused() -> None:
 def test_a_cost_is_believed_of_nobody() -> None:
     """Plans that are none, or worse than is said, do not become incumbents."""
     told: list[int] = []
-    costs = {"good": 5, "better": 4}
-
-    def judge(_: str, plan: str, __: Deadline) -> tuple[None, int]:
-        if plan not in costs:
-            raise InvalidInputError("plan", "none")
-        return None, costs[plan]
 
     def method(_: str, deadline: Deadline) -> Outcome[str]:
         for plan in ("good", "none", "better", "good"):
             deadline.offer(plan, 3)
         return Outcome("good", 3)
 
-    result = solve_with(
-        {"m": method},
+    family = Words({"good": 5, "better": 4}, {"m": method}, bound_ns=2)
+    result = family.solve(
         "a problem",
-        "m",
-        None,
-        judge=judge,
-        bound=lambda *_: (2, False),
+        method="m",
         on_progress=lambda incumbent: told.append(incumbent.objective_ns),
     )
     assert told == [5, 4]
@@ -236,22 +230,16 @@ def test_a_cost_is_believed_of_nobody() -> None:
 
 
 def test_a_plan_whose_bound_comes_too_late_is_kept_without_one() -> None:
+    class Late(Words):
+        def bound(self, *_: object) -> tuple[None, bool]:
+            raise TimeUpError
+
     def method(_: str, deadline: Deadline) -> Outcome[str]:
         deadline.offer("good")
         raise TimeUpError
 
-    def late(*_: object) -> tuple[None, bool]:
-        raise TimeUpError
-
-    result = solve_with(
-        {"m": method},
-        "a problem",
-        "m",
-        None,
-        judge=lambda *_: (None, 5),
-        bound=late,
-        on_progress=lambda _: None,
-    )
+    family = Late({"good": 5}, {"m": method})
+    result = family.solve("a problem", method="m", on_progress=lambda _: None)
     assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("good", 5, None)
     assert result.timed_out
 
@@ -259,46 +247,34 @@ def test_a_plan_whose_bound_comes_too_late_is_kept_without_one() -> None:
 def test_plans_that_are_told_of_are_checked_within_the_limit() -> None:
     told: list[int] = []
 
-    def judge(_: str, plan: str, deadline: Deadline) -> tuple[None, int]:
-        assert deadline.remaining_s is not None
-        if plan == "large":
-            raise TimeUpError
-        return None, 5
+    class Slow(Words):
+        def check(self, problem: str, plan: str, deadline: Deadline) -> None:
+            assert deadline.remaining_s is not None
+            if plan == "large":
+                raise TimeUpError
 
     def method(_: str, deadline: Deadline) -> Outcome[str]:
         deadline.offer("large")
         deadline.offer("small")
         return Outcome("small", 5)
 
-    result = solve_with(
-        {"m": method},
+    result = Slow({"small": 5}, {"m": method}).solve(
         "a problem",
-        "m",
-        60,
-        judge=judge,
-        bound=lambda *_: (2, False),
+        method="m",
+        time_limit=60,
         on_progress=lambda incumbent: told.append(incumbent.objective_ns),
     )
     assert told == [5, 5]
     assert result.plan == "small"
 
 
-def test_an_old_plan_that_there_is_no_time_to_refit_is_left() -> None:
-    def late(*_: object) -> Outcome[str]:
-        raise TimeUpError
+def test_an_old_plan_that_there_is_no_time_to_improve_is_left() -> None:
+    class Late(Words):
+        def improve(self, *_: object) -> Outcome[str]:
+            raise TimeUpError
 
-    result = solve_with(
-        {"m": lambda *_: Outcome("good", 5)},
-        "a problem",
-        "m",
-        None,
-        judge=lambda *_: (None, 5),
-        bound=lambda *_: (2, False),
-        refit=late,
-        form=str,
-        start="old",
-    )
-    assert result.plan == "good"
+    family = Late({"good": 5, "old": 4}, {"m": lambda *_: Outcome("good", 5)})
+    assert family.solve("a problem", method="m", start="old").plan == "good"
 
 
 @pytest.mark.parametrize("request_", [CARAMEL, IBATCH, ITERATION], ids=lambda it: it["problem"])

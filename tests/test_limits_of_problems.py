@@ -131,7 +131,7 @@ def test_no_method_takes_a_limit_for_another(name: str) -> None:
     request, put, binding, ample = LIMITS[name]
     family = request["problem"]
     draw = Random(name)
-    for method in concrete(FAMILIES[family].solver.METHODS):
+    for method in concrete(FAMILIES[family].methods):
         for limit in (1, draw.randint(1, ample), draw.randint(1, min(5000, ample)), ample):
             found = planner.solve({**put(request, limit), "method": method, "time_limit_s": 2})
             if "error" in found:

@@ -8,25 +8,28 @@ from typing import Any
 import pytest
 
 import planner
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
+from planner.bigdl import BIGDL
+from planner.bml import BML
+from planner.caramel import CARAMEL
 from planner.deadline import NEVER
+from planner.drizzle import DRIZZLE
 from planner.errors import NotApplicableError
+from planner.fsdp import FSDP
+from planner.ibatch import IBATCH
+from planner.iteration import ITERATION
 from planner.jsonio import PROBLEMS
+from planner.overlap import OVERLAP
+from planner.solving.family import Family
 from planner.solving.methods import Outcome, concrete
+from planner.yan import YAN
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.test_numbers import MAKERS
 
-FAMILIES: dict[str, Any] = {
-    "ibatch": ibatch,
-    "caramel": caramel,
-    "yan": yan,
-    "bml": bml,
-    "bigdl": bigdl,
-    "drizzle": drizzle,
-    "fsdp": fsdp,
-    "iteration": iteration,
-    "overlap": overlap,
-}
+ALL: tuple[Family[Any, Any, Any], ...] = (
+    *(IBATCH, CARAMEL, YAN, BML, BIGDL),
+    *(DRIZZLE, FSDP, ITERATION, OVERLAP),
+)
+FAMILIES = {family.name: family for family in ALL}
 
 
 def problem_of(family: str) -> Any:
@@ -40,13 +43,13 @@ def test_no_family_is_forgotten() -> None:
 
 @pytest.mark.parametrize(
     ("family", "method"),
-    [(name, method) for name, family in FAMILIES.items() for method in family.solver.METHODS],
+    [(name, method) for name, family in FAMILIES.items() for method in family.methods],
 )
 def test_every_method_takes_a_problem_and_a_deadline_and_answers_an_outcome(
     family: str, method: str
 ) -> None:
     try:
-        outcome = FAMILIES[family].solver.METHODS[method](problem_of(family), NEVER)
+        outcome = FAMILIES[family].methods[method](problem_of(family), NEVER)
     except NotApplicableError:
         return
     assert type(outcome) is Outcome
@@ -55,16 +58,14 @@ def test_every_method_takes_a_problem_and_a_deadline_and_answers_an_outcome(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_result_names_the_method_that_won_and_carries_what_its_plan_costs(family: str) -> None:
-    solver = FAMILIES[family].solver
-    result = solver.solve(problem_of(family))
-    assert result.method in concrete(solver.METHODS)
+    result = FAMILIES[family].solve(problem_of(family))
+    assert result.method in concrete(FAMILIES[family].methods)
     assert result.evaluation is not None
 
 
 def plans_priced(request: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     """Return the plans that are priced until a request's result is there, and behind that."""
     family = request["problem"]
-    solver = f"planner.{family}.solver"
     priced: tuple[list[Any], list[Any]] = ([], [])
     there = False
 
@@ -73,8 +74,8 @@ def plans_priced(request: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         place = frame.f_globals.get("__name__"), frame.f_code.co_name
         if event == "call" and place == (f"planner.{family}.evaluation", "evaluate"):
             priced[there].append(frame.f_locals["plan"])
-        if event == "return" and place in ((solver, "solve"), (solver, "best_of")):
-            there = True
+        if event == "return" and place == ("planner.solving.family", "run"):
+            there |= frame.f_locals["self"] is FAMILIES[family]
 
     sys.setprofile(note)
     try:

@@ -8,13 +8,29 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.deadline import NEVER, Cancel, Deadline
+from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.results import Infeasibility, Result
 from planner.scenarios import SCENARIOS, Scenario
-from planner.solving.what_if import Regret, advice, regrets
+from planner.solving.methods import Method, Outcome
+from planner.solving.what_if import Regret, advise, regrets
+from tests.words import Words
 
 times = st.integers(1, 1000)
+
+
+def method(name: str, cost: int | None, bound: int | None, *, limited: bool) -> Method[str, str]:
+    def run(_: str, deadline: Deadline) -> Outcome[str]:
+        assert limited == (deadline.remaining_s is not None)
+        if cost is None:
+            return Outcome(None, infeasibility=Infeasibility("", ()))
+        return Outcome(name, bound)
+
+    return run
+
+
+def not_applicable(_: str, __: Deadline) -> Outcome[str]:
+    raise NotApplicableError("method", "does not apply")
 
 
 def rows(
@@ -25,32 +41,17 @@ def rows(
 ) -> tuple[Regret, ...]:
     """What is said of a plan that costs `kept`, where methods cost and prove what is `known`."""
 
-    def under(problem: str, scenario: Scenario) -> str:
-        if scenario == refused:
-            raise InvalidInputError("network", "too large")
-        return problem
+    class Disturbed(Words):
+        def perturb(self, problem: str, scenario: Scenario) -> str:
+            if scenario == refused:
+                raise InvalidInputError("network", "too large")
+            return problem
 
-    def solve(
-        problem: str, *, method: str, time_limit: float | None, cancel: Cancel | None
-    ) -> Result[str, None]:
-        assert cancel is None
-        assert (time_limit is None) == (deadline is NEVER)
-        if method not in known:
-            raise NotApplicableError("method", "does not apply")
-        cost, bound = known[method]
-        if cost is None:
-            return Result(method, None, None, bound, 0.0, infeasibility=Infeasibility("", ()))
-        return Result(method, "a plan", cost, bound, 0.0)
-
-    price = {"the plan": kept}
-    return regrets(
-        "a problem",
-        "the plan",
-        deadline,
-        under=under,
-        price=lambda _, plan: price[plan],
-        solve=solve,
-    )
+    limited = deadline is not NEVER
+    methods = {name: method(name, *both, limited=limited) for name, both in known.items()}
+    costs = {name: cost for name, (cost, _) in known.items() if cost is not None}
+    family = Disturbed({"the plan": kept, **costs}, {"ddp": not_applicable, **methods})
+    return regrets(family, "a problem", "the plan", deadline)
 
 
 @given(times, times, times, times, times)
@@ -98,9 +99,14 @@ def test_ddp_has_the_best_of_its_bucket_sizes(
 ) -> None:
     limits = [DDP_LIMITS, *((size * 2**20, size * 2**20) for size in DDP_BUCKET_MB)]
     priced = dict(zip(limits, prices, strict=True))
+
+    class Bucketed(Words):
+        def ddp_price(self, _: str, limits: tuple[int, int], __: Deadline) -> int | None:
+            return priced[limits]
+
     bound = None if bound is None else min(bound, plan)
-    result: Result[str, None] = Result("auto", "a plan", plan, bound, 0.0)
-    found = advice(result, priced.__getitem__, NEVER)
+    result: Result[str, int] = Result("auto", "a plan", plan, bound, 0.0)
+    found = advise(Bucketed({}, {}), "a problem", result, NEVER)
     known = [price for price in prices if price is not None]
     if not known:
         assert found is None

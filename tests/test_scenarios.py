@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs import AffineCost, DepthCost, TableCost
+from planner.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
-from planner.scenarios import SCENARIOS, Part, Scenario, cost_under, graph_under, measured
+from planner.scenarios import SCENARIOS, Part, Scenario, graph_under, measured
 from tests.caramel.graph_strategies import graphs
 from tests.strategies import affine_costs, table_costs
 
@@ -58,18 +58,18 @@ def test_ops_take_as_long_as_the_scenario_says(graph: Graph, scenario: Scenario)
 
 @given(affine_costs(), scenarios, st.integers(1, 1000))
 def test_a_line_keeps_both_its_parts(cost: AffineCost, scenario: Scenario, size: int) -> None:
-    other = cost_under(cost, scenario)
+    other = scaled_cost(cost, startup=scenario.startup, rate=1 / scenario.bandwidth)
     startup, rate = Fraction(cost.startup_ns), Fraction(cost.ns_per_byte)
     exact = startup * scenario.startup + rate * size / scenario.bandwidth
     assert abs(other.cost_ns(size) - exact) <= 1.5
-    assert cost_under(cost, Scenario()) == cost
+    assert scaled_cost(cost) == cost
 
 
 @given(table_costs(), scenarios)
 def test_a_table_scales_what_exceeds_its_smallest_transfer(
     cost: TableCost, scenario: Scenario
 ) -> None:
-    other = cost_under(cost, scenario)
+    other = scaled_cost(cost, startup=scenario.startup, rate=1 / scenario.bandwidth)
     assert isinstance(other, TableCost)
     least = cost.points[0][1]
     for (size, time), (same, was) in zip(other.points, cost.points, strict=True):
@@ -77,13 +77,12 @@ def test_a_table_scales_what_exceeds_its_smallest_transfer(
         if was >= least:
             exact = least * scenario.startup + (was - least) / scenario.bandwidth
             assert abs(time - exact) <= 0.5
-    assert cost_under(cost, Scenario()) == cost
+    assert scaled_cost(cost) == cost
 
 
 def test_depths_are_changed_one_by_one() -> None:
     line, table = AffineCost(10, Fraction(1)), TableCost(((0, 20), (10, 25)))
-    twice = Scenario(startup=Fraction(2), bandwidth=Fraction(1, 2))
-    assert cost_under(DepthCost(((1, line), (4, table))), twice) == DepthCost(
+    assert scaled_cost(DepthCost(((1, line), (4, table))), startup=2, rate=2) == DepthCost(
         ((1, AffineCost(20, Fraction(2))), (4, TableCost(((0, 40), (10, 50)))))
     )
 

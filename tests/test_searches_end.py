@@ -177,11 +177,21 @@ ASKED: dict[str, Request] = {
 
 TARGETED: dict[str, Request] = {f"target {name}": {"target": name} for name in TARGETS}
 
+OTHERS: dict[str, Request] = {
+    "regret": {"regret": True},
+    "scenarios": {
+        "regret": True,
+        "scenarios": [{}, {"bandwidth": 0.5}, {"computation": 2, "startup": 3}],
+        "percentile": 90,
+    },
+}
+
 OPTIONS: dict[str, dict[str, Request]] = {
     "ibatch": ASKED,
     "caramel": {**ASKED, **TARGETED},
     "iteration": {**ASKED, **TARGETED},
-    "yan": {name: {name: True} for name in EXTRAS},
+    "yan": {**OTHERS, **{name: {name: True} for name in EXTRAS}},
+    **dict.fromkeys(("fsdp", "overlap", "bml"), OTHERS),
 }
 
 REFUSED_AT = {
@@ -196,7 +206,7 @@ def family_of(name: str) -> str:
 
 
 def methods_of(name: str) -> list[str]:
-    return [*import_module(f"planner.{family_of(name)}.solver").METHODS, REPLAN]
+    return [*import_module(f"planner.{family_of(name)}").METHODS, REPLAN]
 
 
 CASES = [

@@ -7,15 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from planner.methods import solve_with
 
 import planner
+from planner import overlap
 from planner.deadline import TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import PROBLEMS, bml, yan
 from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.service import decode_request, solve_or_raise
-from planner.overlap import Node
 from planner.results import Status
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import REPLAN, Outcome
@@ -23,6 +22,7 @@ from tests import schemas
 from tests.fuzzing.valid import MAKERS
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.test_methods import FAMILIES
+from tests.words import Words
 
 Request = dict[str, Any]
 
@@ -99,9 +99,9 @@ def kept(request: Request) -> Request | None:
 @pytest.mark.parametrize("many", [pytest.param(60, marks=pytest.mark.slow), 8], ids=["many", "few"])
 @pytest.mark.parametrize("family", PROBLEMS)
 def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> None:
-    solver, replanned, warned = FAMILIES[family].solver, 0, 0
+    solver, replanned, warned = FAMILIES[family], 0, 0
     draw = Random(f"{family} {many}")
-    methods = [name for name in solver.METHODS if name not in ("milp", "cpsat", "brute_force")]
+    methods = [name for name in solver.methods if name not in ("milp", "cpsat", "brute_force")]
     plans: list[tuple[Request, Request]] = []
     while len(plans) < many // 4:
         request = drawn(family, f"old {draw.random()}") | {"method": draw.choice(methods)}
@@ -224,25 +224,19 @@ def test_a_search_for_scenarios_takes_none(family: str) -> None:
 
 
 def test_a_result_with_warnings_is_read_again() -> None:
-    small, large = (FAMILIES["overlap"].Problem(nodes=[Node("a")] * n) for n in (1, 2))
-    result = FAMILIES["overlap"].solve(small, start=FAMILIES["overlap"].solve(large).plan)
+    small, large = (overlap.Problem(nodes=[overlap.Node("a")] * n) for n in (1, 2))
+    result = overlap.solve(small, start=overlap.solve(large).plan)
     assert len(result.warnings) == 1
     assert decode_result(encode_result(result)) == result
 
 
 def test_what_is_not_checked_in_time_is_said() -> None:
-    def late(*_: Any) -> Any:
-        raise TimeUpError
+    class Late(Words):
+        def check(self, *_: object) -> None:
+            raise TimeUpError
 
-    result = solve_with(
-        {"m": lambda *_: Outcome(None, infeasibility=OUT_OF_TIME)},
-        "a problem",
-        "m",
-        None,
-        judge=late,
-        bound=late,
-        start="a plan",
-    )
+    family = Late({"a plan": 5}, {"m": lambda *_: Outcome(None, infeasibility=OUT_OF_TIME)})
+    result = family.solve("a problem", method="m", start="a plan")
     assert result.warnings == (
         "start_plan is ignored: the time limit passed before it was checked",
     )

@@ -13,13 +13,9 @@ from typing import Any
 import pytest
 
 import planner
-from planner import ibatch
-from planner.bigdl import solver as bigdl
-from planner.caramel import solver as caramel
+from planner import bigdl, caramel, ibatch, iteration, yan
 from planner.deadline import Deadline
-from planner.iteration import solver as iteration
 from planner.jsonio.bml_answer import answer as bml_answer
-from planner.yan import solver as yan
 
 Request = dict[str, Any]
 

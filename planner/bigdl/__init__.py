@@ -1,7 +1,7 @@
-"""How the gradients of many nodes become updated weights: slices between peers, or a driver.
+"""BigDL's gradient synchronisation: slices exchanged between nodes, or sums through a driver.
 
 `solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
-plan, `check` rejects what is none, `pulls_at_once` shows where pulls meet.
+plan, `check` rejects invalid plans, `pulls_at_once` shows hot spots.
 
 Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
 on Apache Spark".

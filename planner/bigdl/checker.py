@@ -1,13 +1,11 @@
-"""Whether a plan synchronises: every gradient counted once, every slice everywhere, no hot spot.
+"""Checks that a plan synchronises: each gradient counted once, each slice everywhere, no hot spot.
 
-Node i adds up slice i of what it pulls, one pull from every node. So each node's contribution to
-each element is counted exactly once if and only if the slices cover every element exactly once and
-node i pulls from every node exactly once; and pulling from every node then brings every slice.
-A rotation must also never have two nodes ask the same one in one turn.
+Node i adds up slice i of each pull. If the slices cover every element once and each node pulls from
+every node once, then each gradient is counted once and each node gets every slice. In a rotation no
+two nodes may pull from the same node in one turn.
 
-Tiers: slices are always all checked. Of a lazy plan all pulls are checked up to `COMPLETE_NODES`
-nodes; beyond, all turns of a few nodes and all nodes in a few turns. Lists are checked completely
-(`check_pulls`).
+All slices are checked. All pulls are checked up to `COMPLETE_NODES` nodes; beyond, all turns of a
+few nodes and all nodes in a few turns. Lists are checked completely (`check_pulls`).
 
 Complexity: O(N) for a plan, O(N²) for lists. Source: own.
 """
@@ -24,11 +22,11 @@ from planner.validation import shown
 __all__ = ["COMPLETE_NODES", "check", "check_levels", "check_pulls", "check_slices", "check_starts"]
 
 COMPLETE_NODES = 128
-"""Up to so many nodes every pull of a plan is checked."""
+"""Largest number of nodes for which every pull of a plan is checked."""
 
 
 def check(problem: Problem, plan: Plan) -> None:
-    """Check that `plan` is one of `problem`.
+    """Raise an error unless `plan` is a valid plan of `problem`.
 
     Raises
     ------
@@ -62,7 +60,7 @@ def check_pulls(
     *,
     spread: bool = True,
 ) -> None:
-    """Check an exchange given as lists.
+    """Raise an error unless lists of slices and pulls form a valid exchange.
 
     Parameters
     ----------
@@ -71,9 +69,9 @@ def check_pulls(
     slices : sequence of (int, int), shape (N,)
         The elements ``start … stop - 1`` that each node adds up.
     pull_order : sequence of sequences of int, shape (N, N)
-        For each node the nodes that it pulls from.
+        For each node the nodes it pulls from, in order.
     spread : bool
-        Whether no two nodes may ask the same one in one turn.
+        Whether two nodes must never pull from the same node in one turn.
 
     Raises
     ------
@@ -106,14 +104,9 @@ def _array(value: Any, path: str) -> Sequence[Any]:
 
 
 def check_starts(starts: Sequence[int], nodes: int, *, spread: bool = True) -> None:
-    """Check rotations, each given by the node that it begins with.
+    """Raise InvalidPlanError unless rotations, each given by its first node, form an exchange.
 
-    Nodes that begin with different ones never ask the same one in one turn.
-
-    Raises
-    ------
-    InvalidPlanError
-        With a path to the first part that breaks a rule.
+    Rotations with different first nodes never pull from the same node in one turn.
     """
     if len(starts) != nodes:
         raise InvalidPlanError(
@@ -132,13 +125,7 @@ def check_starts(starts: Sequence[int], nodes: int, *, spread: bool = True) -> N
 
 
 def check_slices(slices: Iterable[tuple[int, int]], elements: int) -> None:
-    """Check that slices hold every element once, in order.
-
-    Raises
-    ------
-    InvalidPlanError
-        With a path to the first one that does not begin where the one before it ends.
-    """
+    """Raise InvalidPlanError unless slices cover every element once, in order."""
     end = 0
     for index, (start, stop) in enumerate(slices):
         if start != end or stop < start:
@@ -171,13 +158,7 @@ def _check_turn(asked: Iterable[int], turn: int) -> None:
 
 
 def check_levels(levels: Sequence[int], tasks: int) -> None:
-    """Check that partial sums become fewer level by level, from one a task on.
-
-    Raises
-    ------
-    InvalidPlanError
-        With a path to the first level that is none.
-    """
+    """Raise InvalidPlanError unless the numbers of partial sums fall, starting at `tasks`."""
     if not _array(levels, "levels") or type(levels[0]) is not int or levels[0] != tasks:
         raise InvalidPlanError("levels", f"expected {tasks} gradients first, got {shown(levels)}")
     for place, (before, after) in enumerate(pairwise(levels), start=1):

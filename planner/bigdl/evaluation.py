@@ -1,27 +1,8 @@
-"""What a plan costs: phase after phase, each as long as its busiest NIC and its busiest machine.
+"""Cost of a plan: sequential phases, each as long as its busiest NIC and busiest machine.
 
-The one place where plans of synchronisation are priced; it knows no method.
-
-An exchange has three phases. (1) Each node adds up the gradients of its partitions. (2) Each node
-pulls its slice of the N-1 others' gradients and adds them. (3) Each node pulls the N-1 other
-updated slices. Pulling takes turns: a turn ends when the busiest NIC has, and the next pull is
-requested while the last one arrives, so that a phase pays one start-up.
-
-* *rotated*: in each of N-1 turns some node moves a largest slice and none moves more, in either
-  direction; so a phase moves ``(N-1)·⌈E/N⌉`` elements through its busiest NIC. That is also the
-  most a NIC carries in the whole phase, so waiting for turns costs nothing.
-* *same*: in turn t node t serves all others, ``E - s_t`` elements in phase 2 and ``(N-1)·s_t`` in
-  phase 3, and N turns add up to ``(N-1)·E`` in either: N times as much.
-
-Through the driver: partial sum i of a level is merged into partial sum ``i mod m`` of the next,
-which has m. Partial sums lie on the nodes in turn (i on node ``i mod N``), sum j of the next level
-is made where sum j was, and all others that go into it count as sent over the network. Node 0 has
-most to receive and to add: at least the mean, ``⌈(b-m)/N⌉`` of b sums that become m, and no node
-sends more than that. The driver then collects the last level over its one NIC, adds, and sends the
-weights: one copy a node, or (*torrent*) every slice to one node, from which all others fetch it.
-Updating the weights takes no time.
-
-The times of phases are exact fractions; their sum is rounded up once, and so is the end of each.
+The one place where plans of synchronisation are priced; it depends on no method. Phase times are
+exact fractions. The end of each phase is rounded up once. Updating weights takes no time. The
+formulas are derived in docs/bigdl.md, "Why phases cost what they do".
 
 Complexity: O(1) for an exchange, O(levels) for a driver.
 Source: Venkataraman, Ding and Ermolin, section "Communications in BigDL"; Apache Spark.
@@ -47,12 +28,12 @@ class Phase:
     Attributes
     ----------
     name : str
-        ``local_sum``, ``aggregate`` and ``gather`` of an exchange; ``combine`` (one a level of a
-        tree), ``collect`` and ``broadcast``, or ``scatter`` and ``gather``, of a driver.
+        ``local_sum``, ``aggregate`` and ``gather`` of an exchange; of a driver ``combine`` (one for
+        each level of the tree), ``collect``, then ``broadcast``, or ``scatter`` and ``gather``.
     sent_bytes : int
-        What the busiest NIC sends or receives, turn by turn.
+        Bytes that the busiest NIC sends or receives, summed over turns.
     added_bytes : int
-        What the busiest machine adds to what it has.
+        Bytes that the busiest machine adds.
     """
 
     name: str
@@ -62,18 +43,19 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a plan costs.
+    """Cost of a plan.
 
     Attributes
     ----------
     phases : tuple of Phase
         In the order in which they run.
     ends_ns : tuple of int
-        When each ends.
+        The end of each phase.
     times_full_transfer : Fraction
-        The unrounded time of all, over the time in which one gradient passes one link.
+        The unrounded total time, divided by the time of one gradient over one link.
     driver_bytes, driver_added_bytes : int
-        What the driver receives and sends together, and what it adds; 0 without a driver.
+        Bytes that the driver receives and sends together, and bytes that it adds; 0 without a
+        driver.
     """
 
     phases: tuple[Phase, ...]
@@ -84,7 +66,7 @@ class Evaluation:
 
     @property
     def objective_ns(self) -> int:
-        """When the last phase ends."""
+        """End of the last phase."""
         return self.ends_ns[-1]
 
 
@@ -94,7 +76,7 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     Raises
     ------
     NotApplicableError
-        If its time, or the bytes of a phase or of the driver, do not fit in 63 bits.
+        If the time, or the bytes of a phase or of the driver, do not fit in 63 bits.
     """
     network, size = problem.network, problem.gradient_bytes
     passing, added = 0, 0

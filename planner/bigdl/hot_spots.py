@@ -1,10 +1,7 @@
-"""How many nodes pull from the same one at once.
-
-Problem: of the N pulls in a turn (one a node, its own gradient needs no network), count how many go
-to each node. More than one at a node is a hot spot: they share its NIC.
+"""Number of pulls that reach each node in each turn; more than one is a hot spot that shares a NIC.
 
 Complexity: O(turns·N) for a window of turns and nodes.
-Source: own; "rotated" is how a total exchange is spread over turns.
+Source: own; "rotated" is the usual way to spread a total exchange over turns.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,16 +14,16 @@ __all__ = ["pulls_at_once", "window_of"]
 def pulls_at_once(
     plan: Exchange, turns: int | None = None, nodes: int | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    """Return for each turn how many others pull gradients from each node.
+    """Return one row per turn with the number of pulls from other nodes at each node.
 
     A node with an empty slice pulls nothing.
 
     Parameters
     ----------
     plan : Exchange
-        Who asks whom.
+        The exchange.
     turns, nodes : int, optional
-        Only the first ones; all by default.
+        How many turns and nodes to count, from the first on; all by default.
     """
     pulling = range(min(plan.nodes, plan.elements))  # the others' slices are empty
     return window_of(
@@ -40,17 +37,7 @@ def pulls_at_once(
 def window_of(
     asked: Callable[[int, int], int], pulling: Sequence[int], turns: int, nodes: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the same for any order.
-
-    Parameters
-    ----------
-    asked : callable
-        Returns whom a node asks in a turn.
-    pulling : sequence of int
-        Nodes that pull.
-    turns, nodes : int
-        How many turns and nodes are counted, from the first on.
-    """
+    """Return the rows of `pulls_at_once` for any order, given as ``asked(node, turn)``."""
     rows = []
     for turn in range(turns):
         counts = [0] * nodes

@@ -1,9 +1,9 @@
-"""The ways to synchronise: BigDL's two orders of pulling, and MLlib's ways through the driver.
+"""Synchronisation methods: BigDL's exchange in two pull orders, MLlib's sums through a driver.
 
-Each is a rule. *rotated* is BigDL's exchange with the pull order that has no hot spot; among all
-algorithms it is the best wherever the bound says so (see `planner.bigdl.bounds`). *same_order* is
-the exchange with everybody asking node 0 first. *reduce* and *tree_aggregate* are what MLlib's
-gradient descent calls in Spark; *tree_aggregate_torrent* also spreads the weights between nodes.
+*rotated* is BigDL's exchange without hot spots; `planner.bigdl.bounds` says where it is optimal.
+*same_order* is the exchange in which every node pulls from node 0 first. MLlib's gradient descent
+calls *reduce* and *tree_aggregate* in Spark; *tree_aggregate_torrent* also spreads the weights
+between nodes.
 
 Complexity: O(1), tree_aggregate O(log tasks).
 Source: Venkataraman, Ding and Ermolin, section "Communications in BigDL"; Apache Spark's
@@ -28,36 +28,36 @@ __all__ = [
 
 
 def rotated(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Pull from oneself first, then from the next node, and so on around."""
+    """Return the exchange in which node i pulls from node i first, then i+1, and so on (mod N)."""
     return Outcome(Exchange(problem.elements, problem.nodes, "rotated"))
 
 
 def same_order(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Pull from node 0 first, then from node 1, and so on."""
+    """Return the exchange in which every node pulls from node 0 first, then node 1, and so on."""
     return Outcome(Exchange(problem.elements, problem.nodes, "same"))
 
 
 def reduce(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Send the gradient of every task to the driver."""
+    """Return the plan in which every task sends its gradient to the driver."""
     return Outcome(Driver((problem.tasks,)))
 
 
 def tree_aggregate(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Merge gradients on the nodes first, as Spark does with its default depth of 2."""
+    """Return the plan that merges gradients on the nodes first, with Spark's default depth of 2."""
     return Outcome(Driver(tree_levels(problem.tasks)))
 
 
 def tree_aggregate_torrent(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Merge in the same way; nodes pass the weights on to each other."""
+    """Return the plan of `tree_aggregate` in which nodes pass the weights on to each other."""
     return Outcome(Driver(tree_levels(problem.tasks), torrent=True))
 
 
 def tree_levels(tasks: int) -> tuple[int, ...]:
-    """Return how many partial sums each level of a tree aggregation of depth 2 has.
+    """Return the number of partial sums at each level of a tree aggregation of depth 2.
 
-    Spark divides their number (integer division) by a scale, the square root of the number of
-    tasks rounded up and at least 2, as long as there are more of them than the scale and what one
-    more level would leave, rounded up, together.
+    As in Spark, each level divides the number (integer division) by a scale: the square root of the
+    number of tasks, rounded up, at least 2. Levels are added while the number exceeds the scale
+    plus the next level's number, rounded up.
     """
     scale = max(isqrt(tasks - 1) + 1, 2)
     levels = [tasks]

@@ -1,6 +1,6 @@
-"""Plans of synchronisation: between the nodes, or through Spark's driver.
+"""Plans of synchronisation: an exchange between the nodes, or sums through Spark's driver.
 
-A plan holds what its parts are computed from, never a list of all pulls: there are N² of them.
+A plan stores the parameters of a formula, never the list of all N² pulls.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ __all__ = ["Driver", "Exchange", "Plan"]
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Every node sums one slice of all gradients, then fetches the other updated slices.
+    """Each node sums one slice of all gradients, then fetches the other updated slices.
 
-    In each turn every node pulls from one node; the turn in which it comes to itself needs no
-    network. Both phases follow the same order.
+    In each turn every node pulls from one node; pulling from itself needs no network. Both phases
+    follow the same order.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ class Exchange:
     nodes : int
         Number of nodes; node i owns slice i.
     order : {"rotated", "same"}
-        Node i asks node ``(i + turn) mod N``, itself first, so that nobody is asked by two at once;
-        or everybody asks node ``turn``.
+        ``rotated``: node i pulls from node ``(i + turn) mod N``, so no two nodes pull from the same
+        node in one turn. ``same``: every node pulls from node ``turn``.
     """
 
     elements: int
@@ -38,7 +38,7 @@ class Exchange:
         return slice_of(self.elements, self.nodes, node)
 
     def asked(self, node: int, turn: int) -> int:
-        """Return which node a node pulls from in a turn (from 0)."""
+        """Return the node that `node` pulls from in a turn (counted from 0)."""
         return (node + turn) % self.nodes if self.order == "rotated" else turn
 
     def pull_order(self, node: int) -> tuple[int, ...]:
@@ -49,16 +49,18 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Gradients are merged level by level, the last level's in the driver, which sends weights.
+    """Gradients are merged level by level; the driver merges the last level and sends the weights.
 
     The driver is a machine of its own. It holds no partition.
 
     Parameters
     ----------
     levels : tuple of int
-        How many partial sums there are: first one a task, at last those the driver collects.
+        Number of partial sums at each level: first one for each task, last those that the driver
+        collects.
     torrent : bool
-        Whether nodes pass the weights on to each other; else the driver sends one copy to each.
+        Whether nodes pass the weights on to each other; otherwise the driver sends one copy to
+        each.
     """
 
     levels: tuple[int, ...]

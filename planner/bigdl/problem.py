@@ -1,11 +1,10 @@
 """The synchronisation problem of BigDL: gradients of many partitions in, updated weights out.
 
 Every node runs some tasks, each on one partition of the data, and each task ends an iteration with
-a gradient. At the end of the iteration every node must hold the weights updated by the sum of all
-of them. Nodes have one full-duplex NIC each and hang on one non-blocking switch.
+a gradient. Then every node must hold the weights updated by the sum of all gradients. Each node has
+one full-duplex NIC on one non-blocking switch.
 
-Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
-on Apache Spark", section "Communications in BigDL", Fig. 2.
+Source: Venkataraman, Ding and Ermolin, section "Communications in BigDL", Fig. 2.
 """
 
 from dataclasses import dataclass
@@ -23,14 +22,14 @@ MAX_PARTITIONS = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is to be synchronised, between whom, over what.
+    """The gradients to synchronise, the nodes, and their network.
 
     Parameters
     ----------
     elements : int
         Elements E of the gradient, and of the weights.
     element_bytes : int
-        Size of one, in bytes.
+        Size of one element, in bytes.
     nodes : int
         Number of nodes N, at most 2^20.
     partitions_per_node : int
@@ -41,7 +40,7 @@ class Problem:
     Raises
     ------
     InvalidInputError
-        If an input cannot mean anything, with the path of the field.
+        If an input is invalid, with the path of the field.
     """
 
     elements: int
@@ -67,5 +66,5 @@ class Problem:
 
     @property
     def tasks(self) -> int:
-        """Tasks on all nodes together, N·P; as many gradients."""
+        """Tasks on all nodes together, N·P; one gradient each."""
         return self.nodes * self.partitions_per_node

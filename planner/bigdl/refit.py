@@ -1,7 +1,4 @@
-"""An old plan as one of a problem whose numbers have changed: slices of what there is now.
-
-Guarantee: the same way of synchronising; a driver's levels stay. Complexity: O(1). Source: own.
-"""
+"""Warm start: an old plan with the slices of the changed problem; method and levels stay."""
 
 from dataclasses import replace
 

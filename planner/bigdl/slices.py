@@ -1,20 +1,17 @@
-"""How a gradient is cut into as many slices as there are nodes.
+"""Slices of a gradient: one contiguous slice for each node, sizes differing by at most one element.
 
-Problem: cut E elements into N contiguous slices whose sizes differ by one element at most.
+Slice i starts at ``i·(E div N) + min(i, E mod N)``; the first E mod N slices are one element
+longer. With fewer elements than nodes the last slices are empty. Nothing is stored.
 
-Method: slice i starts at ``i·(E div N) + min(i, E mod N)``; the first E mod N slices are one
-element longer. With fewer elements than nodes the last slices are empty.
-
-Complexity: O(1) a slice, nothing is stored.
-Source: BigDL's ``AllReduceParameter``; Venkataraman, Ding and Ermolin, "Accelerating Deep Learning
-Training with BigDL and Drizzle on Apache Spark", section "Communications in BigDL".
+Complexity: O(1) a slice. Source: BigDL's ``AllReduceParameter``; Venkataraman, Ding and Ermolin,
+section "Communications in BigDL".
 """
 
 __all__ = ["largest_slice", "slice_of"]
 
 
 def slice_of(elements: int, nodes: int, index: int) -> tuple[int, int]:
-    """Return where a slice starts, and the element after its last."""
+    """Return the first element of a slice, and the element after its last."""
     length, longer = divmod(elements, nodes)
     start = index * length + min(index, longer)
     return start, start + length + (index < longer)

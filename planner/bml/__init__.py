@@ -1,4 +1,4 @@
-"""Which server aggregates which piece of the gradient, over which link of a BCube, in which step.
+"""BML, gradient synchronisation on a BCube: who sums which piece, over which link, in which step.
 
 Source: Wang et al., "BML: A High-performance, Low-cost Gradient Synchronization Algorithm for DML
 Training", NeurIPS 2018.

@@ -1,20 +1,14 @@
-"""Smaller pieces where servers with fewer NICs aggregate.
+"""Smaller pieces for servers that have lost NICs, to balance the load of NICs.
 
-Problem. A server a that has lost NICs sends every piece once on the NICs it has left, and passes
-on what it aggregates for others: pieces that agree with a in their first digit. With three levels
-or more these make its NICs the busiest of all. How small should they be?
+Problem: a server that has lost NICs sends every piece once, and passes on pieces that it
+aggregates. With three levels or more its remaining NICs become the busiest. How small should these
+pieces be?
 
-Method. In thread t they are one slice, that of step 0. All such slices get the same weight y
-relative to other pieces. What a NIC carries is linear in y, before it is divided by the sum of all
-weights, which is linear too; so the load of the busiest is quasi-convex, and a golden-section
-search over the weights 0 … 64 of 64 finds its minimum up to plateaus.
+Method: golden-section search over one common weight of these pieces; why the load is quasi-convex:
+docs/bml.md, "Why smaller pieces are found by a line search".
 
-Guarantee. Never a larger load than with equal pieces. With two levels there is nothing to gain:
-such a server aggregates nothing anyway.
-
-Complexity. Twice what it takes to add up loads, as they are linear, and O(k·N) for each weight.
-
-Source. Ours.
+Guarantee: never a larger load than with equal pieces. With two levels nothing can be gained.
+Complexity: twice the time of summing loads, and O(k·N) for each weight. Source: own.
 """
 
 from collections.abc import Callable
@@ -29,7 +23,7 @@ __all__ = ["balanced"]
 
 
 def balanced(schedule: Schedule, damage: Damage) -> Schedule:
-    """Return the schedule with the weight of these slices that loads its busiest NIC least."""
+    """Return the schedule with the piece weight that minimises the load of the busiest NIC."""
     bcube = schedule.bcube
     slices = {
         (thread * bcube.servers + offset, thread * bcube.servers + offset + length)
@@ -42,8 +36,8 @@ def balanced(schedule: Schedule, damage: Damage) -> Schedule:
     lighter = replace(schedule, light=tuple(sorted(slices)))
     in_use = schedule.threads * schedule.pieces - len(schedule.left_out)
     covered = sum(stop - first for first, stop in slices)
-    least = 0 if covered < in_use else 1  # something must have a weight
-    # In units of weight no piece is rounded: loads are linear in the weight.
+    least = 0 if covered < in_use else 1  # some piece must have a weight
+    # In units of weight no piece is rounded, so loads are linear in the weight.
     low, high = (
         both_ways(candidate, candidate.layout(candidate.total_weight, 1), damage.deadline)
         for candidate in (replace(lighter, light_weight=weight) for weight in (least, FULL_WEIGHT))
@@ -60,7 +54,7 @@ def balanced(schedule: Schedule, damage: Damage) -> Schedule:
 
 
 def _minimum(value: Callable[[int], Fraction], low: int, high: int) -> int:
-    """Return where a quasi-convex function of integers is least, ties to the larger one."""
+    """Return the minimiser of a quasi-convex function of integers, the larger one on ties."""
     known = {high: value(high)}
 
     def at(place: int) -> Fraction:

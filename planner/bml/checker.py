@@ -1,23 +1,13 @@
-"""Does a plan compute the sum of all gradients everywhere? It knows no method.
+"""Checks that a plan computes the sum of all gradients on all servers, by replaying its transfers.
 
-Problem. Replay a plan and see that every contribution of every living server to every piece is
-counted exactly once on the piece's owner after the aggregation, and on every living server after
-the broadcast; that what is sent is held; that every transfer takes a link that exists and works;
-and that no link is used by two threads in one step, where that is asked for.
+Problem: each living server's contribution to each piece is counted exactly once on the piece's
+owner after the aggregation and on every living server after the broadcast; servers send only what
+they hold; links exist and work; with `exclusive`, no two threads share a link in a step.
 
-Method. `check_complete` replays all transfers. Contributions are counted as multisets, a vector of
-counts for each server and piece: OR-ing sets would accept a gradient that is added twice.
-`check_piece` follows one piece through all servers at once. Every server but the owner sends it
-exactly once, and receives nothing more from that step on: as steps only grow, whatever leaves a
-server arrives at the owner, once. The broadcast is the reverse, so every server gets the sum once.
-
-Guarantee. `check_complete`: exact. `check_piece`: exact for that piece; some servers are asked for
-all their transfers, and those must say the same. Above 2^16 servers, and nothing failed, only
-transfers of some servers are looked at, one by one, where the plan is Algorithm 1: each must bring
-its pieces one digit closer to their owner. Hops of trees need not: their pieces are followed.
-
-Complexity. `check_complete`: O(transfers·length·N), memory N²·pieces. `check_piece`: O(steps·N)
-array operations a piece. Source. Own.
+Guarantee: `check_complete` is exact. `check_piece` is exact for its piece. Larger plans are
+sampled; method and tiers: docs/bml.md, "How plans are checked".
+Complexity: `check_complete` O(transfers·length·N), memory N²·pieces; `check_piece` O(steps·N) array
+operations a piece. Source: own.
 """
 
 from collections import defaultdict
@@ -41,43 +31,43 @@ if TYPE_CHECKING:
 __all__ = ["COMPLETE_CELLS", "Ground", "check", "check_complete", "check_piece"]
 
 COMPLETE_CELLS = 2**25
-"""Counts of contributors up to which a plan is checked completely: (servers)²·pieces."""
+"""Number of contributor counts, (servers)²·pieces, up to which a plan is checked completely."""
 
 HASTY_CELLS = 2**19
 HASTY_SERVERS = 2**12
 HASTY_TRANSFERS = 1000
-"""The same as `COMPLETE_CELLS`, `WHOLE_SERVERS` and `SINGLE_TRANSFERS`, where time is limited."""
+"""With a time limit: `COMPLETE_CELLS`, `WHOLE_SERVERS` and `SINGLE_TRANSFERS`."""
 
 RANDOM_PIECES = 4
-"""Pieces drawn at random, beside one of each thread, where a network is too large for that."""
+"""Random pieces that are followed, besides one of each thread."""
 
 WHOLE_SERVERS = 2**16
-"""Servers up to which pieces are followed through the whole network even if nothing has failed."""
+"""Number of servers up to which pieces are followed through an intact network."""
 
 RANDOM_SERVERS = 16
-"""Servers drawn at random, whose transfers are compared with the way of each of these pieces."""
+"""Random servers whose transfers are compared with the path of each followed piece."""
 
 SAMPLED_TRANSFERS = 16_000
-"""Transfers of a BCube without failures up to which that many servers are drawn; else fewer."""
+"""Transfers of an intact BCube up to which that many servers are drawn; beyond, fewer."""
 
 SINGLE_TRANSFERS = 4_000
-"""Transfers that are looked at one by one where no piece is followed."""
+"""Transfers that are checked one by one where no piece is followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a plan may use.
+    """Context of a check: the servers and links that a plan may use.
 
     Attributes
     ----------
     bcube : BCube
         The topology.
     dead : frozenset of int
-        Servers that take no part.
+        Failed servers.
     down : frozenset of (int, int)
         NICs of living servers that cannot be used, as pairs of server and level.
     exclusive : bool
-        Whether no link may be used by two threads in one step.
+        Whether two threads must never use the same link in one step.
     """
 
     bcube: BCube
@@ -87,24 +77,24 @@ class Ground:
 
 
 def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool = False) -> str:
-    """Check a plan as completely as its size allows, and say how.
+    """Check a plan as completely as its size allows, and return how completely.
 
     Parameters
     ----------
     ground : Ground
-        What it may use.
+        The servers and links that the plan may use.
     plan : Plan
         The plan.
     deadline : Deadline
         When to give up.
     hasty : bool
-        Whether only small plans are checked completely.
+        Whether to check only small plans completely, because time is limited.
 
     Returns
     -------
     str
-        "complete"; "pieces" if only some were followed, through the whole network; "transfers" if
-        the network is too large even for that, and only the transfers of some servers were seen.
+        "complete"; "pieces" if sampled pieces were followed through the whole network; "transfers"
+        if only transfers of sampled servers were checked.
 
     Raises
     ------
@@ -122,7 +112,7 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     draw = Random(0)
     whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
     intact = not (ground.dead or ground.down)
-    # A tree may lead away from its root's digits and back: only Algorithm 1 always comes closer.
+    # A tree's path may lead away from its root; only Algorithm 1 comes closer with each hop.
     if bcube.servers > whole and intact and not isinstance(plan, TreePlan):
         single = HASTY_TRANSFERS if hasty else SINGLE_TRANSFERS
         for _ in range(RANDOM_SERVERS):
@@ -150,7 +140,7 @@ def _all_transfers(plan: Plan, deadline: Deadline) -> Iterator[Transfer]:
 
 
 def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
-    """Return a piece of every thread, and some of any."""
+    """Return one random piece of every thread, and some random pieces of any thread."""
     left_out = set(plan.left_out)
     sampled: list[tuple[int, int]] = []
     threads = [*range(plan.threads), *(draw.randrange(plan.threads) for _ in range(RANDOM_PIECES))]
@@ -166,12 +156,12 @@ def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
 def check_complete(
     ground: Ground, plan: Plan, transfers: Iterable[Transfer], deadline: Deadline = NEVER
 ) -> None:
-    """Replay `transfers`, all those of the plan, counting every contribution.
+    """Replay all transfers of a plan and count every contribution.
 
     Raises
     ------
     InvalidPlanError
-        At the first thing that is wrong, with the transfer.
+        At the first fault, with the transfer.
     TimeUpError
         At the deadline.
     """
@@ -188,8 +178,8 @@ def check_complete(
         steps[transfer.stage][transfer.step].append(transfer)
     in_use = np.ones((plan.threads, plan.pieces), dtype=bool)
     in_use.reshape(-1)[list(plan.left_out)] = False
-    # By server, thread, piece and contributor. Each addition is checked, so that no count in use
-    # gets beyond 2, far below what 16 bits hold.
+    # By server, thread, piece and contributor. Each addition is checked, so no count in use exceeds
+    # 2, far below the limit of 16 bits.
     counts = np.zeros((bcube.servers, plan.threads, plan.pieces, bcube.servers), dtype=np.uint16)
     for server in living:
         counts[server, :, :, server] = 1
@@ -199,13 +189,13 @@ def check_complete(
     done = np.zeros((bcube.servers, plan.threads, plan.pieces), dtype=bool)
     for thread, piece in np.argwhere(in_use).tolist():
         done[plan.owner(thread, piece), thread, piece] = True
-    passed_on = done.copy()  # an owner keeps what it has
+    passed_on = done.copy()  # an owner does not send its pieces
 
     for step in sorted(steps["aggregate"]):
         if ground.exclusive:
             _check_exclusive(steps["aggregate"][step])
         added = []
-        # Transfers of a step are concurrent: what is sent is taken before anything is added.
+        # Transfers of a step are concurrent: all payloads are copied before any is added.
         for transfer in watched(steps["aggregate"][step], deadline):
             server, thread = transfer.server, transfer.thread
             span = slice(transfer.offset, transfer.offset + transfer.length)
@@ -232,7 +222,7 @@ def check_complete(
     for step in sorted(steps["broadcast"]):
         if ground.exclusive:
             _check_exclusive(steps["broadcast"][step])
-        arrived = np.zeros_like(done)  # not passed on before the next step
+        arrived = np.zeros_like(done)  # may be passed on from the next step
         for transfer in watched(steps["broadcast"][step], deadline):
             span = slice(transfer.offset, transfer.offset + transfer.length)
             used = in_use[transfer.thread, span]
@@ -253,13 +243,14 @@ def check_complete(
 def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
     """Follow one piece through the whole network, and back.
 
-    The broadcast is the reverse of the aggregation (`planner.bml.plan`), so that every server gets
-    the sum once exactly if it sends once, after all it receives, and the owner never.
+    The broadcast is the reverse of the aggregation (`planner.bml.plan`). So every server gets the
+    sum once exactly if every server but the owner sends once, after all its receives, and the owner
+    never sends.
 
     Raises
     ------
     InvalidPlanError
-        If a contribution is lost or counted twice, or a transfer takes a link that is not there.
+        If a contribution is lost or counted twice, or a transfer takes a link that does not exist.
     """
     import numpy as np
 
@@ -279,7 +270,7 @@ def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
             raise InvalidPlanError(where, f"step {hops.step} comes after step {last}")
         last = hops.step
         _check_hops(bcube, where, hops.senders, hops.receivers, hops.levels, down, living)
-        # Sends of this step count: who receives in it must not send in it either.
+        # Sends of this step count: a server that receives in this step must not also send in it.
         np.add.at(sent, hops.senders, 1)
         late = np.flatnonzero(sent[hops.receivers])
         if late.size:
@@ -298,7 +289,7 @@ def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
 def _check_agreement(
     plan: Plan, thread: int, piece: int, servers: set[int], transfers: Iterable[Transfer]
 ) -> None:
-    """Refuse servers whose own transfers are not those of a piece's way."""
+    """Raise an error if the servers' own transfers differ from the path of a piece."""
     listed = sorted(
         (transfer.stage, transfer.step, transfer.server, transfer.peer, transfer.level)
         for transfer in transfers
@@ -331,7 +322,7 @@ def _check_hops(
     down: "NDArray[np.bool_]",
     living: "NDArray[np.bool_]",
 ) -> None:
-    """Refuse transfers that take no link that works."""
+    """Raise an error if a transfer takes a link that does not exist or has failed."""
     import numpy as np
 
     strides = np.array([bcube.n**level for level in range(bcube.k)], dtype=np.int64)[levels]
@@ -346,7 +337,7 @@ def _check_hops(
 
 
 def _check_transfer(ground: Ground, plan: Plan, transfer: Transfer) -> None:
-    """Refuse a transfer that takes no link that works, or names pieces that are not there."""
+    """Raise an error if a transfer takes no working link, or names pieces that do not exist."""
     bcube = ground.bcube
     if transfer.stage not in ("aggregate", "broadcast") or not 0 <= transfer.step < plan.steps:
         raise InvalidPlanError(
@@ -369,9 +360,9 @@ def _check_transfer(ground: Ground, plan: Plan, transfer: Transfer) -> None:
 
 
 def _check_way(bcube: BCube, plan: Plan, transfer: Transfer) -> None:
-    """Refuse a transfer that does not bring its pieces one link closer to their owners, or back.
+    """Raise an error unless a transfer brings its pieces one link closer to their owners, or back.
 
-    The servers of a link (`_check_transfer`) differ in the digit of its level, and in no other.
+    The servers of a link (`_check_transfer`) differ in the digit of its level only.
     """
     level, first = transfer.level, transfer.offset
     nearer = transfer.peer if transfer.stage == "aggregate" else transfer.server
@@ -382,7 +373,7 @@ def _check_way(bcube: BCube, plan: Plan, transfer: Transfer) -> None:
 
 
 def _check_exclusive(transfers: Sequence[Transfer]) -> None:
-    """Refuse two threads that use one link, in one direction, in one step."""
+    """Raise an error if two threads use one link, in one direction, in one step."""
     users: dict[tuple[int, int, bool], int] = {}
     for transfer in transfers:
         level = transfer.level

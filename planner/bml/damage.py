@@ -1,27 +1,15 @@
-"""What is left of a BCube when servers, NICs, links or switches have failed, and what that costs.
+"""The part of a BCube that survives failures, and lower bounds on an all-reduce in it.
 
-Problem. Which servers live, which NICs can be used, whether the living servers still reach each
-other, and how long any all-reduce among them must take.
+A NIC is usable if neither it, its server nor its switch has failed, and another NIC on its switch
+is usable.
 
-A NIC can be used if neither it, its server nor its switch has failed, and another NIC on its
-switch can be used.
-
-Bounds. Let x be the first of the N' living servers that knows the whole sum of an element. Until
-then every other one, and every other part of the network, has sent something about it, and each of
-them has yet to receive it. Hence, as multiples of the time T_F to send the gradient over one link:
-
-- 2(N'-1) transfers: at least 2(N'-1)/(usable NICs);
-- a server other than x sends and receives it: at least 1/(usable NICs of a server). If x is that
-  server, it receives what the others sent, and sends what they receive;
-- take servers together that agree in the digits of a set of levels: between P such parts there are
-  2(P-1) transfers on these levels: at least 2(P-1)/(their usable NICs). For each number of levels
-  those with the fewest usable NICs are tried.
-
-Complexity. O(k·N) array operations a round of label propagation, of which there are about as many
-as the diameter; the bounds O(k² + failures).
-
-Source. The degraded bound generalises the formula for one failure (section 3.2 gives the intact
-2(N-1)/(kN)); the cuts are those of Tutte and Nash-Williams for packing spanning trees, on NICs.
+Bounds, in units of the time T_F of one gradient over one link: 2(N'-1)/(usable NICs), 1/(usable
+NICs of a server), and 2(P-1)/(usable NICs between P parts). Proof: docs/bml.md, "Why the bounds
+with failures hold".
+Complexity: label propagation takes O(k·N) array operations a round, and about as many rounds as the
+diameter; the bounds O(k² + failures).
+Source: generalises the intact bound 2(N-1)/(kN) of BML, section 3.2; the cuts are those of Tutte
+and Nash-Williams for packing spanning trees, applied to NICs.
 """
 
 from collections import Counter
@@ -53,9 +41,9 @@ class Damage:
     bcube : BCube
         The topology.
     failed : Failures
-        What does not work.
+        Failed servers, NICs and switches.
     deadline : Deadline
-        When whatever looks at all of it gives up, with a `TimeUpError`.
+        When properties and methods that visit the whole network give up, with a `TimeUpError`.
     """
 
     bcube: BCube
@@ -64,12 +52,12 @@ class Damage:
 
     @property
     def dead(self) -> frozenset[int]:
-        """Servers that take no part."""
+        """Failed servers."""
         return self.failed.servers
 
     @property
     def living(self) -> int:
-        """Number of servers left, N'."""
+        """Number of living servers, N'."""
         return self.bcube.servers - len(self.dead)
 
     @cached_property
@@ -107,7 +95,7 @@ class Damage:
 
     @property
     def usable_nics(self) -> int:
-        """Number of NICs that can be used."""
+        """Number of usable NICs."""
         return self.bcube.k * self.living - len(self.down)
 
     @cached_property
@@ -118,9 +106,9 @@ class Damage:
         return self.bcube.k - most
 
     def load_bound(self) -> Fraction:
-        """Return what the busiest NIC carries at least in each direction, × T_F.
+        """Return the lower bound on the load of the busiest NIC in each direction, in gradients.
 
-        Of a network that is not cut (`cut_off`).
+        The network must be connected (`cut_off`).
         """
         if self.living < 2:
             return Fraction(0)
@@ -137,7 +125,7 @@ class Damage:
         return max(bounds)
 
     def _parts(self, levels: list[int]) -> int:
-        """Return how many of the parts that agree in the digits of `levels` hold someone."""
+        """Return the number of non-empty parts of servers that agree in the digits of `levels`."""
         n, k = self.bcube.n, self.bcube.k
         gone = Counter(
             tuple(self.bcube.digit(server, level) for level in levels) for server in self.dead
@@ -146,17 +134,17 @@ class Damage:
         return int(n ** len(levels)) - sum(count == size for count in gone.values())
 
     def hops(self) -> int:
-        """Return how many links some two living servers are apart at least.
+        """Return a lower bound on the largest distance, in links, between two living servers.
 
-        Every server differs in all k digits from equally many others. To leave no two such servers
-        alive, half of all must have failed: those must cover every pair.
+        Every server differs in all k digits from equally many others. Unless half of all servers
+        have failed, some such pair is alive, at distance k.
         """
         if self.living < 2:
             return 0
         return self.bcube.k if 2 * len(self.dead) < self.bcube.servers else 1
 
     def cut_off(self) -> tuple[int, ...]:
-        """Return the smaller part, if the living servers do not all reach each other."""
+        """Return the servers outside the largest connected part; () if there is one part."""
         import numpy as np
 
         if not (self.down or self.dead):
@@ -169,7 +157,7 @@ class Damage:
         return tuple(np.flatnonzero((labels >= 0) & (labels != main)).tolist())
 
     def _labels(self) -> "NDArray[np.int64]":
-        """Return the smallest server that each living one reaches, -1 for dead ones."""
+        """Return the smallest server that each server reaches, -1 for failed ones; shape (N,)."""
         import numpy as np
 
         bcube = self.bcube
@@ -196,7 +184,7 @@ class Damage:
         return labels
 
 
-@lru_cache(maxsize=1)  # a solution asks several times: its method, its check and its bound
+@lru_cache(maxsize=1)  # method, checker and bound of one solution share it
 def damage_of(problem: Problem, deadline: Deadline) -> Damage:
-    """Return what failures leave of a problem's network, to be looked at by a deadline."""
+    """Return the surviving network of a problem; it gives up `GRACE_S` after the deadline."""
     return Damage(problem.bcube, problem.failed, deadline.later(GRACE_S))

@@ -1,24 +1,14 @@
-"""Detours around failures: the schedule of Algorithm 1 with as few changes as it needs.
+"""Reroutes around failures: Algorithm 1 with as few changes as possible.
 
-Problem. Sum up and hand back the gradient among the living servers of a BCube(n, k) with failures,
-at any size, close to the degraded bound.
+Problem: sum and broadcast the gradient among the living servers of a BCube(n, k) with failures, at
+any size. Method: a blocked transfer is sent one step earlier, in parts, over other levels, to
+servers that would send the same slice anyway; see docs/bml.md, "Why detours are right".
 
-Method. Only transfers that take a broken link, or go to a dead server, are changed: k for each end
-of a broken NIC and neighbour. If b cannot send its slice to s in step w of thread t, b sends parts
-of it to servers c that share one of the levels of later steps with it, just before step w. As c
-agrees with b in digit t+w, c sends the very same slice to a neighbour of s in step w anyway, and
-the rest of the schedule goes on as before. Parts are spread over all levels that are left, and over
-the servers on them. Slices with nowhere to go (in the last step there is no later level) are left
-out: their pieces get no elements. Servers that have lost a NIC own no piece while others can.
-
-Guarantee. The plan is right whenever there is one: what is left after all slices with nowhere to
-go are left out. If nothing is left, the method does not apply (`planner.bml.trees` still does).
-The time is no optimum; the bound beside it says how far it can be.
-
-Complexity. O(f·n·k³) for f failed NICs, independent of N, where few neighbours have failed too;
-switches count n NICs, servers k.
-
-Source. Ours; the paper has no failures. Its remark that servers relay for each other is BCube's.
+Guarantee: the plan is correct. If every slice has nowhere to go, the method does not apply
+(`planner.bml.trees` still does). Not optimal; the lower bound gives the gap.
+Complexity: O(f·n·k³) for f failed NICs, independent of N, where few neighbours have failed too; a
+failed switch counts as n NICs, a server as k.
+Source: own. The paper does not treat failures; that servers relay for each other is BCube's idea.
 """
 
 from collections.abc import Iterator
@@ -34,7 +24,7 @@ __all__ = ["detour"]
 
 
 def detour(damage: Damage) -> Schedule:
-    """Return the schedule that goes around failures.
+    """Return the schedule with detours around failures.
 
     Raises
     ------
@@ -63,7 +53,7 @@ def detour(damage: Damage) -> Schedule:
         raise NotApplicableError(
             "failed", "so much has failed that no piece can be summed up with detours of one hop"
         )
-    # A detour for nothing would be a step for nothing.
+    # Detours of pieces without elements would add a step that sends nothing.
     kept = sorted(left_out)
     schedule = Schedule(bcube, damage.dead, left_out=tuple(kept))
     layout = schedule.layout(bcube.nics, 1)
@@ -81,7 +71,7 @@ def detour(damage: Damage) -> Schedule:
 
 
 def _blocked(damage: Damage) -> Iterator[tuple[int, int, int, int]]:
-    """Yield thread, step, sender and receiver of the transfers that cannot be made."""
+    """Yield thread, step, sender and receiver of the transfers that cannot take their link."""
     bcube, k = damage.bcube, damage.bcube.k
     for server, level in damage.down:
         damage.deadline.check()
@@ -102,12 +92,12 @@ def _blocked(damage: Damage) -> Iterator[tuple[int, int, int, int]]:
 def _parts(
     damage: Damage, thread: int, step: int, sender: int, receiver: int
 ) -> tuple[DetourPart, ...]:
-    """Return what is sent instead of a blocked transfer; nothing if nobody can take it."""
+    """Return the transfers that replace a blocked one; none if no neighbour can relay."""
     bcube, dead, down = damage.bcube, damage.dead, damage.down
     n, blocked_level = bcube.n, (thread + step) % bcube.k
     stride: int = n**blocked_level
     apart = (receiver - sender) // stride
-    # What one server sends to several, or several to one, is spread over different neighbours.
+    # Transfers with one sender, or one receiver, are spread over different neighbours.
     first = (apart - 1) % n
     takers = []
     for later in range(step + 1, bcube.k):
@@ -139,5 +129,5 @@ def _parts(
 
 
 def _number(bcube: BCube, thread: int, server: int) -> int:
-    """Return which piece of a thread a server owns."""
+    """Return the number of the piece of a thread that a server owns."""
     return slice_of(bcube, thread, bcube.k - 1, server)[0]

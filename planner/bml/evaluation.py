@@ -1,6 +1,6 @@
-"""What there is to say of a plan: its time, its steps, and its busiest NIC.
+"""Evaluation of a plan: its time, its steps, and its busiest NIC.
 
-Complexity. That of `planner.bml.pricing`, and as much for the layers all together. Source. Own.
+Complexity: that of `planner.bml.pricing`, and as much again for the layers together. Source: own.
 """
 
 from collections import Counter
@@ -28,36 +28,26 @@ __all__ = ["Evaluation", "StepLoad", "both_ways", "busiest_load", "evaluate", "s
 
 @dataclass(frozen=True, slots=True)
 class StepLoad:
-    """The busiest NIC of one step.
-
-    Attributes
-    ----------
-    stage, step
-        Which.
-    pieces : int
-        Pieces it sends or receives.
-    bytes : int
-        The most bytes a NIC sends or receives, all layers together.
-    """
+    """The busiest NIC of one step."""
 
     stage: Stage
     step: int
-    pieces: int
-    bytes: int
+    pieces: int  # that it sends or receives
+    bytes: int  # that it sends or receives, all layers together
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a plan costs.
+    """Cost of a plan.
 
     Attributes
     ----------
     time_ns : int
-        Of the whole synchronisation.
+        Time of the whole synchronisation.
     load : Fraction
-        What the busiest NIC carries in one direction, in all steps together, × the gradient.
+        Load of the busiest NIC in one direction, summed over all steps, in units of the gradient.
     steps : tuple of StepLoad
-        The aggregation, then the broadcast.
+        The steps of the aggregation, then those of the broadcast.
     """
 
     time_ns: int
@@ -66,7 +56,7 @@ class Evaluation:
 
 
 def evaluate(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Evaluation:
-    """Return what `plan` costs.
+    """Return the cost of a plan.
 
     Raises
     ------
@@ -83,13 +73,7 @@ def evaluate(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = N
 def steps_of(
     problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER
 ) -> tuple[StepLoad, ...]:
-    """Return the busiest NIC of every step, those of the aggregation first.
-
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
-    """
+    """Return the busiest NIC of every step, those of the aggregation first."""
     sizes = Counter(size // problem.element_bytes for size in problem.chunks)
     layouts = [(times, plan.layout(size, problem.element_bytes)) for size, times in sizes.items()]
     pieces, bytes_ = (_busiest(plan, parts, deadline) for parts in ([(1, _units(plan))], layouts))
@@ -102,14 +86,9 @@ def steps_of(
 
 
 def busiest_load(plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Fraction:
-    """Return what the busiest NIC carries in one direction, × the gradient.
+    """Return the load of the busiest NIC in one direction, in units of the gradient.
 
-    On its way down a piece loads the other direction of the links of its way up.
-
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
+    In the broadcast a piece loads the opposite direction of the links of its aggregation.
     """
     if is_intact(plan):
         servers, levels = plan.bcube.servers, plan.bcube.k
@@ -121,12 +100,12 @@ def busiest_load(plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Fract
 
 
 def _of_trees(plan: TreePlan, deadline: Deadline) -> Fraction:
-    """Return the same of trees: the sum of the shares of the hops that use a NIC."""
+    """Return the load of the busiest NIC under trees: the sum of the shares of hops that use it."""
     import numpy as np
 
     unit = lcm(*(share.denominator for share in plan.shares))
     parts = [int(share * unit) for share in plan.shares]
-    # Shares add up to 1, and a NIC has at most N-1 hops of a tree.
+    # Shares sum to 1, and at most N-1 hops of a tree use one NIC.
     kind = np.int64 if unit * plan.bcube.servers < 2**62 else object
     carried = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=kind)
     weights = np.array(parts, dtype=kind)
@@ -141,7 +120,10 @@ def _of_trees(plan: TreePlan, deadline: Deadline) -> Fraction:
 def both_ways(
     plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER
 ) -> "NDArray[np.int64]":
-    """Return what NICs send and receive on the way up: in one direction on both ways."""
+    """Return the bytes sent plus received in the aggregation, shape (k, N).
+
+    This is each NIC's load in one direction over aggregation and broadcast together.
+    """
     import numpy as np
 
     both: NDArray[np.int64] = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=np.int64)
@@ -152,20 +134,20 @@ def both_ways(
 
 
 def _units(plan: Schedule | TreePlan) -> EvenLayout:
-    """Return the layout in which every piece that is in use is one byte."""
+    """Return the layout in which every piece in use is one byte."""
     in_use = plan.threads * plan.pieces - len(plan.left_out)
     return EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)
 
 
 def _most(amounts: "NDArray[np.int64] | int") -> int:
-    """Return the largest amount; nothing at all is 0."""
+    """Return the largest amount, 0 if there is none."""
     return amounts if isinstance(amounts, int) else int(amounts.max(initial=0))
 
 
 def _busiest(
     plan: Schedule | TreePlan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline
 ) -> list[int]:
-    """Return what the busiest NIC carries in each step, of layouts that occur so many times."""
+    """Return the load of the busiest NIC in each step, given layouts with their multiplicities."""
     if is_intact(plan):
         ways = [(times, busiest_intact(plan, layout)) for times, layout in layouts]
         return [sum(times * way[step][0] for times, way in ways) for step in range(2 * plan.steps)]

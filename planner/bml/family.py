@@ -1,15 +1,15 @@
-"""The methods by name, and how their plans are judged.
+"""Methods by name, lower bounds, and `solve`.
 
-`auto` is `bml` where nothing has failed, which then is optimal but for start-up costs and whole
-elements; else the better one of `detour` and `trees`, which is left out in large networks unless
+`auto` is `bml` without failures; it is then optimal except for start-up costs and whole elements.
+With failures `auto` is the faster of `detour` and `trees`; large networks try `trees` only if
 detours are far from the bound.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage, damage_of
@@ -19,13 +19,19 @@ from planner.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.bml.schedule import Schedule
 from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
-from planner.deadline import NEVER, Deadline, TimeUpError
-from planner.errors import NotApplicableError
-from planner.results import Infeasibility
+from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
+from planner.deadline import NEVER, Cancel, Deadline, TimeUpError
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.network import scaled_network
+from planner.profiles import Profile
+from planner.results import Infeasibility, Result
+from planner.scenarios import Scenario, refuse_changes
+from planner.solving.compare import Case, Column, Option, Place
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome
-from planner.topologies import BCube
+from planner.solving.methods import Outcome, known_method
+from planner.topologies import BCube, Failures
+from planner.units import format_bytes, format_ns
 from planner.validation import total
 
 if TYPE_CHECKING:
@@ -47,22 +53,22 @@ AnyPlan: TypeAlias = Schedule | TreePlan
 Method: TypeAlias = AnyMethod[Problem, AnyPlan]
 
 TREES_MAX_NICS = 400
-"""Networks of at most so many NICs are re-planned by `auto` with trees too."""
+"""Networks of up to this many NICs are re-planned by `auto` with trees too."""
 
 FAR = Fraction(3, 2)
-"""So are others where detours load the busiest NIC more than the bound by this factor."""
+"""Larger networks too, if detours load the busiest NIC more than this factor times the bound."""
 
 PACKED_MAX_NICS = 1024
-"""Up to so many NICs trees are packed by a linear program, in some ten seconds at worst."""
+"""Up to this many NICs trees are packed by a linear program, in some ten seconds at worst."""
 
 FINISHING_S = 0.5
-"""So much before the time limit, or half of it, packed trees are taken as they are and compared."""
+"""Seconds reserved before the time limit (at most half of it) to root and compare packed trees."""
 
 FEW_TREES = 128
-"""In larger networks so many have equal shares, each made where there is least load before it."""
+"""Number of greedy trees of equal share in larger networks."""
 
 FEW_HOPS = 2**21
-"""Unless so many trees would have more hops than this in all."""
+"""Fewer trees are made if they would have more hops than this in all."""
 
 
 def _bml(problem: Problem, _: Deadline) -> Outcome[AnyPlan]:
@@ -93,12 +99,12 @@ def _trees(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
 
 
 def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[AnyPlan]:
-    """Return the best trees found by a deadline; that of the damage is when there must be some."""
+    """Return the best trees by the deadline; the first plan may take until `damage.deadline`."""
     from planner.bml.packing import few_trees, pack
     from planner.bml.pipelining import with_best_rounds
     from planner.bml.trees import RootedTree
 
-    if damage.bcube.nics > MAX_DAMAGED_NICS:  # as it may be if nothing has failed
+    if damage.bcube.nics > MAX_DAMAGED_NICS:  # `Problem` limits the size only with failures
         raise NotApplicableError(
             "method",
             f"trees takes networks of at most {MAX_DAMAGED_NICS} NICs, got {damage.bcube.nics}",
@@ -120,7 +126,8 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
         start = _first_trees(damage)
         packing = pack(*network, searched, start=start, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
-        if start and packing.timed_out:  # then the trees it began with may be better still
+        # an unfinished packing may be worse than the trees it started from
+        if start and packing.timed_out:
             packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
     plans = [
         with_best_rounds(
@@ -143,7 +150,7 @@ def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]
 
 
 def _first_trees(damage: Damage) -> list[Tree]:
-    """Return the trees of detours to begin with, if there are any."""
+    """Return the trees of the detour plan as a start, none if detours do not apply."""
     from planner.bml.detour import detour
     from planner.bml.trees import trees_of
 
@@ -162,7 +169,7 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
         deadline.offer(outcomes[0].plan)
     small = damage.bcube.nics <= TREES_MAX_NICS
     if not outcomes or small or _is_far(outcomes[0].plan, damage):
-        if outcomes:  # a plan is there: trees are for what is left of the time
+        if outcomes:  # trees only use the remaining time
             hurried = replace(damage, deadline=deadline)
             with suppress(TimeUpError):
                 outcomes.append(replace(_trees_until(problem, hurried, deadline), method="trees"))
@@ -182,14 +189,13 @@ def _is_far(plan: AnyPlan | None, damage: Damage) -> bool:
 
 
 def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyPlan:
-    """Return the first of the fastest plans."""
     if len(plans) == 1:
         return plans[0]
     return min(plans, key=lambda plan: time_ns(problem, plan, last))
 
 
 def _connected(run: Method) -> Method:
-    """Return a method that says which servers the failures cut off."""
+    """Return a method that first reports a cut network as infeasible."""
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
         cut = infeasibility_of(damage_of(problem, deadline))
@@ -199,7 +205,7 @@ def _connected(run: Method) -> Method:
 
 
 def _largest_term(problem: Problem) -> str:
-    """Return the field to name if a time does not fit: T_F does (`Problem`)."""
+    """Return the field to name if a time does not fit in 63 bits: T_F alone fits (`Problem`)."""
     network = problem.network
     terms: dict[str, Fraction] = {
         "latency_ns": Fraction(network.startup_ns * len(problem.chunks) * problem.bcube.k),
@@ -210,11 +216,11 @@ def _largest_term(problem: Problem) -> str:
 
 
 def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:
-    """Return what every plan takes at least.
+    """Return the lower bound (ns) over all plans.
 
-    The busiest NIC carries at least its share (`Damage.load_bound`, or `load` if that is more).
-    Of each byte N'-1 copies are added up, so some server adds at least (N'-1)/N' of the gradient.
-    And what one server contributes takes a step a link to the farthest other one.
+    The busiest NIC carries at least `Damage.load_bound`, or `load` if that is more. N'-1 copies of
+    each byte are added, so some server adds at least (N'-1)/N' of the gradient. A contribution
+    needs one step for each link to the farthest server.
     """
     if not problem.size_bytes or damage.living < 2:
         return 0
@@ -224,7 +230,7 @@ def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0
 
 
 def ideal_ns(problem: Problem) -> int:
-    """Return the time of Algorithm 1 if nothing had failed and the pieces were all of one size.
+    """Return the time (ns) of Algorithm 1 without failures and with pieces of equal size.
 
     2(N-1)/(kN)·T_F, 2k start-up costs a layer, and the time to add (N-1)/N of the gradient.
     """
@@ -236,7 +242,7 @@ def ideal_ns(problem: Problem) -> int:
 
 
 def infeasibility_of(damage: Damage) -> Infeasibility | None:
-    """Return why there is no plan, if there is none."""
+    """Return the reason why no plan exists, or None."""
     if not damage.living:
         return Infeasibility("every server has failed", ("failed.servers",))
     part = damage.cut_off()
@@ -256,6 +262,34 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
     )
 
 
+REPLANS = ("detour", "trees")
+"""The methods for networks where something has failed."""
+
+_TOPOLOGIES = ("bcube", "fattree")
+
+_BCUBE = Option(
+    "--bcube",
+    "as many servers and switches as BCube(n, k): 3,2 (needed); other topologies connect as many "
+    "servers by switches with as many ports",
+    "bcube",
+    metavar="N,K",
+)
+_TOPOLOGY = Option(
+    "--topology",
+    "compare on one topology; default: any. What is drawn and written is BML's plan",
+    default="any",
+    choices=("any", *_TOPOLOGIES),
+)
+
+
+def _figures(plan: AnyPlan | Collective, cost: Evaluation | None) -> tuple[int, int, int, Fraction]:
+    """Return NICs, switches, steps, and how often all links carry the gradient."""
+    if isinstance(plan, Collective):
+        return plan.nics, plan.switches, plan.steps, plan.volume
+    assert cost is not None
+    return plan.bcube.k, plan.bcube.switches, 2 * plan.steps + plan.rounds - 1, cost.load
+
+
 def _named(bcube: BCube, server: int) -> str:
     return "[" + ", ".join(map(str, bcube.digits(server))) + "]"
 
@@ -268,6 +302,20 @@ class _Bml(Family[Problem, AnyPlan, Evaluation]):
         "detour": _connected(_detour),
         "trees": _connected(_trees),
     }
+    heading, ends = "algorithm", ("above bound", "status")
+    asks = "who sums up which piece of the gradient over which link; of a profile"
+    example = (
+        "planner compare data/profiles/vgg19.json --problem bml --bcube 3,2 --startup 5us "
+        "--bandwidth 40Gb/s"
+    )
+    columns = (
+        Column("NICs", lambda _, plan, cost: _figures(plan, cost)[0], ","),
+        Column("switches", lambda _, plan, cost: _figures(plan, cost)[1], ","),
+        Column("steps", lambda _, plan, cost: _figures(plan, cost)[2], ","),
+        Column("× T_F", lambda _, plan, cost: float(_figures(plan, cost)[3]), ".4f"),
+        Column("time"),
+    )
+    own_options = (_BCUBE, _TOPOLOGY)
 
     def check(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> None:
         damage = damage_of(problem, deadline)
@@ -292,6 +340,87 @@ class _Bml(Family[Problem, AnyPlan, Evaluation]):
 
     def bound(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[int, bool]:
         return lower_bound_ns(problem, damage_of(problem, deadline)), False
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        reason = "the synchronisation of bml has no passes and no spreads"
+        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        return replace(problem, network=scaled_network(problem.network, scenario))
+
+    def summary(self, problem: Problem) -> str:
+        bcube, failed = problem.bcube, problem.failed
+        without = f", without {failed.in_words()}" if failed else ""
+        return (
+            f"{bcube.servers:,} servers of BCube({bcube.n}, {bcube.k}){without}: "
+            f"{format_bytes(problem.size_bytes)} of gradients, T_F "
+            f"{format_ns(problem.network.full_transfer_ns(problem.size_bytes))}"
+        )
+
+    def network_text(self, case: Case[Problem]) -> str:
+        assert case.place is not None
+        return f"start-up {case.place.startup} a step, {case.place.bandwidth} a NIC"
+
+    def names(self) -> Sequence[str]:
+        return [*COLLECTIVES, *REPLANS]
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        """Return the algorithms on the topologies asked for; of a damaged BCube what replans."""
+        if case.problem.failed:
+            return REPLANS
+        topology = case.options.get(_TOPOLOGY.key, "any")
+        kept = _TOPOLOGIES if topology == "any" else (topology,)
+        return [name for name in COLLECTIVES if name.rpartition("_")[2] in kept]
+
+    def solve_case(
+        self, case: Case[Problem], *, method: str, time_limit: float | None, cancel: Cancel | None
+    ) -> Result[Any, Any]:
+        """Price an algorithm where nothing has failed, beside the bound for as many NICs."""
+        problem = case.problem
+        if problem.failed:
+            return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
+        name, topology = known_method(method, COLLECTIVES), case.options.get(_TOPOLOGY.key, "any")
+        if topology not in ("any", name.rpartition("_")[2]):
+            raise NotApplicableError(_TOPOLOGY.name, f"it does not run on {topology}")
+        tensors: Sequence[int] = problem.layer_bytes
+        if case.profile is not None:
+            tensors = [layer.pushed_bytes for layer in case.profile.layers]
+        known = tensors if problem.size_bytes else ()
+        plan = collective(name, problem.bcube, tensors=known or None)
+        diameter = problem.bcube.k if plan.topology == "bcube" else 1
+        least = lower_bound(plan.servers, plan.nics, diameter)
+        size, network = problem.size_bytes, problem.network
+        try:
+            time = plan.time_ns(network, size)
+        except InvalidInputError as error:
+            raise NotApplicableError(error.path, error.message) from None
+        return Result(name, plan, time, least.time_ns(network, size), 0.0)
+
+    def chosen(self, case: Case[Problem], result: Result[Any, Any]) -> Result[AnyPlan, Evaluation]:
+        """Return BML's plan, whichever algorithm is best."""
+        if not isinstance(result.plan, Collective):
+            return result
+        method, limit = case.options.get("method", "auto"), case.options.get("time_limit")
+        return self.solve(case.problem, method=method, time_limit=limit)
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        bcube, cluster = options["bcube"], place.cluster
+        if cluster is not None:
+            if bcube is not None:
+                raise InvalidInputError(_BCUBE.name, "not together with --cluster")
+            bcube = cluster.topology
+            if not isinstance(bcube, BCube):
+                raise InvalidInputError(
+                    "--cluster", f"expected a bcube such as bml-bcube, and {cluster.name} is none"
+                )
+        if bcube is None:
+            raise InvalidInputError(_BCUBE.name, "missing: it says how many servers there are: 3,2")
+        return {**options, "bcube": bcube}
+
+    def check_profile(self, profile: Profile) -> None:
+        """Do nothing: layers are all it takes."""
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
+        failed = Failures() if place.cluster is None else place.cluster.failed
+        return Problem.from_profile(profile, place.network, options["bcube"], failed=failed)
 
 
 BML = _Bml()

@@ -1,6 +1,6 @@
-"""Whether what a plan names exists: its servers, levels, pieces and shares, of this network.
+"""Checks that the servers, levels, pieces and shares that a plan names exist in the network.
 
-The rest of the checker, and the price, rely on it. Complexity: O(plan). Source: own.
+The rest of the checker, and pricing, rely on it. Complexity: O(plan). Source: own.
 """
 
 from itertools import pairwise
@@ -16,13 +16,7 @@ __all__ = ["check_form"]
 
 
 def check_form(bcube: BCube, plan: Any) -> None:
-    """Refuse a plan that is of another network, or names what a network does not have.
-
-    Raises
-    ------
-    InvalidPlanError
-        With the first field that does.
-    """
+    """Raise InvalidPlanError at the first field that does not fit the network."""
     if plan.bcube != bcube:
         raise InvalidPlanError("bcube", f"expected {bcube}, got {plan.bcube}")
     if isinstance(plan, TreePlan):
@@ -34,7 +28,7 @@ def check_form(bcube: BCube, plan: Any) -> None:
 
 
 def _within(value: Any, least: int, end: int | None, path: str) -> None:
-    """Refuse what is no integer from `least` on, and below `end`."""
+    """Raise an error unless `value` is an integer from `least` to `end` - 1 (None: no limit)."""
     if type(value) is not int or value < least or (end is not None and value >= end):
         span = f"an integer >= {least}" if end is None else f"{least} to {end - 1}"
         raise InvalidPlanError(path, f"expected {span}, got {shown(value)}")

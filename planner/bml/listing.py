@@ -1,11 +1,11 @@
-"""A plan's transfers with the bytes they move: what an executor needs.
+"""A plan's transfers with their byte ranges, as an executor needs them.
 
-Layers come in the order in which back-propagation finishes them, the last one first, each cut into
-pieces of its own, so that transfers can start while other gradients are still computed. With R
-rounds a layer is cut into R parts first, and each part into pieces. What has no bytes is left out.
+Layers are in the order in which back-propagation finishes them, last layer first. Each layer is cut
+into pieces of its own, so that its transfers can start while earlier layers' gradients are
+computed. With R rounds a layer is cut into R parts first, and each part into pieces. Transfers
+without bytes are left out.
 
-Complexity. O(1) a transfer and part; where pieces start is worked out for many at once.
-Source. Own.
+Complexity: O(1) a transfer and part; starts of pieces are computed in batches. Source: own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,33 +23,23 @@ if TYPE_CHECKING:
 __all__ = ["Listed", "listed", "parts_of"]
 
 _BATCH = 1024
-"""Transfers worked out at once."""
+"""Transfers per array operation."""
 
 _Batch: TypeAlias = "tuple[list[Transfer], NDArray[np.int64]]"
 
 
 class Listed(NamedTuple):
-    """One transfer of one part of one layer.
+    """One transfer of one part of one layer."""
 
-    Attributes
-    ----------
-    transfer : Transfer
-        Who sends which pieces to whom; it takes place `part` steps later than it says.
-    layer, part : int
-        Which part of which layer; 0 where there is only one.
-    offset_bytes, length_bytes : int
-        Where the pieces are in the whole gradient, layer 0 first.
-    """
-
-    transfer: Transfer
+    transfer: Transfer  # executed `part` steps later than its `step` says
     layer: int
     part: int
-    offset_bytes: int
+    offset_bytes: int  # in the whole gradient, layer 0 first
     length_bytes: int
 
 
 def parts_of(problem: Problem, rounds: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield layer, part, first byte and elements of every part that has some."""
+    """Yield layer, part, first byte and number of elements of every non-empty part."""
     first = problem.size_bytes
     for layer in reversed(range(len(problem.chunks))):
         first -= problem.chunks[layer]
@@ -65,7 +55,7 @@ def parts_of(problem: Problem, rounds: int) -> Iterator[tuple[int, int, int, int
 def listed(
     problem: Problem, plan: Plan, server: int, deadline: Deadline = NEVER
 ) -> Iterator[Listed]:
-    """Yield what a server sends, layer after layer, part after part, step after step.
+    """Yield the transfers that a server sends, by layer, part and step.
 
     Raises
     ------
@@ -87,7 +77,7 @@ def listed(
 
 
 def _batches(plan: Plan, server: int, deadline: Deadline) -> Iterator[_Batch]:
-    """Yield what a server sends, with the pieces at which transfers start, and then stop."""
+    """Yield batches of a server's transfers, with all their first pieces, then all their ends."""
     import numpy as np
 
     transfers = iter(plan.transfers(server))

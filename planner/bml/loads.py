@@ -1,9 +1,9 @@
-"""How many bytes every NIC sends and receives in every step of the aggregation.
+"""Bytes that every NIC sends and receives in every step of the aggregation.
 
-The broadcast is the reverse: what a NIC sends in step d it receives in step D - 1 - d of that.
+The broadcast is the reverse: a NIC receives in broadcast step D - 1 - d its bytes sent in step d.
 
-Complexity. O(k·N) array operations a step and thread of a `Schedule`, from the sizes of its slices;
-O(trees·N) for a `TreePlan`. Source. Own.
+Complexity: O(k·N) array operations a step and thread of a `Schedule`; O(trees·N) for a `TreePlan`.
+Source: own.
 """
 
 from collections.abc import Iterator
@@ -22,26 +22,14 @@ __all__ = ["Loads", "loads"]
 
 
 class Loads(NamedTuple):
-    """What NICs carry in one step, in bytes.
-
-    Attributes
-    ----------
-    sent, received : ndarray of int64, shape (k, N)
-        For each level and server.
-    """
+    """Bytes that each NIC carries in one step; arrays of shape (k, N)."""
 
     sent: "NDArray[np.int64]"
     received: "NDArray[np.int64]"
 
 
 def loads(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
-    """Return what NICs carry in each step of the aggregation, one after the other.
-
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
-    """
+    """Yield the loads of NICs in each step of the aggregation; TimeUpError at the deadline."""
     if isinstance(plan, TreePlan):
         return _of_trees(plan, layout, deadline)
     return _of_schedule(plan, layout, deadline)
@@ -85,14 +73,15 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
         before = sizes.copy()
         for t in range(k):
             deadline.check()
-            # Step w of thread t is on level t + w (mod k). A server keeps the slice whose number is
-            # its own digits so far, and sends all the rest of what it kept; it gets n - 1 of these.
+            # Step w of thread t is on level t + w (mod k). A server keeps the slice numbered by its
+            # own digits so far, sends the rest of its slice, and receives n - 1 slices of the size
+            # it keeps.
             level = (t + w) % k
             held[t] = held[t] * n + servers // int(n**level) % n
             sizes[t] = np.diff(layout.starts(t * count + bounds))[held[t]]
             step.sent[level] = before[t] - sizes[t]
             step.received[level] = (n - 1) * sizes[t]
-            # What dead servers would have sent; what they would have received is blocked.
+            # Remove what dead servers would have sent; transfers to dead servers are blocked.
             stride: int = n**level
             first = dead - dead // stride % n * stride
             peers = (first[:, None] + np.arange(n) * stride).reshape(-1)
@@ -104,7 +93,6 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
 
 
 def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
-    """Return what the detours just before step w carry."""
     import numpy as np
 
     half = _nothing(schedule)
@@ -118,7 +106,7 @@ def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
 
 
 def _take_away(schedule: Schedule, step: Loads, w: int, sizes: "NDArray[np.int64]") -> None:
-    """Take what is blocked in step w out of it: each slice is that of its receiver."""
+    """Subtract the blocked transfers of step w; the size of each is its receiver's slice."""
     import numpy as np
 
     rows = schedule.blocked_rows

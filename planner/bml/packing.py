@@ -1,44 +1,15 @@
-"""All-reduce on a damaged BCube at the smallest load: a fractional packing of spanning trees.
+"""All-reduce on a damaged BCube at minimum load: a fractional packing of spanning trees.
 
-Problem: some servers are dead, some NICs of living ones are down. The gradient is cut into shares;
-each is summed over the living servers along a spanning in-tree and broadcast back along an
-out-tree. A hop on a level joins two servers on one switch of it, and loads the sender's NIC
-outwards and the receiver's inwards. NICs are equally fast and full duplex, switches do not block.
-Minimise the largest load of a NIC in a direction, in units of the whole gradient: in the
-bandwidth (pipelined) model, times T_F, that is how long the all-reduce takes.
+Problem: give trees i weights w_i >= 0 of sum 1 so that the largest load of a NIC, T = max over NICs
+e of Σ_i w_i·deg_i(e), is least (in gradients). In the bandwidth model the all-reduce takes T·T_F.
+Method: linear program by column generation; the dual prices NICs, a minimum spanning tree is the
+best new column, with Wentges smoothing. Model, bound and steps: docs/bml.md, "Why trees reach the
+bound".
 
-Undirected trees are enough. Run a plan backwards: broadcasts become sums and sums broadcasts, and
-each NIC's loads in and out change places. Half of each share by the plan and half by its reverse
-then loads each NIC, both ways, with the mean of its loads in and out, which is no more than their
-maximum; a share's in-tree and out-tree of the plan now carry half of it each, there and back. So
-there is an optimum in which every broadcast is the reverse of its sum. A hop then loads both its
-NICs once in each direction, whatever the root: give trees i weights w_i ≥ 0 with sum 1, and
-minimise T = max over NICs e of Σ_i w_i·deg_i(e).
-
-Bound: for any prices y ≥ 0 of NICs, T·Σ_e y_e ≥ Σ_e y_e·Σ_i w_i·deg_i(e) = Σ_i w_i·cost_i, where a
-hop costs the prices of its two NICs; so T ≥ (cost of a minimum spanning tree) / (sum of prices).
-Linear programming duality says that the best prices reach T. Prices of 1 everywhere give
-2(N'-1) / (usable NICs), of 1 at one server only, 1 / (its usable NICs).
-
-Method: column generation. A master program, over the trees so far, answers weights and prices; a
-minimum spanning tree for these prices is the tree it lacks most, and gives a bound. As the master's
-prices jump about, more trees are sought at their mean with the prices of the best bound (Wentges
-smoothing), each at prices raised where the one before it goes. The first trees are BML's, mended.
-All prices are integers before a tree is sought, so every bound is an exact fraction. When load and
-bound have met, the last master's vertex is solved again in fractions. Floating point only decides
-where to look.
-
-Guarantee: load and bound are exact for the weights and prices answered. Without a deadline the
-load is at most 1 + 1e-9 times the bound, or what the LP solver's tolerance allows; it is the bound
-itself whenever the vertex can be solved, as it could in every case tried.
-
-Complexity: O(k·N log(k·N)) a tree; a master program has k·N rows, and mostly fewer than ten are
-solved; memory O(k·N) a tree, with k·N to 2k·N trees.
-
-Source: Edmonds, "Edge-Disjoint Branchings", 1973, and Tutte and Nash-Williams, 1961, for packings
-of trees; Wentges, "Weighted Dantzig-Wolfe Decomposition for Linear Mixed-Integer Programming",
-International Transactions in Operational Research 4(2), 1997; BML's trees are those of Wang et al.,
-"BML", NeurIPS 2018, section 3.2. The model on NICs is ours.
+Guarantee: load and bound are exact fractions. Without a deadline the load is at most 1 + 1e-9 times
+the bound, or the LP solver's tolerance; equal to it whenever the vertex can be solved exactly.
+Complexity: O(k·N log(k·N)) a tree; fewer than ten LPs of k·N rows mostly; memory O(k·N) a tree.
+Source: docs/bml.md, same section (Edmonds 1973; Tutte, Nash-Williams 1961; Wentges 1997; BML).
 """
 
 from collections import Counter
@@ -61,26 +32,28 @@ if TYPE_CHECKING:
 __all__ = ["Packing", "Tree", "few_trees", "load_of", "pack"]
 
 GAP = 1e-9
-"""Relative distance of load and bound at which the search ends."""
+"""Relative gap between load and bound at which the search ends."""
 
 SMOOTHING = 0.5
-"""Share of the prices of the best bound in the prices at which trees are sought."""
+"""Weight of the prices of the best bound in the prices for new trees."""
 
 RAISE = 0.3
-"""How much dearer a tree makes the NIC it uses most, for the next tree of its round."""
+"""Relative price increase of the NIC that a tree uses most, for the next tree of its round."""
 
 STEPS = 4
-"""Prices at which trees are sought, but the master's own, are rounded to this part of their mean:
-many are equal then, and hops at equal prices are taken so that the tree is low."""
+"""Prices for new trees, except the master's own, are rounded to multiples of mean/STEPS.
+
+Many prices are then equal, and hops of equal price are chosen so that the tree is low.
+"""
 
 DENOMINATOR = 10**5
-"""Largest denominator at which a number of the LP is taken for the fraction it is next to."""
+"""Largest denominator of the fraction that replaces a nearby number of the LP."""
 
 TINY = 1e-9
-"""Weights up to this are taken for 0."""
+"""Weights up to this count as 0."""
 
 SCALE = 2**40
-"""Prices and weights that are no such fractions are multiples of about 1/SCALE."""
+"""Prices and weights that are near no such fraction become multiples of about 1/SCALE."""
 
 
 def pack(
@@ -92,7 +65,7 @@ def pack(
     start: Sequence[Tree] = (),
     last: Deadline = NEVER,
 ) -> Packing:
-    """Return the packing of least load, or the best one found by the deadline, with its bound.
+    """Return the packing of minimum load, or the best one found by the deadline, with its bound.
 
     Parameters
     ----------
@@ -105,16 +78,16 @@ def pack(
     deadline : Deadline
         When to stop.
     start : sequence of Tree, optional
-        Trees to begin with, instead of BML's; what cannot be used of them is mended.
+        Trees to start from instead of BML's; their unusable hops are replaced.
     last : Deadline
-        When to give up even if there is none yet.
+        When to give up even without a packing.
 
     Raises
     ------
     TimeUpError
         At the last deadline.
     ValueError
-        If no server lives, or some living ones cannot reach each other.
+        If no server lives, or some living servers cannot reach each other.
     """
     network = SurvivingNetwork(bcube, dead, down, last)
     if len(network.servers) == 1:
@@ -133,10 +106,10 @@ def few_trees(
     *,
     last: Deadline = NEVER,
 ) -> Packing:
-    """Return so many trees, one after the other the cheapest where a NIC costs what it carries.
+    """Return up to `count` equally weighted trees, built greedily: NIC prices are loads so far.
 
-    For networks that are too large for the linear program; `count` times a minimum spanning tree,
-    or as many as there is time for. Other parameters and errors are those of `pack`.
+    For networks that are too large for the linear program: `count` minimum spanning trees, or as
+    many as the time allows. Other parameters and errors are those of `pack`.
     """
     search = _Search(SurvivingNetwork(bcube, dead, down, last))
     search.begin((), deadline)  # the simple bounds
@@ -148,7 +121,7 @@ def few_trees(
             degrees = search.network.degrees(tree)
             taken[tree] += 1
             used = [a + b for a, b in zip(used, degrees, strict=True)]
-            search.network.deadline = deadline  # one must be made, further ones need not
+            search.network.deadline = deadline  # the first tree may take until `last`
     if not taken:
         raise TimeUpError
     shares = tuple(Fraction(times, taken.total()) for times in taken.values())
@@ -173,7 +146,7 @@ def _bml_trees(bcube: BCube, roots: Sequence[int]) -> Iterator[list[Edge]]:
 
 
 class _Search:
-    """Trees so far with their degrees, the best weights for them, and the best bound."""
+    """State of column generation: trees with their degrees, the best weights, the best bound."""
 
     def __init__(self, network: SurvivingNetwork) -> None:
         self.network = network
@@ -185,7 +158,7 @@ class _Search:
         self._root = 0
 
     def begin(self, start: Iterable[Iterable[Edge]], deadline: Deadline) -> None:
-        """Take the first trees, mended where NICs are least used, and the two simple bounds."""
+        """Start from given trees, repaired on lightly loaded NICs, and two simple bounds."""
         network = self.network
         usable: dict[int, list[int]] = {}
         for number, (server, _) in enumerate(network.nics):
@@ -201,7 +174,7 @@ class _Search:
                 break
 
     def run(self, deadline: Deadline) -> Packing:
-        """Alternate between weights and trees until load and bound meet, or time is up."""
+        """Alternate between master program and trees until load and bound meet, or time is up."""
         met = False
         while not (met or deadline.passed):
             prices = self.master(deadline)
@@ -226,14 +199,14 @@ class _Search:
         )
 
     def prices(self) -> tuple[tuple[Port, int], ...]:
-        """Return the proof of the bound."""
+        """Return the non-zero prices that prove the bound."""
         priced = zip(self.network.nics, self.proof, strict=True)
         return tuple((nic, price) for nic, price in priced if price)
 
     def master(self, deadline: Deadline) -> "NDArray[np.float64] | None":
-        """Find the best weights of the trees so far, and their load; return the NICs' prices.
+        """Set optimal weights of the trees so far and their load; return the dual prices of NICs.
 
-        None, and the weights stand, if the time was up before.
+        None, with weights unchanged, if the time is up.
         """
         import numpy as np
         from scipy.optimize import linprog
@@ -257,7 +230,7 @@ class _Search:
         return prices
 
     def price(self, prices: list[int]) -> Tree:
-        """Return a tree that is cheapest at these prices, and keep the bound if it is better."""
+        """Return a minimum spanning tree at these prices, and keep its bound if it is better."""
         tree, cost = self.network.tree(prices, self.next_root())
         bound = Fraction(cost, sum(prices))
         if bound > self.bound:
@@ -265,11 +238,11 @@ class _Search:
         return tree
 
     def add(self, tree: Tree) -> list[int]:
-        """Take a tree; return its degrees."""
+        """Add a tree as a column; return its degrees."""
         return self.columns.setdefault(tree, self.network.degrees(tree))
 
     def spread(self, prices: "NDArray[np.float64]", deadline: Deadline) -> None:
-        """Take a few trees that are cheap near the master's prices, and differ."""
+        """Add a few different trees that are cheap near the master's prices."""
         import numpy as np
 
         proof = np.array(self.proof, dtype=float)
@@ -279,12 +252,12 @@ class _Search:
                 break
             coarse = (prices * (STEPS / prices.mean())).round().astype(int).tolist()
             degrees = np.array(self.add(self.price(coarse)), dtype=float)
-            # The last term is for NICs whose price is 0.
+            # The last term raises prices of 0.
             prices = prices * (1 + RAISE * degrees / degrees.max()) + 1e-6 * degrees / degrees.size
             prices /= prices.sum()
 
     def answer(self, deadline: Deadline, *, exactly: bool) -> tuple[list[Tree], list[Fraction]]:
-        """Return the trees that carry something, and what; equal shares if nothing is known yet."""
+        """Return the trees of positive weight and their weights; equal before any master."""
         trees = list(self.columns)
         carried = [number for number, weight in enumerate(self.weights) if weight > TINY]
         if not carried:
@@ -303,7 +276,7 @@ class _Search:
     def vertex(
         self, trees: list[Tree], weights: list[float], deadline: Deadline
     ) -> list[Fraction] | None:
-        """Return the weights with which all NICs that seem to have the largest load do have it."""
+        """Return exact weights under which all NICs that seem busiest have equal load, or None."""
         import numpy as np
 
         degrees = np.array([self.columns[tree] for tree in trees]).T
@@ -322,12 +295,12 @@ class _Search:
 
 
 def _near(numbers: Sequence[float]) -> list[Fraction]:
-    """Return the fractions with small denominators next to some numbers."""
+    """Return the nearby fractions with small denominators."""
     return [Fraction(number).limit_denominator(DENOMINATOR) for number in numbers]
 
 
 def _small_integers(numbers: "NDArray[np.float64]") -> list[int]:
-    """Return integers in the ratio of the fractions next to some numbers, if they are not large."""
+    """Return integers in the ratio of nearby fractions, or of multiples of 1/SCALE."""
     scaled = (numbers / numbers.max()).tolist()
     near = _near(scaled)
     unit = lcm(*(number.denominator for number in near))

@@ -1,4 +1,4 @@
-"""A fractional packing of spanning trees in a BCube: what it is, and its load, in fractions."""
+"""Result of packing spanning trees in a BCube, and its load, in fractions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,31 +12,18 @@ __all__ = ["Packing", "load_of"]
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Spanning trees of the living servers with the share of the gradient each carries.
+    """Spanning trees of the living servers, each with its share of the gradient.
 
-    Attributes
-    ----------
-    trees : tuple of Tree
-        Spanning trees; each share is summed along its tree and broadcast back along it.
-    weights : tuple of Fraction
-        Their shares, above 0, of sum 1.
-    load : Fraction
-        Largest load of a NIC in one direction, in gradients, for exactly these weights.
-    bound : Fraction
-        Proven bound on the load of every packing.
-    timed_out : bool
-        Whether the deadline cut in.
-    prices : tuple of (Port, int)
-        Proof of the bound: it is what a minimum spanning tree costs at these prices, divided by
-        their sum. NICs which are not named have price 0.
+    The bound is proven by `prices`: it is the cost of a minimum spanning tree at these prices,
+    divided by their sum.
     """
 
     trees: tuple[Tree, ...]
-    weights: tuple[Fraction, ...]
-    load: Fraction
-    bound: Fraction
+    weights: tuple[Fraction, ...]  # above 0, of sum 1
+    load: Fraction  # largest load of a NIC in one direction, in gradients
+    bound: Fraction  # lower bound on the load of every packing
     timed_out: bool
-    prices: tuple[tuple[Port, int], ...] = ()
+    prices: tuple[tuple[Port, int], ...] = ()  # 0 for NICs that are not named
 
 
 def load_of(trees: Sequence[Tree], weights: Sequence[Fraction]) -> Fraction:

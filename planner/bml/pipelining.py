@@ -1,21 +1,15 @@
-"""In how many parts to send each piece.
+"""Number of pipeline rounds: into how many parts to cut each piece.
 
-Problem. Steps of a plan around failures load links unevenly: with one round each of them waits for
-its own busiest NIC. Cut into R parts that follow each other, all steps are under way at once, on
-different parts, and a step waits for the busiest NIC of all of them together; but there are R - 1
-more steps, each with its start-up cost. Which R is best?
+Problem: with failures, the steps of a plan load links unevenly, and with one round each step waits
+for its own busiest NIC. With R rounds all steps run at once on different parts and wait for the
+busiest NIC overall, but R - 1 more steps pay a start-up.
 
-Method. Let P_h be the time of steps 0 … h together, 2D steps in all. For R >= 2D, were sizes
-divisible, the time is ``(R + 2D - 1)·α + (2·Σ_{h<2D-1} P_h + (R - 2D + 1)·P_{2D-1})/R``: the
-pipeline fills, runs full, and empties in the same way. Its least R is a square root. That R, its
-neighbours that cut pieces into parts of a whole number of elements, and 1 are priced exactly, and
-the best one taken.
+Method: closed-form optimum for divisible sizes, then exact prices of it, its neighbours and 1; see
+docs/bml.md, "Why the number of rounds is a square root".
 
-Guarantee. Never worse than one round. None of optimality: other R are not tried.
-
-Complexity. One look at the loads of each step, and at most five prices.
-
-Source. Pipelined collectives on trees; for one tree of equal hops this is the known square root.
+Guarantee: never worse than one round; not optimal, other R are not tried.
+Complexity: the loads of each step once, and at most five prices. Source: pipelined collectives on
+trees, where one tree of equal hops gives the same square root.
 """
 
 from contextlib import suppress
@@ -37,16 +31,16 @@ __all__ = ["MAX_ROUNDS", "with_best_rounds"]
 PlanT = TypeVar("PlanT", Schedule, TreePlan)
 
 MAX_ROUNDS = 1024
-"""Without a start-up cost more parts are always better, by less and less."""
+"""Limit without start-up costs, where more parts always help, but less and less."""
 
 MAX_HELD = 2**23
-"""Steps times NICs up to which the loads of all steps are held at once, in 128 MiB each time."""
+"""Steps times NICs up to which the loads of all steps are kept at once, in 128 MiB each time."""
 
 
 def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline = NEVER) -> PlanT:
-    """Return the plan with the number of rounds that takes least, of those there is time for.
+    """Return the plan with the fastest number of rounds among those priced in time.
 
-    One round, where the loads of all steps are more than fit in memory together.
+    One round if the loads of all steps do not fit in memory together.
     """
     if plan.steps * plan.bcube.nics > MAX_HELD:
         return plan
@@ -64,7 +58,7 @@ def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline = NEVER) 
 
 
 def _worth_trying(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) -> set[int]:
-    """Return numbers of rounds above 1 that may be the best."""
+    """Return the candidate numbers of rounds above 1."""
     elements = max(problem.chunks) // problem.element_bytes
     in_use = plan.threads * plan.pieces - len(plan.left_out)
     hops, each = 2 * plan.steps, elements // max(in_use, 1)
@@ -72,13 +66,14 @@ def _worth_trying(problem: Problem, plan: Schedule | TreePlan, deadline: Deadlin
     if not hops or most < max(hops, 2):
         return set()
     best = min(max(_unrounded(problem, plan, deadline), hops), most)
-    # Parts are whole elements: of as many rounds as give parts of one size, the fewest.
+    # Parts are whole elements: among the numbers of rounds that give the same part size, take the
+    # fewest.
     sizes = range(max(1, -(-each // best) - 1), -(-each // best) + 2)
     return {best, *(rounds for size in sizes if 2 <= (rounds := -(-each // size)) <= most)}
 
 
 def _unrounded(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) -> int:
-    """Return the best number of rounds were sizes divisible."""
+    """Return the optimal number of rounds if sizes were divisible."""
     layout = plan.layout(problem.size_bytes // problem.element_bytes, problem.element_bytes)
     up = list(loads(plan, layout, deadline))
     down = [Loads(load.received, load.sent) for load in reversed(up)]

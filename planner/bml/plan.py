@@ -1,8 +1,8 @@
-"""What every plan of a gradient synchronisation says, whoever made it.
+"""Interface of all plans of gradient synchronisation.
 
-The gradient is cut into pieces, numbered within each thread. A piece is summed up along a tree of
-servers towards its owner in the `aggregate` stage, and handed back along the same tree in the
-`broadcast` stage: the transfer of aggregation step d is undone by one in broadcast step D - 1 - d.
+The gradient is cut into pieces, numbered within each thread. In the `aggregate` stage a piece is
+summed along a tree of servers towards its owner. In the `broadcast` stage it is sent back along the
+same tree: broadcast step D - 1 - d reverses aggregation step d.
 """
 
 from collections.abc import Iterator
@@ -26,19 +26,19 @@ class Transfer(NamedTuple):
     Attributes
     ----------
     server : int
-        Who sends.
+        The sender.
     thread : int
-        Whose pieces.
+        The thread whose pieces are sent.
     stage : str
-        "aggregate": what has been summed up so far; "broadcast": the sum of all servers.
+        "aggregate": partial sums; "broadcast": sums over all servers.
     step : int
         From 0 in each stage.
     level : int
         Level of the link.
     peer : int
-        Who receives.
+        The receiver.
     offset, length : int
-        The pieces.
+        The range of pieces.
     """
 
     server: int
@@ -52,15 +52,7 @@ class Transfer(NamedTuple):
 
 
 class Hops(NamedTuple):
-    """Who sends one piece to whom in one step of the aggregation, all servers at once.
-
-    Attributes
-    ----------
-    step : int
-        The aggregation step.
-    senders, receivers, levels : ndarray of int64, shape (transfers,)
-        One element a transfer.
-    """
+    """Transfers of one piece in one step of the aggregation, as arrays of equal length."""
 
     step: int
     senders: "NDArray[np.int64]"
@@ -69,7 +61,7 @@ class Hops(NamedTuple):
 
 
 class Plan(Protocol):
-    """What the checker and the price ask of a plan."""
+    """Interface that the checker and pricing use."""
 
     @property
     def bcube(self) -> BCube:
@@ -78,12 +70,12 @@ class Plan(Protocol):
 
     @property
     def threads(self) -> int:
-        """Threads a server, each with its own pieces."""
+        """Threads of a server, each with its own pieces."""
         ...
 
     @property
     def pieces(self) -> int:
-        """Pieces a thread numbers, with those that are left out."""
+        """Pieces of a thread, including those left out."""
         ...
 
     @property
@@ -93,26 +85,26 @@ class Plan(Protocol):
 
     @property
     def steps(self) -> int:
-        """Steps of the aggregation, D; the broadcast has as many."""
+        """Steps of the aggregation, D; the broadcast has equally many."""
         ...
 
     @property
     def rounds(self) -> int:
-        """In how many parts each piece is sent, each one step behind the part before it."""
+        """Number of parts of each piece; each part is one step behind the one before."""
         ...
 
     def owner(self, thread: int, piece: int) -> int:
-        """Return the server that a piece is summed on."""
+        """Return the server that sums a piece."""
         ...
 
     def layout(self, elements: int, element_bytes: int) -> Layout:
-        """Return where the pieces of a gradient of so many elements start."""
+        """Return the layout of the pieces of a gradient with this number of elements."""
         ...
 
     def transfers(self, server: int) -> Iterator[Transfer]:
-        """Yield what a server sends, in the order of stages and steps."""
+        """Yield the transfers that a server sends, in the order of stages and steps."""
         ...
 
     def hops(self, thread: int, piece: int) -> Iterator[Hops]:
-        """Yield how one piece travels in the aggregation, step by step."""
+        """Yield the transfers of one piece in the aggregation, step by step."""
         ...

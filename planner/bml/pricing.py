@@ -1,14 +1,13 @@
-"""How long a plan takes: the one place where time is computed, whoever made the plan.
+"""Time of a plan: the one place where it is computed, for plans of all methods.
 
-A step lasts as its busiest NIC takes to carry what it has to, and as the busiest server takes to
-add what arrives (`planner.network`). With one round the steps come one after the other, first
-those of the aggregation, then those of the broadcast. With R rounds each piece is cut in R parts,
-and part j takes every step j steps later: in each step links carry several parts, on their ways up
-and down. Layers are synchronised one after the other. The sum of all steps is rounded up once.
+A step takes as long as its busiest NIC needs to send or receive and its busiest server to add
+(`planner.network`). With one round the steps are sequential: aggregation, then broadcast. With R
+rounds each piece is cut into R parts, and part j takes every step j steps later, so links carry
+several parts, up and down, in each step. Layers are sequential. The sum is rounded up once.
 
-Complexity. Without failures O(k) a layer of a size of its own. Else O(D·k·N) for each of these, D
-being the steps of the aggregation: whatever R is, each of the 2D hops of a part begins, passes from
-longer to shorter parts and ends once, and between these events steps are alike. Source. Own.
+Complexity: without failures O(k) for each distinct layer size. Otherwise O(D·k·N), D being the
+steps of the aggregation, whatever R is: each of the 2D hops of a part begins, changes from longer
+to shorter parts and ends once, and steps between these events are equal. Source: own.
 """
 
 from collections import Counter
@@ -31,13 +30,7 @@ __all__ = ["busiest_intact", "is_intact", "time_ns"]
 
 
 def time_ns(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> int:
-    """Return how long a plan takes.
-
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
-    """
+    """Return the time of a plan (ns); TimeUpError at the deadline."""
     network, time = problem.network, Fraction(0)
     for size, times in Counter(problem.chunks).items():
         elements = size // problem.element_bytes
@@ -50,19 +43,19 @@ def time_ns(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NE
 
 
 def is_intact(plan: Schedule | TreePlan) -> TypeGuard[Schedule]:
-    """Whether a plan is Algorithm 1 with nothing failed, which has a price in closed form."""
+    """Return whether a plan is Algorithm 1 without failures, which has a price in closed form."""
     return isinstance(plan, Schedule) and not plan.changed and plan.rounds == 1
 
 
 def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
-    """Return what the busiest NIC carries, and the busiest server adds, in each step.
+    """Return the bytes of the busiest NIC, and those added by the busiest server, in each step.
 
     The first slice of a thread is one of its largest (`EvenLayout`), and thread 0 has most
-    elements. So n - 1 largest slices arrive at whoever that slice belongs to, and to the same
-    server belong the first slices of all threads.
+    elements. So n - 1 largest slices arrive at the owner of that slice, which also owns the first
+    slices of all threads.
     """
     n, k, pieces = schedule.bcube.n, schedule.bcube.k, schedule.pieces
-    # Threads of as many elements are cut alike, and there are two such numbers at most.
+    # Threads with equal numbers of elements are cut alike, and there are at most two such numbers.
     alike = Counter(layout.span(thread * pieces, pieces) for thread in range(k))
     example = {layout.span(thread * pieces, pieces): thread for thread in range(k)}
     steps = []
@@ -102,7 +95,8 @@ def _chunk(
     for step in sorted(events):
         deadline.check()
         time += (step - before) * each
-        # Part j is on hop step - j: on which one are the first, the first shorter, the last one?
+        # Part j is on hop step - j. The events: the first part, the first shorter part, or the last
+        # part moves to another hop.
         if step < count:
             under_way.add((of_long if longer else of_short)[step])
         if longer and 0 <= step - longer < count:
@@ -115,24 +109,23 @@ def _chunk(
 
 
 _Hop = tuple[Loads, bool]
-"""What NICs carry in one hop of a part, and whether what arrives is added."""
+"""Loads of NICs in one hop of a part, and whether receivers add."""
 
 
 def _step(network: Network, carried: Loads, adds: bool) -> Fraction:
-    """Return the time of a step that carries nothing else; the reverse takes as long."""
+    """Return the time of a step with only this hop; its reverse takes as long."""
     busiest = max(int(carried.sent.max()), int(carried.received.max()))
     return network.step(busiest, int(carried.received.sum(axis=0).max()) if adds else 0)
 
 
 def _hops(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline) -> list[_Hop]:
-    """Return the hops of a part on its way up, and down."""
     up = list(loads(plan, layout, deadline))
     down = [Loads(load.received, load.sent) for load in reversed(up)]
     return [(load, True) for load in up] + [(load, False) for load in down]
 
 
 class _UnderWay:
-    """What links carry in one step: the hops that are taken at once."""
+    """Loads of the hops that run in one step."""
 
     def __init__(self, plan: Schedule | TreePlan) -> None:
         import numpy as np
@@ -143,7 +136,7 @@ class _UnderWay:
         self._added: NDArray[np.int64] = np.zeros(shape[1], dtype=np.int64)
 
     def add(self, hop: _Hop, times: int = 1) -> None:
-        """Let a hop begin, or end."""
+        """Add the loads of a hop (`times` = -1: remove them)."""
         carried, adds = hop
         self._sent += times * carried.sent
         self._received += times * carried.received

@@ -1,4 +1,4 @@
-"""Inputs of gradient synchronisation on a BCube: the network, the gradient, and what has failed."""
+"""The problem of gradient synchronisation on a BCube: network, gradient, failures."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +12,14 @@ from planner.validation import MAX_VALUE, integers, set_integer, shown, total
 __all__ = ["MAX_DAMAGED_NICS", "MAX_LAYERS", "Failures", "Problem"]
 
 MAX_DAMAGED_NICS = 2**20
-"""Networks with failures have at most so many NICs: re-planning looks at each of them."""
+"""Largest network with failures, in NICs: re-planning visits each NIC."""
 
 MAX_LAYERS = 2**12
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Who aggregates what, over which link, in which step.
+    """Gradient synchronisation on a BCube.
 
     Parameters
     ----------
@@ -28,14 +28,14 @@ class Problem:
     network : Network
         Its links.
     gradient_bytes : int, optional
-        Size of the gradient; may be left out where layers are given.
+        Size of the gradient; may be left out if layers are given.
     layer_bytes : tuple of int
         Sizes of the layers' gradients, layer 0 first; each is cut into pieces of its own. Empty:
         the gradient is one.
     element_bytes : int
-        Size of an element: pieces are whole elements, so sizes are multiples of it.
+        Size of an element; pieces are whole elements, so sizes must be multiples of it.
     failed : Failures
-        What does not work.
+        Failed servers, NICs and switches.
     """
 
     bcube: BCube
@@ -70,7 +70,7 @@ class Problem:
                 f"failed, got {self.bcube.nics}",
             )
         if self.failed:
-            # In the worst case all of it goes through one NIC.
+            # In the worst case all bytes pass one NIC.
             total(
                 self.bcube.servers * self.size_bytes,
                 "gradient_bytes",
@@ -86,18 +86,18 @@ class Problem:
     def from_profile(
         cls, profile: Profile, network: AnyNetwork, bcube: BCube, **options: Any
     ) -> "Problem":
-        """Return the problem of a profiled model's gradient, in one, on a BCube.
+        """Return the problem of a profiled model's gradient, not cut into layers, on a BCube.
 
         Parameters
         ----------
         profile : Profile
-            What its layers send for their gradients is summed up.
+            The model; the gradient bytes of its layers are summed.
         network : Nic or AffineCost
-            The NICs of a server, one a level, or what a message over a link costs.
+            The NICs of a server, one for each level, or the cost of a message over a link.
         bcube : BCube
             The topology.
         **options
-            As above.
+            `element_bytes` and `failed`, as above.
         """
         size = sum(layer.pushed_bytes for layer in profile.layers)
         return cls(bcube, links(network, bcube.k), size, **options)
@@ -128,5 +128,5 @@ class Problem:
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Sizes of what is synchronised one after the other: the layers, or the gradient."""
+        """Sizes of the sequential synchronisations: the layers, or the whole gradient."""
         return self.layer_bytes or (self.size_bytes,)

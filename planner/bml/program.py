@@ -1,12 +1,9 @@
-"""Plans of a synchronisation as collective programs.
+"""Plans of synchronisation as collective programs.
 
-Problem. A plan speaks of servers, threads and pieces of a BCube, of which some have failed or are
-left out. A program speaks of ranks, lanes and chunks.
+Living servers become ranks, in order; threads become lanes, levels links, and pieces in use chunks.
+Without failures the result is Algorithm 1 in its symmetric form.
 
-Method. The living servers are the ranks, in order; the threads the lanes, the levels the links, and
-the pieces in use the chunks. Without failures it is Algorithm 1 in its symmetric form.
-
-Complexity. Linear in the plan's transfers; O(n·k²) without failures. Source. Own.
+Complexity: linear in the plan's transfers; O(n·k²) without failures. Source: own.
 """
 
 from bisect import bisect_left
@@ -29,7 +26,7 @@ def program_of(plan: Plan) -> Program:
 
 
 def listed(plan: Plan) -> ListedProgram:
-    """Return a plan as a program, transfer by transfer."""
+    """Return a plan as a program with one message per transfer."""
     bcube, out = plan.bcube, plan.left_out
     transfers = [move for server in range(bcube.servers) for move in plan.transfers(server)]
     gone = set(out)

@@ -1,16 +1,13 @@
-"""Systems of linear equations with integer coefficients, solved in fractions.
+"""Exact rational solution of linear equations with integer coefficients.
 
-Problem: find x with A·x = b, A of full column rank with at least as many rows as columns.
+Problem: find x with A·x = b, where A has full column rank and at least as many rows as columns.
+Method: Dixon's lifting. Invert A modulo a prime p, solve modulo p, divide the residue b - A·x by p
+and repeat; each step gives one p-adic digit of x. Hadamard's inequality bounds numerators and
+denominators, so enough digits determine x; Euclid's algorithm recovers it.
 
-Method: Dixon's lifting. Invert A modulo a prime p, find x modulo p, divide the residue b - A·x by
-p and go on: each step gives one more p-adic digit of x. By Hadamard's inequality numerators and
-denominators are so small that enough digits determine them; Euclid's algorithm reads them off.
-
-Guarantee: the answer solves all equations, checked in integers; None means that there is no
-solution, or more than one (or, for one p in millions, that A is singular modulo p only).
-
+Guarantee: the answer solves all equations, checked in integers. None: no unique solution (or, for
+one p in millions, A is singular modulo p only).
 Complexity: O(m³) for m rows and columns, then O(m log m) steps of O(m²), in machine words.
-
 Source: Dixon, "Exact Solution of Linear Equations Using P-Adic Expansions", Numerische Mathematik
 40, 1982.
 """
@@ -24,35 +21,23 @@ from planner.deadline import Deadline
 __all__ = ["solve_exactly"]
 
 PRIME = 2**26 - 5
-"""So small that thousands of products of two residues sum to less than 2^63."""
+"""Small enough that sums of thousands of products of two residues stay below 2^63."""
 
 
 def solve_exactly(
     matrix: Sequence[Sequence[int]], right: Sequence[int], deadline: Deadline | None = None
 ) -> list[Fraction] | None:
-    """Return the only x with matrix·x = right, or None.
+    """Return the unique x with matrix·x = right, or None; TimeUpError at the deadline.
 
-    Parameters
-    ----------
-    matrix : sequence of sequence of int
-        Its rows, of small numbers (below 2^20).
-    right : sequence of int
-        The right-hand side, of small numbers too.
-    deadline : Deadline, optional
-        When to stop.
-
-    Raises
-    ------
-    TimeUpError
-        If the deadline passes.
+    All entries must be small (below 2^20 in size).
     """
     import numpy as np
 
     deadline = deadline or Deadline(None)
     a, b = np.array(matrix, dtype=np.int64), np.array(right, dtype=np.int64)
     rows, columns = a.shape
-    # Gauss-Jordan on [A | I] modulo p. A row is only ever added to others once it is a pivot, so
-    # the pivots' part of the right half inverts the pivots' rows of A.
+    # Gauss-Jordan on [A | I] modulo p. Only pivot rows are added to other rows, so the pivots' part
+    # of the right half inverts the pivot rows of A.
     table = np.column_stack([a % PRIME, np.eye(rows, dtype=np.int64)])
     pivots: list[int] = []
     for column in range(columns):

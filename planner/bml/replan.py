@@ -1,20 +1,15 @@
-"""Programs around failures, and all others, by their recipes: whoever reads a plan makes the same.
+"""Collective programs from recipes, including programs around failures.
 
-Problem. A plan of a whole iteration on a damaged BCube sums up around what has failed, time and
-again and whatever the size. Its recipe is all that is written of the program.
-
-Method. Detours (`planner.bml.detour`) with pieces of one size; where they do not apply, a few trees
-of equal shares, one after the other the cheapest where a NIC costs what it carries. Both are made
-in integers, in a fixed order, by no solver. The living servers are the ranks, in order.
-
-With rounds everything is cut in so many parts, each a step behind the part before it: NICs then
-carry what summing up loads and what handing out does at once. That has no halves.
-
-Guarantee. The same program for the same recipe, everywhere; one exists wherever the failures do not
-cut the network. With one round its halves are mirror images: they take as many steps, and NICs
-carry as much. No optimality: `planner.bml.solve` plans for one size of gradient.
-
-Complexity. Linear in the program's messages, 2k²(n-1)·N about, times the rounds. Source. Own.
+Problem: a plan of a whole iteration stores only the recipe of a program, so every reader must make
+the same program from it. Method: `planner.bml.detour` with equal pieces; where it does not apply,
+`TREES` greedy trees of equal share. Both use integers in a fixed order and no solver. The living
+servers are the ranks, in order. With rounds everything is cut into parts, each one step behind the
+part before.
+Guarantee: the same program for the same recipe on every machine; it exists wherever the failures
+leave the network connected. With one round its halves are mirror images with equal steps and loads;
+with more rounds they overlap and are not separate. Not optimal; `planner.bml.solve` optimises for
+one gradient size.
+Complexity: linear in the messages, about 2k²(n-1)·N, times the rounds. Source: own.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,28 +37,28 @@ from planner.validation import integer
 __all__ = ["GENERATORS", "MAX_REPLANNED", "REPLAN", "made", "ranks_of", "replanned"]
 
 REPLAN = "bml_replan"
-"""The generator of programs around failures: n, k and, if there are several, the rounds."""
+"""The generator of programs around failures; its shape is n, k and, if above 1, the rounds."""
 
 MAX_REPLANNED = 2**10
-"""Servers up to which a program around failures is listed, message by message: some seconds."""
+"""Largest number of servers for which a program is listed message by message: some seconds."""
 
 MAX_ROUNDS = 2**6
 
 TREES = 8
-"""Trees where detours do not apply."""
+"""Number of trees where detours do not apply."""
 
 
 MAX_ROUNDED = 2**6
-"""The same with rounds."""
+"""Largest number of servers if there are several rounds."""
 
 
 def replanned(bcube: BCube, failed: Failures, rounds: int = 1) -> Program:
-    """Return how the living servers sum up, in so many rounds; rank r is the r-th of them.
+    """Return the all-reduce program of the living servers; rank r is the r-th living server.
 
     Raises
     ------
     InvalidInputError
-        If something is not in the network, or fewer than two servers are left.
+        If a failed part does not exist in the network, or fewer than two servers are left.
     NotApplicableError
         If the failures cut the network, or it is too large.
     """
@@ -113,7 +108,6 @@ def _bcube(recipe: Recipe) -> BCube:
 GENERATORS: Mapping[str, Callable[[Recipe], Program]] = MappingProxyType(
     {**dict.fromkeys(recipes.GENERATORS, recipes.made), REPLAN: _replan}
 )
-"""Every generator by its name."""
 
 
 def made(recipe: Recipe) -> Program:
@@ -122,7 +116,7 @@ def made(recipe: Recipe) -> Program:
     Raises
     ------
     InvalidInputError
-        If there is no such generator, or its shape or its failures are none.
+        If the generator is unknown, or its shape or failures are invalid.
     NotApplicableError
         If the generator does not apply to them.
     """
@@ -130,12 +124,9 @@ def made(recipe: Recipe) -> Program:
 
 
 def ranks_of(recipe: Recipe) -> int:
-    """Return among how many ranks the program of a recipe is, without making it.
+    """Return the number of ranks of a recipe's program, without making the program.
 
-    Raises
-    ------
-    InvalidInputError
-        If its shape, or its failures, are none.
+    InvalidInputError if the shape or failures are invalid.
     """
     if recipe.generator != REPLAN:
         return recipes.ranks_of(recipe)

@@ -1,27 +1,14 @@
-"""Algorithm 1 in closed form: any server's transfers, without looking at a single piece.
+"""BML's Algorithm 1 in closed form: any server's transfers without enumerating pieces.
 
-Problem. In a BCube(n, k), N = n^k, thread t of every server sums up pieces (t, q), one for each
-server q, in k steps and hands the sums back in k more; which pieces go to whom?
+Problem: in a BCube(n, k), N = n^k, thread t of every server sums the pieces (t, q), one for each
+server q, in k steps and broadcasts the sums in k more; which pieces go where in each step?
 
-Method. For piece (t, q) server a sends in step w, the first position in the order of levels t, t+1,
-… (mod k) where a differs from q; its neighbour there has that digit of q. So the aggregation of a
-piece is an in-tree rooted at q, and the broadcast is its reverse. Number the pieces of thread t in
-mixed radix with digit t most significant, then t+1, …: what a sends to neighbour s in step w are
-the pieces that agree with s in digits t … t+w, which is one slice, of offset ``Σ_{i≤w}
-s_{t+i}·n^(k-1-i)`` and length ``n^(k-1-w)``.
-
-Detours. A transfer that cannot take its link in step w is replaced by one or several to servers c
-on other levels just before step w; c then sends what it got together with its own part of the
-same slice. Pieces that cannot be summed up at all are left out. (`planner.bml.detour` decides.)
-
-Guarantee. Equal to Algorithm 1 transfer by transfer. Without failures every NIC carries
-2(N-1)/(kN) of the gradient in each direction, the least that is possible, and no two threads use
-one link in a step.
-
-Complexity. O(k²) integers before the first transfer, then O(1) a transfer: 2k²(n-1) a server. With
-f detours O(f) once, and O(1) a transfer.
-
-Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1.
+Guarantee: equal to Algorithm 1 transfer by transfer. Without failures every NIC carries 2(N-1)/(kN)
+of the gradient in each direction, the minimum, and no two threads share a link in a step.
+Derivation: docs/bml.md, "The schedule"; detours: there, "Why detours are right".
+Complexity: O(k²) before the first transfer, then O(1) for each of the 2k²(n-1) transfers of a
+server. With f detours O(f) once more. Source: Wang et al., "BML", NeurIPS 2018, section 3.2,
+Algorithm 1.
 """
 
 from collections import defaultdict, deque
@@ -47,7 +34,7 @@ FULL_WEIGHT = 64
 
 
 class DetourPart(NamedTuple):
-    """A slice of a blocked transfer, and whom it is sent to instead."""
+    """A slice of a blocked transfer, and the server that relays it."""
 
     level: int
     via: int
@@ -56,23 +43,13 @@ class DetourPart(NamedTuple):
 
 
 class Detour(NamedTuple):
-    """A transfer of the aggregation that cannot take its link, and what is sent instead.
-
-    Attributes
-    ----------
-    thread, step : int
-        Of the blocked transfer: thread t and step w of Algorithm 1.
-    sender, receiver : int
-        The two servers, neighbours on level t+w (mod k).
-    parts : tuple of DetourPart
-        The transfers just before step w; none if all the pieces concerned are left out.
-    """
+    """A transfer of the aggregation whose link is blocked, and its replacements."""
 
     thread: int
     step: int
-    sender: int
+    sender: int  # neighbour of `receiver` on level thread + step (mod k)
     receiver: int
-    parts: tuple[DetourPart, ...]
+    parts: tuple[DetourPart, ...]  # sent just before the step; none if all its pieces are left out
 
 
 def slice_of(bcube: BCube, thread: int, step: int, server: int) -> tuple[int, int]:
@@ -96,17 +73,17 @@ class Schedule:
     bcube : BCube
         The topology.
     dead : frozenset of int
-        Servers that take no part.
+        Failed servers.
     detours : tuple of Detour
-        Every transfer between living servers, or to a dead one, that cannot take its link.
+        Every transfer between living servers, or to a failed one, whose link is blocked.
     left_out : tuple of int
         Pieces without elements, in order, as ``thread·N + piece``.
     light : tuple of (int, int)
-        Ranges of pieces, numbered in the same way, that are smaller than others; in order, apart.
+        Disjoint ranges of smaller pieces, numbered in the same way, in order.
     light_weight : int
-        Their size relative to that of others, which is `FULL_WEIGHT`.
+        Size of these pieces relative to the others, which have `FULL_WEIGHT`.
     rounds : int
-        In how many parts each piece is sent, each one step behind the part before it.
+        Number of parts of each piece; each part is one step behind the one before.
     """
 
     bcube: BCube
@@ -124,7 +101,7 @@ class Schedule:
 
     @cached_property
     def _leaving(self) -> Mapping[_Key, list[DetourPart]]:
-        """The parts each server sends, for each thread and step."""
+        """The detour parts that each server sends, for each thread and step."""
         leaving: dict[_Key, list[DetourPart]] = defaultdict(list)
         for thread, step, sender, _, parts in self.detours:
             leaving[sender, thread, step] += parts
@@ -132,7 +109,7 @@ class Schedule:
 
     @cached_property
     def _arriving(self) -> Mapping[_Key, list[tuple[int, DetourPart]]]:
-        """The parts each server gets and from whom, for each thread and step."""
+        """The detour parts that each server receives, with the sender, for each thread and step."""
         arriving: dict[_Key, list[tuple[int, DetourPart]]] = defaultdict(list)
         for thread, step, sender, _, parts in self.detours:
             for part in parts:
@@ -162,12 +139,12 @@ class Schedule:
 
     @property
     def threads(self) -> int:
-        """Threads a server: k."""
+        """Threads of a server: k."""
         return self.bcube.k
 
     @property
     def pieces(self) -> int:
-        """Pieces a thread: N, one for each server."""
+        """Pieces of a thread: N, one for each server."""
         return self.bcube.servers
 
     @property
@@ -193,7 +170,7 @@ class Schedule:
         return server
 
     def layout(self, elements: int, element_bytes: int) -> Layout:
-        """Return where the pieces of a gradient of so many elements start."""
+        """Return the layout of the pieces of a gradient with this number of elements."""
         if self.light and self.light_weight < FULL_WEIGHT:
             return RangedLayout(*self._ranges, elements, element_bytes)
         return EvenLayout(self.threads, self.pieces, self.left_out, elements, element_bytes)
@@ -218,18 +195,18 @@ class Schedule:
 
     @property
     def total_weight(self) -> int:
-        """The sum of all pieces' weights; a gradient of so many elements is cut exactly so."""
+        """The sum of all weights; a gradient with this many elements is cut without rounding."""
         firsts, weights = self._ranges
         return sum(map(mul, (b - a for a, b in pairwise(firsts)), weights))
 
     def transfers(self, server: int) -> Iterator[Transfer]:
-        """Yield what a server sends, in the order of stages, steps and threads."""
+        """Yield the transfers that a server sends, in the order of stages, steps and threads."""
         if server in self.dead:
             return
         n, k = self.bcube.n, self.bcube.k
         strides = [n**place for place in range(k)]
         digits = [server // stride % n for stride in strides]
-        # Where the slice of digits t … t+w starts, for each step and thread.
+        # Start of the slice of digits t … t+w, for each step and thread.
         starts = [[0] * k]
         for w in range(k):
             starts.append(
@@ -277,7 +254,7 @@ class Schedule:
                 number += 1
 
     def hops(self, thread: int, piece: int) -> Iterator[Hops]:
-        """Yield how one piece travels in the aggregation, step by step, in O(k·N)."""
+        """Yield the transfers of one piece in the aggregation, step by step, in O(k·N)."""
         import numpy as np
 
         n, k = self.bcube.n, self.bcube.k
@@ -301,7 +278,7 @@ class Schedule:
             agreeing = agreeing & ~differs
 
     def _barred(self, thread: int, w: int, owner: int) -> "NDArray[np.int64]":
-        """Return who cannot send the piece of a thread's owner in step w."""
+        """Return the servers whose transfer of a piece (of `owner`) is blocked in step w."""
         rows = self.blocked_rows
         rows = rows[(rows[:, 0] == thread) & (rows[:, 1] == w)]
         for place in range(w + 1):
@@ -312,7 +289,7 @@ class Schedule:
         return senders
 
     def _half(self, thread: int, w: int, piece: int) -> Hops:
-        """Return what replaces the barred transfers of a piece."""
+        """Return the detours that replace the blocked transfers of a piece."""
         rows = self.part_rows
         rows = rows[(rows[:, 0] == thread) & (rows[:, 1] == w)]
         rows = rows[(rows[:, 5] <= piece) & (piece < rows[:, 5] + rows[:, 6])]

@@ -1,19 +1,15 @@
-"""Minimum spanning trees of a BCube of which parts have failed.
+"""Minimum spanning trees of the surviving part of a BCube.
 
-Problem: each NIC has a price, and a hop between two servers on one switch costs the prices of the
-two NICs it uses. Find a cheapest spanning tree of the living servers.
-
-Method: Kruskal's. On one switch a star around its cheapest NIC is a minimum spanning tree of all
-its hops, and by the cycle rule a hop outside it is needed nowhere: n - 1 candidates a switch, not
-n(n - 1)/2. Hops of equal cost, of which there are many, are taken from a root outwards, which
-keeps trees low where prices do not matter: with equal prices everywhere it is a breadth-first tree.
+Problem: each NIC has a price; a hop between two servers on one switch costs the prices of its two
+NICs. Find a minimum spanning tree of the living servers.
+Method: Kruskal's algorithm. On one switch a star around its cheapest NIC is a minimum spanning
+tree, and by the cycle rule no other hop is needed: n - 1 candidates a switch, not n(n - 1)/2. Hops
+of equal cost are taken from a root outwards, which keeps trees low; equal prices give a
+breadth-first tree.
 
 Guarantee: optimal, in integers; the same prices and root give the same tree.
-
-Complexity: O(k·N log(k·N)), and as much memory.
-
-Source: Kruskal, "On the Shortest Spanning Subtree of a Graph and the Traveling Salesman Problem",
-Proceedings of the AMS 7(1), 1956.
+Complexity: O(k·N log(k·N)) time and memory. Source: Kruskal, "On the Shortest Spanning Subtree of a
+Graph and the Traveling Salesman Problem", Proceedings of the AMS 7(1), 1956.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,32 +30,11 @@ Tree = tuple[Edge, ...]
 
 
 class SurvivingNetwork:
-    """What is left of a BCube: living servers, and the NICs that still reach somebody.
+    """The surviving part of a BCube: living servers, and NICs that reach another server.
 
-    Parameters
-    ----------
-    bcube : BCube
-        The network without failures.
-    dead : frozenset of int
-        Servers that have failed.
-    down : frozenset of (int, int)
-        NICs (server, level) that have failed.
-    deadline : Deadline
-        When to give up, with a `TimeUpError`.
-
-    Attributes
-    ----------
-    servers : list of int
-        The living servers, ascending.
-    nics : list of Port
-        The usable NICs, by switch. Where a price or a load is given a NIC, it is in this order.
-    deadline : Deadline
-        When to give up; may be changed.
-
-    Raises
-    ------
-    ValueError
-        If no server lives, or some cannot reach each other.
+    `servers` is ascending. `nics` are the usable NICs, by switch; arrays of prices and loads are in
+    this order. `deadline` (TimeUpError) may be changed. ValueError if no server lives, or if the
+    servers are not connected.
     """
 
     __slots__ = (
@@ -113,16 +88,10 @@ class SurvivingNetwork:
     def tree(
         self, prices: Sequence[int], root: int = 0, kept: Iterable[Edge] = ()
     ) -> tuple[Tree, int]:
-        """Return a cheapest spanning tree, its hops in order, and what it costs.
+        """Return a minimum spanning tree, its hops in order, and its cost.
 
-        Parameters
-        ----------
-        prices : sequence of int
-            A price for each NIC, at least 0.
-        root : int
-            Among equally cheap hops those nearest to this server, a place in `servers`, come first.
-        kept : iterable of Edge
-            Hops to begin with; those which cannot be used, or close a cycle, are left out.
+        Among hops of equal price those nearest to `root`, a place in `servers`, come first. The
+        hops of `kept` are taken before all others, except those that are unusable or close a cycle.
         """
         owner, distance = self._owner, self._distance_from(root)
         leader = list(range(len(self.servers)))
@@ -146,7 +115,7 @@ class SurvivingNetwork:
         return tree, sum(prices[a] + prices[b] for a, b in taken)
 
     def degrees(self, tree: Tree) -> list[int]:
-        """Return how many hops of a tree use each NIC."""
+        """Return the number of hops of a tree that use each NIC."""
         result = [0] * len(self.nics)
         for first, second, level in watched(tree, self.deadline):
             result[self._index[first, level]] += 1
@@ -154,7 +123,7 @@ class SurvivingNetwork:
         return result
 
     def _distance_from(self, root: int) -> list[int]:
-        """Return the fewest hops from a server to each other; -1 where there is no way."""
+        """Return the distance, in hops, from a server to each other server; -1 if unreachable."""
         known = self._distances.get(root)
         if known is not None:
             return known
@@ -169,7 +138,7 @@ class SurvivingNetwork:
             further = distance[server] + 1
             for switch in self._hanging[server]:
                 if seen[switch]:
-                    continue  # all on it are as near already
+                    continue  # all servers on it are at most as far
                 seen[switch] = True
                 self.deadline.check()
                 for nic in self._switches[switch]:
@@ -180,7 +149,7 @@ class SurvivingNetwork:
 
 
 def _joined(leader: list[int], owner: list[int], nic: int, peer: int) -> list[tuple[int, int]]:
-    """Join the servers of two NICs; return the hop unless it would have closed a cycle."""
+    """Join the servers of two NICs; return the hop, or nothing if it would close a cycle."""
     leader_of_nic, leader_of_peer = _find(leader, owner[nic]), _find(leader, owner[peer])
     if leader_of_nic == leader_of_peer:
         return []

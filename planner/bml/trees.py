@@ -1,13 +1,12 @@
-"""A plan made of spanning trees: each piece has a tree of its own, and a share of the gradient.
+"""Plans made of spanning trees: each piece has its own tree and share of the gradient.
 
-Problem. A piece travels up its tree to the root and back down; a hop is taken as soon as everything
-below it has arrived. There is one thread. Which server of a tree is its root?
+A piece travels up its tree to the root and back down; a hop runs once all hops below it are done.
+There is one thread.
 
-Guarantee. The root is a centre of the tree, so that no other root needs fewer steps; of two centres
-it is the one of the smaller number. The same tree always has the same root.
-
-Complexity. O(N log N) for a tree of N servers: each is taken away once, the leaves of a step in
-order. Source. Own; that taking leaves away ends at the centre is Jordan's, 1869.
+Guarantee: the root is a centre of the tree, so no other root needs fewer steps; of two centres the
+smaller number is taken, so the same tree always has the same root.
+Complexity: O(N log N) for a tree of N servers: each is removed once, the leaves of a step in order.
+Source: own; that removing leaves ends at the centre is Jordan's, 1869.
 """
 
 from collections import defaultdict
@@ -31,17 +30,7 @@ __all__ = ["Branch", "RootedTree", "TreePlan", "root_at_centre", "trees_of"]
 
 
 class Branch(NamedTuple):
-    """One hop of a tree, towards the root.
-
-    Attributes
-    ----------
-    step : int
-        The aggregation step.
-    sender, receiver : int
-        The server and the one above it.
-    level : int
-        Level of the link.
-    """
+    """One hop of a tree, from `sender` to its parent `receiver`."""
 
     step: int
     sender: int
@@ -57,13 +46,7 @@ class RootedTree(NamedTuple):
 
 
 def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, int, int], ...]]:
-    """Return the tree of every piece of a plan that is in use, as undirected hops.
-
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
-    """
+    """Return the tree of every piece in use, as undirected hops; TimeUpError at the deadline."""
     left_out = set(plan.left_out)
     in_use = (number for number in range(plan.threads * plan.pieces) if number not in left_out)
     trees: list[tuple[tuple[int, int, int], ...]] = []
@@ -83,15 +66,10 @@ def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, in
 
 
 def root_at_centre(hops: Sequence[tuple[int, int, int]], deadline: Deadline = NEVER) -> RootedTree:
-    """Return a tree of undirected hops (server, server, level) rooted where it is least high.
+    """Return a tree of undirected hops (server, server, level), rooted where its height is least.
 
-    Leaves are taken away, all at once in each step, until one server is left: the centre; of two,
-    the smaller one stays.
-
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
+    All leaves are removed in each step until one server is left, the centre; of two, the smaller
+    one stays. TimeUpError at the deadline.
     """
     around: dict[int, dict[int, int]] = defaultdict(dict)
     for first, second, level in watched(hops, deadline):
@@ -112,7 +90,7 @@ def root_at_centre(hops: Sequence[tuple[int, int, int]], deadline: Deadline = NE
             if len(around[above]) == 1:
                 after.append(above)
         left -= len(leaves)
-        # One that has lost all its others since then is the centre.
+        # A server without neighbours now is the centre.
         leaves = sorted(server for server in after if len(around[server]) == 1)
         step += 1
     return RootedTree(next(iter(around)), tuple(branches))
@@ -127,11 +105,11 @@ class TreePlan:
     bcube : BCube
         The topology.
     trees : tuple of RootedTree
-        One a piece.
+        One for each piece.
     shares : tuple of Fraction
-        Of the gradient, one a piece; their sum is 1.
+        The share of the gradient of each piece; they sum to 1.
     rounds : int
-        In how many parts each piece is sent, each one step behind the part before it.
+        Number of parts of each piece; each part is one step behind the one before.
     """
 
     bcube: BCube
@@ -147,7 +125,7 @@ class TreePlan:
 
     @property
     def pieces(self) -> int:
-        """As many as trees."""
+        """One for each tree."""
         return len(self.trees)
 
     @cached_property
@@ -191,11 +169,11 @@ class TreePlan:
         return self.trees[piece].root
 
     def layout(self, elements: int, element_bytes: int) -> WeightedLayout:
-        """Return where the pieces of a gradient of so many elements start."""
+        """Return the layout of the pieces of a gradient with this number of elements."""
         return WeightedLayout(self._ends, elements, element_bytes)
 
     def transfers(self, server: int) -> Iterator[Transfer]:
-        """Yield what a server sends, in the order of stages and steps."""
+        """Yield the transfers that a server sends, in the order of stages and steps."""
         up, down = (
             self.branch_rows[order[firsts[server] : firsts[server + 1]]].tolist()
             for order, firsts in self._by_end
@@ -207,7 +185,7 @@ class TreePlan:
             yield Transfer(server, 0, "broadcast", step, level, peer, piece, 1)
 
     def hops(self, thread: int, piece: int) -> Iterator[Hops]:
-        """Yield how one piece travels in the aggregation, step by step."""
+        """Yield the transfers of one piece in the aggregation, step by step."""
         import numpy as np
 
         rows = self.branch_rows[self.branch_rows[:, 4] == piece]

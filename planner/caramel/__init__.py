@@ -1,4 +1,4 @@
-"""Gradient transfers: order, batches, windows and depth, with the optimum beside them.
+"""Gradient transfers: order, batches, transfer windows and depth, and the best plan with its bound.
 
 Source: Hashemi et al., "Caramel: Accelerating Decentralized Distributed Deep Learning with
 Computation Scheduling", arXiv 2004.14020.

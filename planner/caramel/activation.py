@@ -1,31 +1,13 @@
-"""Which gradients to compute first (Caramel's stage 1).
+"""Activation order: which gradients to compute first (Caramel's stage 1).
 
-Problem: backward ops can run in many orders; which one completes gradients early? The paper's
-greedy rule picks, again and again, the parameter whose *closure* (the ops still to run before its
-gradient is complete) takes the shortest time, and marks that closure as done.
-
-Guarantee: exactly the greedy order, as if every closure were computed anew at each pick. Of equally
-cheap parameters, one whose closure strictly contains another one's waits; of the others the first
-in the request is picked. (The paper leaves ties open. Without the first rule, an op that takes no
-time could make a gradient wait for another one that needs more.) The greedy order itself is a
-heuristic.
-
-Method: best-first search over ops, keyed by the cost of their closures, as in Dijkstra's algorithm:
-an op is queued once everything it needs is explored, so whatever is not explored needs a queued op
-that costs no more, and the first parameter that leaves the queue is a cheapest one. A pick lowers
-costs only downstream of what it marks, and only there they are computed again. Closures overlap,
-so the cost of a join is that of its dearest predecessor plus what only the others need, found by
-walking back from them until an ancestor of the dearest. Most of these are recognised in O(1) as
-ancestors in a spanning tree along the longest paths, the others by walking forward to such a one.
-
-Complexity: near-linear where joins close after few ops, as in training graphs: O(n log n + m) and
-the ops between forks and joins, with whatever is explored ahead of a pick (ops that take much less
-time than the next gradient) visited once more. In general each cost of a join is one weighted
-reachability, O(n + m): of every join once, and again after each pick that lowers it. Wide random
-graphs are such a case: there the search gives up after O(n + m) visits, and the closures are kept
-as sets of bits instead (`planner.caramel.reachability`), O(n·p) simple steps. Memory O(n + m).
-
-Source: Hashemi et al., *Caramel* §4.1, stage 1; the search is ours.
+Problem: choose the order in which the backward pass completes the gradients.
+Method: Caramel's greedy rule, by best-first search over ops keyed by the cost of their closures
+(the ops still to run before a gradient is complete), as in Dijkstra's algorithm.
+Guarantee: exactly the greedy order; the greedy order itself is a heuristic. Among parameters of
+equal cost, one whose closure strictly contains another's waits; the rest keep the request's order.
+Complexity: near-linear in training graphs, O(n·p) on wide graphs (`planner.caramel.reachability`).
+Memory O(n + m). See docs/caramel.md, "Why the activation order is fast to compute".
+Source: Hashemi et al., *Caramel* §4.1, stage 1; the search is our own.
 """
 
 from collections import Counter
@@ -39,11 +21,12 @@ from planner.graphs import Graph
 __all__ = ["activation_order", "activation_steps", "backward_order"]
 
 PATIENCE = 4
-"""Visits an op and a dependency may take on average before the search gives up; about one is usual
-on training graphs."""
+"""Mean visits per op and dependency before the search gives up; about 1 is usual on training
+graphs."""
 
 MAX_BITS = 2**33
-"""With larger sets (1 GiB) the search does not give up."""
+"""Largest size of the bit sets (1 GiB): the search does not give up if the bit sets would be
+larger."""
 
 
 def activation_order(graph: Graph) -> tuple[int, ...]:
@@ -52,7 +35,7 @@ def activation_order(graph: Graph) -> tuple[int, ...]:
     Parameters
     ----------
     graph : Graph
-        The graph; forward ops count towards what a gradient needs.
+        The graph; a gradient's closure includes forward ops.
 
     Returns
     -------
@@ -68,20 +51,9 @@ def activation_order(graph: Graph) -> tuple[int, ...]:
 
 
 def activation_steps(graph: Graph, activation: Sequence[int]) -> list[list[int]]:
-    """Return what each parameter needs that no parameter before it needs. O(n log n + m).
+    """Return, for each parameter of `activation`, the ops that no earlier parameter needs.
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    activation : sequence of int
-        The parameters in any order.
-
-    Returns
-    -------
-    list of list of int
-        For each parameter of `activation`, indices of ops of both passes, in the stable topological
-        order.
+    Ops of both passes, each step in the stable topological order. O(n log n + m).
     """
     position = _positions(graph)
     marked = [False] * len(graph.ops)
@@ -103,18 +75,6 @@ def backward_order(graph: Graph, activation: Sequence[int]) -> tuple[int, ...]:
     """Return the backward ops in an order that completes the gradients in the order `activation`.
 
     Ops that no gradient needs come last. O(n log n + m).
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    activation : sequence of int
-        All parameters, in any order.
-
-    Returns
-    -------
-    tuple of int
-        Indices into `Graph.ops`.
     """
     needed = [op for step in activation_steps(graph, activation) for op in step]
     rest = set(graph.topological).difference(needed)
@@ -130,14 +90,14 @@ def _positions(graph: Graph) -> list[int]:
 
 
 class _TooWideError(Exception):
-    """Joins reach back too far for the search to be the faster method."""
+    """The search would be slower than bit sets: joins reach back too far."""
 
 
 class _Search:
     """The state of the search over *nodes*: the n ops, and n + p for parameter p.
 
-    A parameter's node takes no time, needs the ops that update it and is needed by nothing. Having
-    the highest numbers, parameters leave the queue after all ops that cost the same.
+    A parameter's node takes no time, needs the ops that update it, and no node needs it. It has a
+    higher number than all ops, so it leaves the queue after all ops of equal cost.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -152,12 +112,12 @@ class _Search:
                 self.following[op].append(node)
         self.position = [*_positions(graph), *range(self.ops, count)]
         self.enter, self.leave = _spanning_tree(graph, self.position)
-        self.marked = [False] * count  # done, or picked
+        self.marked = [False] * count
         self.explored = [False] * count
         self.cost = [-1] * count  # of the closure; -1 until the node is queued
         self.unexplored = [len(needed) for needed in self.needed]
         self.unmarked = list(self.unexplored)
-        self.waiting: dict[int, list[int]] = {}  # for a parameter that costs the same
+        self.waiting: dict[int, list[int]] = {}  # parameters that wait for one of equal cost
         self.queue: list[tuple[int, int]] = []
         patience = PATIENCE if self.ops * len(graph.parameters) <= MAX_BITS else inf
         self.work = patience * (count + sum(map(len, self.needed)))
@@ -170,7 +130,7 @@ class _Search:
         while self.queue:
             cost, node = heappop(self.queue)
             if self.explored[node] or self.marked[node] or cost != self.cost[node]:
-                continue  # an entry from before its cost fell
+                continue  # outdated: its cost has fallen since
             if node < self.ops:
                 self._explore(node)
                 continue
@@ -190,10 +150,10 @@ class _Search:
                 self._set_cost(node)
 
     def _closure(self, node: int) -> tuple[set[int], int | None]:
-        """Return the closure of a parameter, and who goes first although it costs the same.
+        """Return the closure of a parameter, and a parameter of equal cost to pick first, or None.
 
-        That is a parameter whose closure is strictly contained in this one; once it is found, the
-        closure is left incomplete.
+        The closure of the second parameter is strictly contained in the closure of the first. If
+        there is one, the returned closure is incomplete.
         """
         cost = self.cost[node]
         updaters = [op for op in self.needed[node] if not self.marked[op]]
@@ -207,7 +167,7 @@ class _Search:
             if op in closure:
                 continue
             closure.add(op)
-            # The latest first: whoever goes first is most likely found near by.
+            # Latest first: a parameter that has to go first is most likely found near by.
             needed = [before for before in self.needed[op] if not self.marked[before]]
             stack += sorted(needed, key=self.position.__getitem__) if len(needed) > 1 else needed
             for parameter in self.following[op]:
@@ -249,14 +209,14 @@ class _Search:
                         complete.append(node)
         for node in complete:
             touched.update(self.waiting.pop(node, ()))
-        for node in touched:  # it may have been waiting, and need not any more
+        for node in touched:  # a waiting parameter may be free now
             if not self.marked[node] and self.cost[node] >= 0:
                 heappush(self.queue, (self.cost[node], node))
         self._lower_costs(closure)
         return sorted(node - self.ops for node in complete if node != picked)
 
     def _lower_costs(self, closure: set[int]) -> None:
-        """Compute anew the known costs downstream of what has just been marked."""
+        """Update the costs downstream of the closure that was just marked."""
         stack = [op for op in closure if self.duration[op]]
         seen = set(stack)
         lower = []
@@ -273,7 +233,7 @@ class _Search:
             self._set_cost(node)
 
     def _set_cost(self, node: int) -> None:
-        """Compute the cost of a node whose predecessors' costs are up to date, and queue it."""
+        """Compute the cost of a node from its predecessors' costs, and queue the node."""
         needed = [op for op in self.needed[node] if not self.marked[op]]
         cost = self.duration[node]
         if len(needed) == 1:
@@ -286,7 +246,7 @@ class _Search:
                 heappush(self.queue, (cost, node))
 
     def _union(self, ops: Sequence[int]) -> int:
-        """Return what the closures of several explored ops cost together."""
+        """Return the cost of the union of several explored ops' closures."""
         dearest = max(ops, key=lambda op: (self.cost[op], self.position[op]))
         total = self.cost[dearest]
         reaching = {dearest: True}
@@ -304,7 +264,7 @@ class _Search:
         return total
 
     def _reaches(self, op: int, target: int, reaching: dict[int, bool]) -> bool:
-        """Return whether the explored op `target` needs `op`; `reaching` is what is known of it."""
+        """Return whether the explored op `target` needs `op`; `reaching` caches the answers."""
         enter, leave, place = self.enter, self.leave, self.enter[target]
         if enter[op] <= place < leave[op]:
             return True
@@ -315,7 +275,7 @@ class _Search:
         while path:
             at, left = path[-1]
             for node in left:
-                # Parameters and whatever comes later in the topological order lead nowhere.
+                # Parameters, and ops later in the topological order, lead nowhere.
                 if self.position[node] > last or not self.explored[node]:
                     continue
                 known = enter[node] <= place < leave[node] or reaching.get(node)
@@ -332,10 +292,10 @@ class _Search:
 
 
 def _spanning_tree(graph: Graph, position: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return intervals of which a is within b's if b is on the way to a in a spanning tree.
+    """Return the entry and exit numbers of each op in a depth-first walk of a spanning tree.
 
-    The parent of an op is the predecessor that ends the longest path: the one through which
-    most ancestors can be expected to lead.
+    b is an ancestor of a in the tree if enter[b] <= enter[a] < leave[b]. The parent of an op is the
+    predecessor that ends the longest path, through which most ancestors lead.
     """
     count = len(graph.ops)
     length = [0] * count

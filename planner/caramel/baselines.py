@@ -1,12 +1,11 @@
-"""What today's systems do with the same gradients: the plans to compare with.
+"""Baselines: how today's systems send the same gradients.
 
-Problem: how would a framework send these gradients if nobody planned? Guarantee: none.
-
-None of them enforces an order of the computation, so each worker draws one of its own and a
-gradient is ready when the last worker has it, unless the problem fixes an op order. All but
+No baseline enforces an order of the computation. Each worker draws its own op order and a gradient
+is ready when the last worker has it, unless the problem fixes an op order. All baselines but
 ByteScheduler and parameter servers finish every transfer before the forward pass begins.
 
-Complexity: O(n log n) each, after O(workers · ops) for the orders.
+Guarantee: none.
+Complexity: O(n log n) each, after O(workers · ops) for the op orders.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,14 +41,15 @@ HOROVOD_FUSION_BYTES = 128 * 2**20
 """Horovod's defaults since version 0.21 (before: 5 ms and 64 MiB)."""
 
 BYTESCHEDULER_PARTITION_BYTES = 4 * 10**6
-"""ByteScheduler's default of a million parameters, of four bytes each."""
+"""ByteScheduler's default: a million parameters of four bytes each."""
 
 MAX_PARTITIONS = 10_000
-"""More would take long to check and to price, in every scenario; 40 GB of gradients."""
+"""More partitions (40 GB of gradients) would take too long to check and to price in every scenario.
+"""
 
 
 def unordered(problem: Problem, deadline: Deadline) -> Plan:
-    """Return a plan without transfers in which no op order is enforced."""
+    """Return a plan without transfers that enforces no op order."""
     return Plan((), problem.drawn_orders(deadline), problem.order.forward)
 
 
@@ -60,15 +60,16 @@ def whole(problem: Problem, parameters: Sequence[int]) -> Group:
 
 
 def ready_order(heads: Sequence[int]) -> list[int]:
-    """Return the parameters by readiness; of those ready at once, the last one given first.
+    """Return the parameters by readiness; of gradients ready at once, the last parameter first.
 
-    Models list their parameters in the order of the forward pass, so that is the reverse order.
+    Models list parameters in the order of the forward pass, so this is the order of the backward
+    pass.
     """
     return sorted(range(len(heads)), key=lambda j: (heads[j], -j))
 
 
 def layer_by_layer(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Send what the same op updates and the same op reads together, each as it becomes ready."""
+    """Send each layer when it is ready: parameters with the same updating and reading ops."""
     plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
     graph = problem.graph
@@ -83,12 +84,10 @@ def ddp(
 ) -> Outcome[Plan]:
     """Fill buckets as PyTorch's DistributedDataParallel, in the order in which worker 0 is ready.
 
-    The first bucket and the others have limits (bytes).
+    `limits`: size of the first bucket and of the other buckets (bytes).
 
-    Notes
-    -----
-    Source: Li et al., VLDB 2020, §4.2 (see `planner.bucketing.ddp_buckets`); buckets follow the
-    order rank 0 saw in the first iteration, and leave in that order.
+    Source: Li et al., VLDB 2020, §4.2 (see `planner.bucketing.ddp_buckets`). Buckets follow the
+    order of gradients on rank 0 in the first iteration, and leave in that order.
     """
     plan = unordered(problem, deadline)
     first = Plan((), plan.backward_orders[:1], plan.forward_order)
@@ -118,14 +117,12 @@ def horovod(
     cycle_ns: int = HOROVOD_CYCLE_NS,
     fusion_bytes: int = HOROVOD_FUSION_BYTES,
 ) -> Outcome[Plan]:
-    """Send at each cycle what all workers have ready, fused up to the buffer's size.
+    """Send in each cycle the gradients that all workers have ready, fused up to the buffer's size.
 
-    A cycle begins `cycle_ns` after the one before, or when its transfers have ended.
+    A cycle begins `cycle_ns` after the previous one, or when the previous cycle's transfers end.
 
-    Notes
-    -----
-    Source: Sergeev and Del Balso, arXiv 1802.05799, §4 (Tensor Fusion), and the package's
-    documentation of its cycle.
+    Source: Sergeev and Del Balso, arXiv 1802.05799, §4 (Tensor Fusion), and Horovod's documentation
+    of its cycle.
     """
     plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
@@ -134,7 +131,7 @@ def horovod(
     groups: list[Group] = []
     tick = 0
     while waiting:
-        if heads[waiting[-1]] > tick:  # cycles that find nothing
+        if heads[waiting[-1]] > tick:  # skip cycles that find no gradient
             tick += -(-(heads[waiting[-1]] - tick) // cycle_ns) * cycle_ns
         free = tick
         ready = []
@@ -148,7 +145,7 @@ def horovod(
 
 
 def _fused(ready: Sequence[int], sizes: Sequence[int], limit: int) -> list[list[int]]:
-    """Return runs of gradients that fit into the buffer; a larger one is alone."""
+    """Return runs of gradients that fit into the buffer; a larger gradient is alone."""
     runs: list[list[int]] = []
     filled = limit
     for j in ready:
@@ -163,12 +160,10 @@ def _fused(ready: Sequence[int], sizes: Sequence[int], limit: int) -> list[list[
 def bytescheduler(
     problem: Problem, deadline: Deadline, partition_bytes: int = BYTESCHEDULER_PARTITION_BYTES
 ) -> Outcome[Plan]:
-    """Send partitions, of those that are ready always one whose parameter is read first.
+    """Send partitions; of the ready partitions, always one whose parameter is read first.
 
     One partition is in flight at a time (a credit of one): the best case for priorities.
 
-    Notes
-    -----
     Source: Peng et al., SOSP 2019, §4 (priority queuing, tensor partitioning).
     """
     plan = unordered(problem, deadline)
@@ -209,14 +204,12 @@ def bytescheduler(
 def parameter_servers(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Push every parameter to its server and pull it back, as each becomes ready.
 
-    The servers are machines of their own and share the load evenly, the best case. For each byte
-    of a parameter the W workers push W bytes to the S servers and pull W back, over S network
-    cards; an all-reduce moves 2(W - 1)/W bytes over each worker's. That is W²/(S(W - 1)) times the
-    traffic of an all-reduce, with one start-up for push and pull together. Pulls reach into the
+    The servers are separate machines with an even load, the best case. For each byte of a parameter
+    the W workers push W bytes to the S servers and pull W bytes, over S network cards; an
+    all-reduce moves 2(W - 1)/W bytes over each worker's card. So the traffic is W²/(S(W - 1)) times
+    that of an all-reduce, with one start-up for push and pull together. Pulls may end in the
     forward pass.
 
-    Notes
-    -----
     Source: Caramel §6.1 and Fig. 8 (as many servers as workers, and half as many).
     """
     workers = problem.workers
@@ -233,7 +226,7 @@ def parameter_servers(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _cost_ns(problem: Problem) -> Callable[[int], int]:
-    """Return the cost these systems see: they do not choose a depth."""
+    """Return the cost at depth 1: these systems do not choose a depth."""
     cost = problem.cost
     return (cost.at_depth(1) if isinstance(cost, DepthCost) else cost).cost_ns
 
@@ -244,6 +237,6 @@ def _runs(order: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
 
 
 def _finished(problem: Problem, plan: Plan, groups: Iterable[Sequence[int]]) -> Outcome[Plan]:
-    """Return the plan that sends these groups in this order, all in the backward pass."""
+    """Return the plan that sends these groups in this order before the forward pass."""
     made = tuple(whole(problem, group) for group in groups)
     return Outcome(Plan(made, plan.backward_orders, plan.forward_order, barrier=True))

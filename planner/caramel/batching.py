@@ -1,16 +1,13 @@
-"""Caramel's batcher: small parameters share a transfer while the network is busy anyway.
+"""Caramel's batcher: small parameters share a transfer while the network is busy.
 
-Problem: which gradients to send together, as they become ready?
-
-Rule: in the order of readiness, a parameter above the threshold travels alone. A smaller one joins
-the active batch. The batch leaves when it exceeds the threshold, or when the transfers in the queue
-will have finished before the next update, so that waiting longer would leave the network idle.
-Gradients that become ready at the same moment count as one update.
-
-Guarantee: none; every parameter is in exactly one batch, and a batch of several is larger than the
-threshold by less than its last member.
-
-Complexity: O(n) after sorting. Source: Caramel §4.2.
+Problem: choose the gradients that travel together, as they become ready.
+Rule: in order of readiness, a parameter above the threshold travels alone. A smaller parameter
+joins the active batch. The batch leaves when it exceeds the threshold, or when the queued transfers
+end before the next update, so that waiting would leave the network idle. Gradients that become
+ready at the same moment count as one update.
+Guarantee: none. A batch of several parameters exceeds the threshold by less than its last member.
+Complexity: O(n) after sorting.
+Source: Caramel §4.2.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,21 +24,13 @@ def small_batches(
 ) -> list[list[int]]:
     """Return the batches in the order in which they join the queue.
 
-    Parameters
-    ----------
-    order : sequence of int
-        Parameters by readiness.
-    sizes, heads : sequence of int
-        Bytes and readiness of every parameter.
-    cost_ns : callable
-        Time of one transfer of so many bytes.
-    threshold : int or None
-        Largest small parameter, in bytes; None if all are small.
+    `order` lists the parameters by readiness; a parameter of at most `threshold` bytes is small
+    (None: all are).
     """
     batches: list[list[int]] = []
     active: list[int] = []
     filled = 0  # bytes of the active batch
-    free = 0  # when the transfers in the queue will have finished
+    free = 0  # when the queued transfers end
 
     def send(batch: list[int]) -> None:
         nonlocal free

@@ -1,15 +1,13 @@
-"""Plans of gradient transfers beside which computation is slower.
+"""Gradient transfers under contention (`beside`: transfers that overlap computation).
 
 Problem: as in `planner.caramel.search`, but a transfer takes processor time from the computation
-beside it, and lasts longer there (`planner.interference`).
-
-Method: `planner.beside`, by the search that knows no interference, from the plans of all methods.
-
-Guarantee: unless a time limit cuts in, none longer than the plan of any method that ignores
-interference. The bound is that of
-`planner.interference.bound_beside`, and those without interference.
-
-Complexity: that of `planner.beside`. Source: own.
+that overlaps it, and lasts longer there (`planner.interference`).
+Method: the fixed point of `planner.beside`, with the search for plans without contention, starting
+from the plans of all methods.
+Guarantee: never longer than the plan of any method that ignores contention, unless the time limit
+cuts in. The lower bound is the larger of the bound under contention and the bounds without it.
+Complexity: that of `planner.beside`.
+Source: own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +22,7 @@ from planner.deadline import Deadline
 from planner.interference import ALONE, bound_beside
 from planner.solving.methods import Method, Outcome
 
-__all__ = ["joined", "planned_beside"]
+__all__ = ["joined", "merged", "planned_beside"]
 
 
 def planned_beside(
@@ -33,18 +31,9 @@ def planned_beside(
     others: Iterable[Method[Problem, Plan]],
     deadline: Deadline,
 ) -> Outcome[Plan]:
-    """Return the best plan found for a problem with interference.
+    """Return the best plan found under contention.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    search : method
-        Plans without interference.
-    others : iterable of method
-        Others that do, once each.
-    deadline : Deadline
-        When to stop.
+    `search` and each of `others` plan without contention; each of `others` runs once.
     """
     alone = replace(problem, interference=ALONE)
 
@@ -70,7 +59,7 @@ def planned_beside(
         transfers=lambda plan: plan.groups,
         asked=asked,
         search=lambda asked: (search(asked, deadline),),
-        joined=lambda plan, place: _with_both(problem, plan, place),
+        joined=lambda plan, place: merged(problem, plan, place),
     )
     least = bound_beside(
         problem.interference, problem.windows.compute_ns, 0, problem.cost, problem.windows.sizes
@@ -79,8 +68,8 @@ def planned_beside(
     return best_beside(family, first, problem.interference.least_ns, deadline, least)
 
 
-def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:
-    """Return a plan with a group and the next one sent together; None if there are gaps."""
+def merged(problem: Problem, plan: Plan, place: int) -> Plan | None:
+    """Return the plan with a group and the next group sent together, or None if there are gaps."""
     first, second = plan.groups[place : place + 2]
     parts = joined(first.parts, second.parts)
     if parts is None:
@@ -92,7 +81,7 @@ def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:
 
 
 def joined(first: Sequence[Part], second: Sequence[Part]) -> tuple[Part, ...] | None:
-    """Return the parts of two transfers, one of each parameter; None if there are gaps."""
+    """Return the parts of two transfers, one part per parameter, or None if there are gaps."""
     parts: dict[int, Part] = {}
     for part in (*first, *second):
         own = parts.get(part.parameter, part)

@@ -1,24 +1,12 @@
-"""A start-up-aware bound for windows that are not nested.
+"""A start-up-aware lower bound for transfer windows that are not nested.
 
-Problem: as in `planner.caramel.nested`, for any windows: can a target M be reached, if a transfer
-of s bytes takes at least α + β·s?
-
-A block is a stretch of k or more successive transfers, the first of which leaves at h or later and
-the last of which ends by M - t. It has room for (M - t - h - α·k) / β bytes. The transfer of one
-parameter is a block of one. Suppose that for some a and b the parameters with heads from a on and
-tails from b on have more bytes than that. Then some transfer outside carries one of them: it leaves
-at a or later and ends by M - b. With what lies between, it makes a larger block: from a on if it
-goes before, until M - b if it comes after. If neither can be, M cannot be reached. Which a and b to
-look at is free; the nearest to the block are taken, in two measures. Blocks are looked at by their
-number of transfers: one that lies within another of as many or fewer is refuted with that one. (If
-the larger of the two is itself refuted by way of the smaller, that is no circle: every step adds a
-transfer, and a plan has so many and no more.)
-
-Guarantee: what is refuted cannot be reached by any plan. Not every target that cannot be reached is
-refuted.
-
-Complexity: O(heads · tails) a block in NumPy, of at most `GRID` of each; at most `BLOCKS` a target.
-Source: own; it does without the widening that `nested` needs.
+Problem: decide for any windows whether a target M can be reached, if s bytes take at least α + β·s.
+Method: refute targets by growing blocks of consecutive transfers; see docs/caramel.md, "Why the
+block bound holds". Unlike `planner.caramel.nested` it widens no window.
+Guarantee: no plan reaches a refuted target. Not every unreachable target is refuted.
+Complexity: O(heads · tails) per block in NumPy, with at most `GRID` heads and `GRID` tails; at most
+`BLOCKS` blocks per target.
+Source: own.
 """
 
 from bisect import bisect_left
@@ -34,26 +22,20 @@ from planner.caramel.windows import Windows
 __all__ = ["block_bound"]
 
 GRID = 160
-"""Heads, and tails, that are looked at."""
+"""Number of heads, and of tails, that are considered."""
 
 BLOCKS = 500
-"""Blocks of one target; with more it is not refuted."""
+"""Blocks examined per target; a target that needs more is not refuted."""
 
 HALVINGS = 6
-"""Targets tried between the least and the largest."""
+"""Bisection steps between the known bound and the plan's value."""
 
 
 def block_bound(windows: Windows, line: Line, low: int, high: int) -> int:
-    """Return a bound on the iteration of every plan, from `low` to `high`.
+    """Return a lower bound on the iteration of every plan, at least `low` (ns).
 
-    Parameters
-    ----------
-    windows : Windows
-        The parameters and their windows.
-    line : (Fraction, Fraction)
-        An affine cost (α, β) that no transfer undercuts.
-    low, high : int
-        A known bound and the value of a plan, in ns.
+    `line` is an affine cost (α, β) that no transfer undercuts; `low` and `high` are a known bound
+    and the value of a plan (ns).
     """
     if not all(line):
         return low
@@ -72,7 +54,7 @@ def block_bound(windows: Windows, line: Line, low: int, high: int) -> int:
 
 
 class _Blocks:
-    """Bytes by head and tail, and which targets they rule out."""
+    """Bytes by head and tail, and the targets that they refute."""
 
     def __init__(self, windows: Windows, line: Line) -> None:
         self.startup, self.rate = line
@@ -89,7 +71,7 @@ class _Blocks:
         self.late = np.array(self.tails, dtype=np.int64)
 
     def refuted(self, target: int, *, by_heads: bool) -> bool:
-        """Return whether it is proven that no plan reaches `target`."""
+        """Return whether no plan is proven to reach `target`."""
         waiting = [(1, *self.first)]
         seen: list[tuple[int, int]] = []
         while waiting:
@@ -100,7 +82,7 @@ class _Blocks:
             stretch = target - self.heads[row] - self.tails[column]
             room = (stretch - self.startup * count) // self.rate
             if room < 0:
-                continue  # there is no such block
+                continue  # no such block exists
             if self.bytes[-1, -1] <= room or len(seen) > BLOCKS:
                 return False
             above, after = self._outside(row, column, int(room), by_heads=by_heads)
@@ -109,7 +91,7 @@ class _Blocks:
         return True
 
     def _outside(self, row: int, column: int, room: int, *, by_heads: bool) -> tuple[int, int]:
-        """Return the nearest head and tail from which on there are too many bytes."""
+        """Return the nearest head and tail from which on there are more than `room` bytes."""
         over = self.bytes[row:, column:] > room
         first = over.argmax(axis=1)
         rows = np.flatnonzero(over[np.arange(len(first)), first])
@@ -121,12 +103,12 @@ class _Blocks:
 
 
 def _some(values: Sequence[int]) -> list[int]:
-    """Return distinct values, falling, at most `GRID` of them, the least among them."""
+    """Return at most `GRID` distinct values, falling, the least one included."""
     distinct = sorted(set(values))
     step = -(-len(distinct) // GRID)
     return distinct[::step][::-1]
 
 
 def _at_most(falling: Sequence[int], value: int) -> int:
-    """Return the place of the largest that is at most `value`."""
+    """Return the place of the largest value that is at most `value`."""
     return bisect_left(falling, -value, key=neg)

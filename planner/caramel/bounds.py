@@ -1,17 +1,12 @@
 """Lower bounds on the iteration of every plan, for one op order and one cost.
 
-Problem: how short can an iteration be at best, however gradients are grouped, cut and ordered?
-
-Three kinds of bound, the largest counts: the computation itself; Jackson's preemptive schedule at
-the best rate any transfer reaches; and for affine and concave costs below the given one the least
-target with windows widened until they are nested, which counts start-ups
-(`planner.caramel.nested`). Two more are for plans that are not near the others: one that knows how
-much each transfer carries, for concave costs (`planner.caramel.inwards`), and one without widening
-(`planner.caramel.blocks`).
-
+Problem: bound the iteration, however gradients are grouped, cut and ordered.
+Method: the largest of several bounds. The computation itself; Jackson's preemptive schedule at the
+best rate of any transfer; the start-up-aware bound on widened windows (`planner.caramel.nested`)
+for each affine or concave cost below the given cost. `tighter_bound` adds two slower bounds:
+`planner.caramel.inwards` (concave costs) and `planner.caramel.blocks` (no widening).
 Guarantee: no plan for this op order and cost lasts less.
-
-Complexity: O(n log n), plus O(states · log n · log M) a line.
+Complexity: O(n log n), plus O(states · log n · log M) per supporting line.
 Source: Jackson's rule as in Carlier, EJOR 11 (1982); the start-up-aware bound is our own.
 """
 
@@ -27,15 +22,15 @@ from planner.costs import AffineCost, DepthCost, TransferCost
 __all__ = ["NEAR", "concave_bounds", "lower_bound", "supporting_lines", "tighter_bound"]
 
 NEAR = 2000
-"""A plan as near to its bound, relatively, is left at that by what takes long."""
+"""A plan within 1/NEAR of its bound is good enough: slow bounds and searches are skipped."""
 
 
-@lru_cache(maxsize=256)  # all plans for a network ask for the same
+@lru_cache(maxsize=256)  # all plans for a network share these lines
 def supporting_lines(cost: TransferCost, largest: int) -> tuple[Line, ...]:
     """Return affine costs (α, β) that no transfer of 1 … `largest` bytes undercuts.
 
-    They are the edges of the lower convex hull of the cost that have no negative start-up and no
-    negative slope, and the horizontal line through the cheapest size.
+    They are the edges of the lower convex hull of the cost with non-negative start-up and slope,
+    and the horizontal line through the cheapest size.
     """
     corners: dict[int, Fraction] = {}
     for piece in cost.pieces():
@@ -57,9 +52,10 @@ def supporting_lines(cost: TransferCost, largest: int) -> tuple[Line, ...]:
 
 
 def concave_bounds(cost: TransferCost, largest: int) -> list[tuple[Line, ...]]:
-    """Return concave costs, each the least of some lines, that no transfer undercuts.
+    """Return concave costs that no transfer undercuts, each the minimum of some lines.
 
-    Every supporting line is one. A cost by depth whose depths are affine is itself another one.
+    Every supporting line is such a cost. The minimum over all depths is another one if all are
+    affine.
     """
     bounds: list[tuple[Line, ...]] = [(line,) for line in supporting_lines(cost, largest)]
     if isinstance(cost, DepthCost) and len(cost.by_depth) > 1:
@@ -74,13 +70,13 @@ def concave_bounds(cost: TransferCost, largest: int) -> list[tuple[Line, ...]]:
 def _turns_right(
     left: tuple[int, Fraction], middle: tuple[int, Fraction], right: tuple[int, Fraction]
 ) -> bool:
-    """Whether `middle` lies on or above the line from `left` to `right`."""
+    """Return whether `middle` lies on or above the line from `left` to `right`."""
     (x0, y0), (x1, y1), (x2, y2) = left, middle, right
     return (y1 - y0) * (x2 - x0) >= (y2 - y0) * (x1 - x0)
 
 
 def lower_bound(windows: Windows, cost: TransferCost) -> int:
-    """Return a proven bound on the iteration, in ns."""
+    """Return a lower bound on the iteration of every plan (ns)."""
     best = preemptive_bound(windows, cost)
     nests = widened(windows)
     for lines in concave_bounds(cost, sum(windows.sizes)):
@@ -90,9 +86,9 @@ def lower_bound(windows: Windows, cost: TransferCost) -> int:
 
 
 def tighter_bound(windows: Windows, cost: TransferCost, low: int, high: int) -> int:
-    """Return a bound from `low` on, a proven one, if a plan that lasts `high` is not near it.
+    """Return a lower bound of at least `low` (ns); a plan of value `high` is known.
 
-    Takes longer than `lower_bound`: worth it once it is known that the two do not meet.
+    Slower than `lower_bound`, so it returns `low` if `high` is near it.
     """
     if high <= low + low // NEAR:
         return low

@@ -1,46 +1,32 @@
-"""The best consecutive buckets behind a barrier.
+"""The best consecutive buckets behind a barrier, by dynamic programming.
 
-Problem: parameters p_1 … p_n are sent in this order, whole, in buckets of consecutive ones. A
-bucket leaves when its last gradient is ready and the bucket before has arrived, and takes what a
-transfer of its bytes costs. When has the last one arrived, at best? Of buckets that are equally
-early, which are the most robust (`planner.robustness`), and of these, which are fewest? Each one
-costs a hook and a copy, which no model counts.
-
-Method: f(j), the earliest end of buckets that carry p_1 … p_j, is the least over i < j of
-max(f(i), r_j) + c(bytes of p_{i+1} … p_j), with r_j when all of p_1 … p_j are ready; what came
-before matters by f(i) only, and an earlier f(i) is never worse. Under a strain the same holds of
-the strained times; so of each j the undominated ends, nominal and strained, are kept. Then buckets
-are made anew from the last one on: each as large as the ends that are kept before it allow.
-
-Where no larger transfer costs less, a start at which all ends kept are hidden by r_j is better
-than any before it: the search goes back from j and ends there.
-
-Guarantee: the earliest end. The most robust of those up to `ROBUST` parameters, as long as at most
-`KEPT` ends are kept of each j; then for affine costs of whole nanoseconds the fewest buckets, since
-buckets that are cut at the start of a largest last one still arrive in time for it. For affine
-costs the end is the earliest also among all groups of whole parameters behind a barrier, if
-the order is that of readiness: bytes that move from a later bucket into an earlier one whose last
-gradient comes after theirs delay nothing. `tests/caramel/test_targets.py` enumerates all.
-
-Complexity: O(n² · kept) costs, O(n) where the network is mostly idle. Source: own; the barrier and
-its buckets as in Li et al., "PyTorch Distributed", VLDB 2020.
+Problem: send parameters p_1 … p_n in this order, whole, in buckets of consecutive parameters. A
+bucket leaves when its last gradient is ready and the previous bucket has arrived. Minimise the end
+of the last bucket; then the sensitivity to delays (`planner.robustness`); then the number of
+buckets, as each costs a hook and a copy that no model counts.
+Guarantee: the earliest end. The least sensitive buckets for up to `ROBUST` parameters while each
+prefix has at most `KEPT` undominated ends. Proofs and limits: docs/caramel.md, "Why the buckets
+behind a barrier are optimal".
+Complexity: O(n² · kept) costs, O(n) where the network is mostly idle.
+Source: own; barrier and buckets as in Li et al., "PyTorch Distributed", VLDB 2020.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from planner.costs import TransferCost
 from planner.deadline import Deadline
 from planner.robustness import NOMINAL, STRAINS
+from planner.solving.pareto import nondominated
 
 __all__ = ["KEPT", "ROBUST", "best_buckets"]
 
 KEPT = 8
-"""Ends kept of buckets that carry the same parameters."""
+"""Undominated ends kept per prefix of parameters."""
 
 ROBUST = 256
-"""Up to so many parameters strains are looked at."""
+"""Largest number of parameters for which sensitivity to delays is considered."""
 
 Ends = tuple[int, ...]
 
@@ -53,27 +39,11 @@ def best_buckets(
     most_bytes: int | None = None,
     until_ns: int = 0,
 ) -> tuple[int, list[int]]:
-    """Return when the last bucket has arrived at best, and how many parameters each bucket has.
+    """Return the earliest end of the last bucket (ns), and the number of parameters in each bucket.
 
-    Parameters
-    ----------
-    ready : sequence of int
-        When each gradient is ready (ns), in the order in which they are sent.
-    sizes : sequence of int
-        Bytes of each.
-    cost : TransferCost
-        What a transfer of so many bytes takes.
-    deadline : Deadline
-        When to give up.
-    most_bytes : int, optional
-        No bucket may be larger, but for one of a single parameter.
-    until_ns : int
-        Nothing is gained by arriving earlier than this.
-
-    Raises
-    ------
-    TimeUpError
-        If it passes.
+    `ready` and `sizes` are in sending order. No bucket is larger than `most_bytes`, except one of a
+    single parameter. An end before `until_ns` counts as `until_ns`. Raises `TimeUpError` at the
+    deadline.
     """
     strains = (NOMINAL, *STRAINS) if len(sizes) <= ROBUST else (NOMINAL,)
     slower = [strain.transfer for strain in strains]
@@ -105,7 +75,7 @@ def _kept(
     deadline: Deadline,
     most_bytes: int | None,
 ) -> list[list[Ends]]:
-    """Return the ends kept of buckets that carry the first parameters, of each number of them."""
+    """Return, for each prefix of the parameters, the undominated ends of its last bucket."""
     kept: list[list[Ends]] = [[(0,) * len(slower)]]
     price, monotone = cost.cost_ns, cost.is_monotone
     for stop in range(1, len(sent)):
@@ -122,7 +92,7 @@ def _kept(
                 hidden |= leaves == heads
             if monotone and hidden:
                 break
-        kept.append(_undominated(candidates))
+        kept.append(nondominated(candidates, KEPT))
     return kept
 
 
@@ -133,7 +103,7 @@ def _earliest(
     deadline: Deadline,
     most_bytes: int | None,
 ) -> list[list[Ends]]:
-    """Return the same without strains: one end each, for very many parameters."""
+    """Return the same with one nominal end each: fast enough for very many parameters."""
     ends = [0]
     price, monotone = cost.cost_ns, cost.is_monotone
     for stop in range(1, len(sent)):
@@ -163,9 +133,9 @@ def _largest(
     cost: TransferCost,
     most_bytes: int | None,
 ) -> int:
-    """Return where the largest last bucket starts that arrives within the limits.
+    """Return the start of the largest last bucket that arrives within the limits.
 
-    Those are the latest ends, and how many times as long transfers take, under each strain.
+    `limits` holds, per delay scenario (`strain`), the latest end and the factor on transfer times.
     """
 
     def fits(start: int, ends: Sequence[int]) -> bool:
@@ -181,14 +151,3 @@ def _largest(
         if fits(start, heads) and any(fits(start, ends) for ends in kept[start]):
             return start
     raise AssertionError  # what the limits were taken from keeps to them
-
-
-def _undominated(candidates: Iterable[Ends]) -> list[Ends]:
-    """Return ends than which no others are as early throughout: the first few."""
-    best: list[Ends] = []
-    for ends in sorted(candidates):
-        if not any(all(map(int.__le__, other, ends)) for other in best):
-            best.append(ends)
-            if len(best) == KEPT:
-                break
-    return best

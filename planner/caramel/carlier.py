@@ -1,17 +1,11 @@
-"""Carlier's branch and bound: the best order of transfers whose batches are fixed.
+"""Carlier's branch and bound: the optimal order of transfers with fixed batches.
 
 Problem: 1 | r_j, q_j | Cmax: one machine; job j is ready at its head r_j, takes p_j without
-interruption, and q_j of other work follows its end. Minimise max(C_j + q_j). Strongly NP-hard.
-
-Method: Schrage's schedule runs, whenever the machine is free, the ready job with the longest tail.
-Its value is r_a + (the durations of a block of jobs a … b without idle time) + q_b. If no job of
-the block has a shorter tail than b, that is a bound, and the schedule optimal. Otherwise the last
-such job c, the critical one, must go before all jobs after it in the block, or after all of them,
-in any better schedule: two branches, one with a longer tail and one with a later head. The branch
-with the least bound (Jackson's preemptive schedule) goes first.
-
+interruption, and its tail q_j follows its end. Minimise max(C_j + q_j). Strongly NP-hard.
+Method: Schrage's schedule at each node. In any better schedule its critical job runs before, or
+after, all later jobs of the block: two branches, bounded by Jackson's preemptive schedule.
 Guarantee: optimal, unless the deadline passes: then the best order found, and a bound.
-Complexity: O(n log n) a node; few nodes in practice, also for hundreds of jobs; exponential at
+Complexity: O(n log n) per node; few nodes in practice, also for hundreds of jobs; exponential at
 worst.
 Source: Carlier, "The one-machine sequencing problem", EJOR 11 (1982), §3; Schrage's heuristic
 (1971).
@@ -63,9 +57,9 @@ def sequence_value(
 def schrage(
     heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return Schrage's order; of equal tails, the longer job, then the one given first, goes first.
+    """Return Schrage's order; of equal tails, the longer job goes first, then the job given first.
 
-    O(n log n); the value exceeds the optimum by less than one duration.
+    O(n log n). Its value exceeds the optimum by less than one duration.
     """
     arrivals = sorted(range(len(heads)), key=lambda job: heads[job])
     ready: list[tuple[int, int, int]] = []
@@ -105,7 +99,7 @@ def carlier(
     best: tuple[int, ...] = ()
     value = -1
     root = int(preemptive(heads, durations, tails).value)
-    # Open nodes: bound, number of the node (older first: the same search every time), heads, tails.
+    # Open nodes: bound, number (older first, so that every search is the same), heads, tails.
     nodes: list[tuple[int, int, list[int], list[int]]] = [(root, 0, list(heads), list(tails))]
     made = 1
     while nodes:
@@ -119,7 +113,7 @@ def carlier(
         if not best or priced < value:
             best, value = order, priced
         critical = _critical(order, node_heads, durations, node_tails)
-        if critical is None:  # the best of this node, and its value is the node's bound
+        if critical is None:  # optimal here: its value is the node's bound
             continue
         job, followers, last = critical
         work = sum(durations[follower] for follower in followers)
@@ -143,7 +137,7 @@ def carlier(
 def _together(
     jobs: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
 ) -> int:
-    """Return the bound that some jobs alone give."""
+    """Return the lower bound that a subset of the jobs gives."""
     return (
         min(heads[job] for job in jobs)
         + sum(durations[job] for job in jobs)
@@ -154,10 +148,11 @@ def _together(
 def _critical(
     order: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
 ) -> tuple[int, tuple[int, ...], int] | None:
-    """Return the critical job, those after it in the block, and the block's last; None if none.
+    """Return the critical job, the jobs after it in the block, and the block's last job, or None.
 
-    The block goes from the last idle time to the last of the jobs that decide the value. Its first
-    job has its least head: at that moment nothing else was ready.
+    The block goes from the last idle time to the last job that decides the value. Its first job has
+    its least head: no other job was ready then. The critical job is the last job of the block with
+    a shorter tail than the block's last job; without one, Schrage's schedule is optimal.
     """
     clock = block = 0
     value, first, last = -1, 0, 0

@@ -1,15 +1,11 @@
-"""Caramel's adaptive depth: into how many chunks to cut a transfer that is in flight.
+"""Caramel's adaptive depth: the number of chunks of a transfer.
 
-Problem: how many chunks for a transfer of a given size? Chunks let one be reduced while another is
-sent; each costs a start-up.
-
-Rule: depth is 1 up to the threshold and grows with the size to at most 8. The paper names both ends
-and not the law between: here one chunk for each threshold's worth of bytes, so that no chunk is
-smaller than what uses the network well.
-
-Guarantee: none for the time; no chunk is smaller than the threshold.
-
-Complexity: O(depths). Source: Caramel §4.4.
+Problem: chunks let the reduction of one overlap the sending of another, but each costs a start-up.
+Rule: depth 1 up to the threshold, then one chunk per threshold's worth of bytes, at most 8. The
+paper gives both ends of this range but no rule in between.
+Guarantee: none for the time. No chunk is smaller than the threshold.
+Complexity: O(depths).
+Source: Caramel §4.4.
 """
 
 from collections.abc import Iterable

@@ -1,19 +1,13 @@
-"""Local search on what transfers carry and on their order.
+"""Local search on the contents and the order of transfers.
 
-Problem: transfers where windows are not nested, so that no grouping is known to be best.
-
-Rule: take the transfer that ends the iteration and the unbroken stretch of transfers before it.
-Something in that stretch must change: two neighbours merge (a start-up less), two swap, a transfer
-is put behind the critical one, or it is cut in two where tails or heads part, the urgent half first
-and the other half behind itself, behind the critical transfer or into one that is there already.
-The first change that helps is kept. What helps is a shorter iteration or, at the same length, less
-time over the target, summed over the transfers.
-
-Guarantee: never worse than the start; a local optimum unless the budget of prices runs out. The
-budget counts prices, not seconds, so that the same request gets the same answer; of plans of very
-many transfers it is less.
-
-Complexity: O(transfers + parts of two transfers) a price.
+Problem: improve transfers whose windows are not nested.
+Rule: something must change in the critical block, the stretch of transfers without idle time that
+ends the iteration. Two neighbours merge or swap, a transfer moves behind the critical one, or a
+transfer is cut in two. The first improvement is kept: a shorter iteration, or at equal length a
+smaller sum of time over the target.
+Guarantee: never worse than the start; a local optimum unless the budget runs out. The budget counts
+prices, not seconds, so that the same request gets the same answer.
+Complexity: O(transfers + parts of two transfers) per price.
 Source: own; critical blocks as in Carlier, EJOR 11 (1982), and in local search for job shops.
 """
 
@@ -27,7 +21,7 @@ from planner.robustness import NOMINAL, Limit, Strain
 __all__ = ["descend", "neighbours"]
 
 MAX_CUTS = 8
-"""Places tried in which to cut one transfer."""
+"""Places at which a transfer is cut, at most."""
 
 
 class _Transfer(NamedTuple):
@@ -46,24 +40,10 @@ def descend(
     strain: Strain = NOMINAL,
     limits: Sequence[Limit] = (),
 ) -> list[Load]:
-    """Return loads at least as good as `loads`.
+    """Return loads at least as good as `loads` under the delay scenario `strain`.
 
-    Parameters
-    ----------
-    pricer : LoadPricer
-        Prices them.
-    loads : sequence of Load
-        The start, in transfer order.
-    target : int
-        A lower bound; the search ends when it is met.
-    budget : int
-        Prices to compute at most; fewer where there are more than `LoadPricer.many` transfers.
-    deadline : Deadline
-        When to stop in any case.
-    strain : Strain
-        Under which an iteration is to be short.
-    limits : sequence of Limit
-        What `loads` keep, and what is returned has to keep.
+    The search ends at `target`, a lower bound, or after `budget` prices (fewer for more transfers
+    than `LoadPricer.many`). `loads` keep to `limits`, and so does the result.
     """
     left = pricer.looks(budget, loads)
     if not left:
@@ -103,7 +83,7 @@ def _transfer(pricer: LoadPricer, parts: Load) -> _Transfer:
 def _value(
     pricer: LoadPricer, transfers: list[_Transfer], target: int, strain: Strain
 ) -> tuple[int, int]:
-    """Return what the iteration lasts under a strain, and the time over the target, summed."""
+    """Return the iteration time under a delay scenario, and the sum of time over the target."""
     slower, longer = strain
     free, end, over = 0, longer * pricer.windows.compute_ns, 0
     for _, head, tail, duration in transfers:
@@ -116,12 +96,12 @@ def _value(
 
 
 def _keeps(pricer: LoadPricer, transfers: list[_Transfer], limits: Sequence[Limit]) -> bool:
-    """Return whether an iteration lasts no longer than all limits allow."""
+    """Return whether the iteration time keeps to all limits."""
     return all(_value(pricer, transfers, most, strain)[0] <= most for strain, most in limits)
 
 
 def _block(transfers: list[_Transfer], strain: Strain) -> tuple[int, int]:
-    """Return the stretch of transfers that ends the iteration: its first and its last one."""
+    """Return the first and the last transfer of the critical block."""
     slower, longer = strain
     free, worst = 0, -1
     start = first = last = 0

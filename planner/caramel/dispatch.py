@@ -1,16 +1,13 @@
-"""Most urgent first: what to send whenever the network is free.
+"""List scheduling: earliest due date first, with transfers of bounded size.
 
-Problem: a plan for any windows and any cost, to start a search from.
-
-Rule: as Jackson's preemptive schedule, but with transfers of at most a given size: of the ready
-gradients those with the longest tails, as many bytes of them as fit; what does not fit waits for
-the next transfer. Large transfers save start-ups, small ones let an urgent gradient overtake.
-
-Guarantee: none for batches. The pieces of Jackson's preemptive schedule are the best plan up to
-rounding where a transfer costs its bytes and no start-up.
-
-Complexity: O((n + transfers) log n) a size. Source: own, after Jackson's rule and ByteScheduler
-(Peng et al., SOSP 2019).
+Problem: construct a plan for any windows and any cost, as a start of a search.
+Rule: Jackson's preemptive rule with transfers of at most a given size. A transfer takes the ready
+gradients with the longest tails up to its size; the rest waits for the next transfer. Large
+transfers save start-ups, small transfers let an urgent gradient overtake.
+Guarantee: none for batches. `preemptive_pieces` is optimal up to rounding if a transfer has no
+start-up.
+Complexity: O((n + transfers) log n) per size.
+Source: own, after Jackson's rule and ByteScheduler (Peng et al., SOSP 2019).
 """
 
 from collections.abc import Iterable
@@ -26,24 +23,17 @@ __all__ = ["most_urgent", "preemptive_pieces", "priority_batches"]
 
 
 def priority_batches(pricer: LoadPricer, limit: int, element_bytes: int = 1) -> list[Load]:
-    """Return what each transfer of at most `limit` bytes carries, at least one element."""
+    """Return loads of at most `limit` bytes each, and of at least one element."""
     return most_urgent(pricer, repeat((limit, 0)), element_bytes)
 
 
 def most_urgent(
     pricer: LoadPricer, sizes: Iterable[tuple[int, int]], element_bytes: int = 1
 ) -> list[Load]:
-    """Return what each transfer carries, in transfer order.
+    """Return loads in transfer order, the most urgent ready bytes first.
 
-    Parameters
-    ----------
-    pricer : LoadPricer
-        The windows and the cost.
-    sizes : iterable of (int, int)
-        Largest size of each transfer, in bytes, and when it may leave; at least one element. Where
-        they end, transfers carry whatever is ready.
-    element_bytes : int
-        Parameters are cut at multiples of so many bytes.
+    `sizes` yields the largest size (bytes) and the earliest start (ns) of each transfer. After the
+    last size, transfers carry everything that is ready. A transfer carries at least one element.
     """
     known, total = pricer.windows, sum(pricer.windows.sizes)
     limits = chain(sizes, repeat((total, 0)))
@@ -80,7 +70,7 @@ def most_urgent(
 def preemptive_pieces(windows: Windows, cost: TransferCost, element_bytes: int = 1) -> list[Load]:
     """Return the pieces of Jackson's preemptive schedule at the best rate, in transfer order.
 
-    Pieces of one parameter that follow each other, or are less than an element, are joined.
+    Consecutive pieces of one parameter are joined, and so are pieces smaller than an element.
     """
     rate = least_rate(cost, sum(windows.sizes))
     schedule = preemptive(windows.heads, [rate * size for size in windows.sizes], windows.tails)

@@ -1,28 +1,14 @@
 """Control edges that leave only one order of gradients (Caramel's stage 2).
 
-Problem: a framework that runs ready ops in any order need not follow the activation order. Which
-dependencies must be added so that it has to?
-
-Method: the backward ops that a parameter of the activation order needs, and none before it, form a
-*tag*; parameters that need no more op share one. Backward ops that no gradient needs form the last
-tag, so that they delay none. The *end set* of a tag are its ops that none of the same tag needs
-(they all update the tag's parameter); its *free set* are its ops that need none of the same tag.
-Every op of the end set of a tag gets an edge to every op of the free set of the next one. Where
-both sets have several ops, fewer edges do: one end waits for the others, and the free ops for it.
-
-A given op order is cut into tags behind every op that completes a parameter; that op is the end
-that waits for the others.
-
-Guarantee: data dependencies and control edges together are acyclic, and every order they admit runs
-tag after tag; so each gradient is ready when the activation order, or the given order, has it
-ready. No edge can be left out: a path from an end leaves its tag at once and never returns, and all
-that a free op of the next tag needs is in this tag or before, so only an edge leads from the one to
-the other, and only an edge from one end to another. A pair with a data dependency gets none.
-
-Complexity: O(n log n + m); at most as many edges as ops, twice.
-
-Source: Hashemi et al., *Caramel* §4.1, stage 2. The paper adds the edges of all pairs, and leaves
-open what becomes of ops that no parameter needs.
+Problem: a framework runs ready ops in any order. Add the dependencies that enforce the activation
+order.
+Method: the backward ops that a parameter needs and no earlier parameter needs form a *tag*; ops
+that no gradient needs form the last tag. Edges lead from the ends of a tag to the free ops of the
+next. See docs/caramel.md, "Why no control edge can be left out".
+Guarantee: the graph stays acyclic, and every order that it admits has each gradient ready at the
+same time as the given order. No edge can be left out.
+Complexity: O(n log n + m); at most two edges per op.
+Source: Hashemi et al., *Caramel* §4.1, stage 2. The paper adds all pairs' edges.
 """
 
 from collections.abc import Sequence
@@ -43,14 +29,14 @@ def control_edges(graph: Graph, activation: Sequence[int]) -> Edges:
     graph : Graph
         The graph; forward ops are taken to be done.
     activation : sequence of int
-        All parameters, in the order in which `activation_order` wants them. In any other order
-        tags still run one after the other, but a parameter that shares the tag of one that needs
-        more ops can be ready at different times.
+        All parameters, as `activation_order` returns them. In any other order tags still run
+        sequentially, but a parameter can be ready at different times if another parameter of its
+        tag needs more ops.
 
     Returns
     -------
     tuple of (int, int)
-        Indices of backward ops: the second one is to wait for the first one.
+        Indices of backward ops: the second op waits for the first.
     """
     return _edges_between(graph, _tags(graph, activation), hubs=False)
 
@@ -58,12 +44,8 @@ def control_edges(graph: Graph, activation: Sequence[int]) -> Edges:
 def edges_of_order(graph: Graph, backward: Sequence[int]) -> Edges:
     """Return the dependencies to add so that gradients are ready when a given op order has them.
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    backward : sequence of int
-        Indices of the backward ops in the order in which they run.
+    `backward` lists the backward ops in the order in which they run. It is cut into tags behind
+    every op that completes a parameter.
     """
     place = {op: rank for rank, op in enumerate(backward)}
     stops = {max(updaters, key=place.__getitem__) for updaters in graph.updaters}
@@ -76,9 +58,9 @@ def edges_of_order(graph: Graph, backward: Sequence[int]) -> Edges:
 
 
 def _edges_between(graph: Graph, tags: Sequence[Sequence[int]], *, hubs: bool) -> Edges:
-    """Return the edges that make tags, topologically ordered, run one after the other.
+    """Return the edges that make tags, topologically ordered, run sequentially.
 
-    With `hubs` the last op of each tag but the last waits for all others of it.
+    With `hubs` the last op of each tag but the last waits for all other ops of the tag.
     """
     tag = {op: number for number, ops in enumerate(tags) for op in ops}
     frees, ends = [], []
@@ -95,7 +77,7 @@ def _edges_between(graph: Graph, tags: Sequence[Sequence[int]], *, hubs: bool) -
     edges: list[tuple[int, int]] = []
     leaving: list[int] = []
     for mine, free, waits in zip(ends, frees, hub, strict=True):
-        # What waits for the other ends of its tag waits for everything before them.
+        # The hub waits for the other ends of its tag, and so for everything before them.
         starting = [op for op in free if op != waits]
         edges += [
             (end, op) for end in leaving for op in starting if end not in graph.predecessors[op]

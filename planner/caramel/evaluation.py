@@ -1,6 +1,6 @@
-"""What a plan of gradient transfers costs, when everything happens, and whether it is a plan.
+"""Check and price plans of gradient transfers, and list when everything happens.
 
-The one place where plans of this family are checked and priced. It knows no method.
+All plans of this family are checked and priced here, whatever method made them.
 
 Complexity: O(ops + dependencies + parts), times the number of op orders.
 Source: Caramel §3.1 (ρ, overlap coefficient, utilisation), §3.3.1 (transfer boundaries).
@@ -36,9 +36,9 @@ __all__ = [
 
 
 class TransferTimes(NamedTuple):
-    """When one group is ready, leaves and has arrived, in ns from the start of the backward pass.
+    """When a group is ready, starts and ends, in ns from the start of the backward pass.
 
-    `due_ns` is when the forward pass would need it if it never waited.
+    `due_ns` is when the forward pass would need the group if it never waited.
     """
 
     ready_ns: int
@@ -49,18 +49,18 @@ class TransferTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a plan costs.
+    """The timeline and the cost of a plan.
 
     Attributes
     ----------
     iteration : Iteration
         When each op and each transfer happens.
     times : tuple of TransferTimes
-        Of each group, in transfer order.
+        Times of each group, in transfer order.
     iteration_ns : int
         Backward pass and next forward pass, stalls included: the objective.
     communication_ns, computation_ns : int
-        Total time of the transfers, and of the ops, both as slow as they are beside each other.
+        Total time of the transfers, and of the ops, both slowed down by contention.
     """
 
     iteration: Iteration
@@ -71,7 +71,7 @@ class Evaluation:
 
     @property
     def stall_ns(self) -> int:
-        """For how long computation waits for communication."""
+        """How long computation waits for communication (ns)."""
         return self.iteration_ns - self.computation_ns
 
     @property
@@ -83,7 +83,7 @@ class Evaluation:
     def overlap(self) -> float:
         """Overlap coefficient α, ``(comm + comp - iteration) / min(comm, comp)``; 1 if that is 0.
 
-        Below 0 where both wait at once, as between Horovod's cycles.
+        Negative if both wait at the same time, as between Horovod's cycles.
         """
         shorter = min(self.communication_ns, self.computation_ns)
         both = self.communication_ns + self.computation_ns - self.iteration_ns
@@ -96,9 +96,9 @@ class Evaluation:
 
 
 def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1)) -> int:
-    """Return how long a group occupies the network, at its depth if costs by depth are known.
+    """Return how long a group occupies the network (ns), at its depth if costs by depth are known.
 
-    More traffic is never faster, not even where a measured cost falls with the size.
+    More traffic never takes less time, even if a measured cost falls with the size.
     """
     cost = problem.cost
     cost = cost.at_depth(group.depth) if isinstance(cost, DepthCost) else cost
@@ -110,7 +110,7 @@ def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1))
 
 
 class _Lasts(NamedTuple):
-    """What a transfer lasts alone, takes from computation, and lasts beside it, in ns."""
+    """A transfer's duration without contention, processor time, and duration under contention."""
 
     alone_ns: int
     processor_ns: int
@@ -118,7 +118,7 @@ class _Lasts(NamedTuple):
 
 
 def _lasting(problem: Problem, plan: Plan) -> list[_Lasts]:
-    """Return what each transfer lasts; equal ones, of which there may be very many, are one."""
+    """Return the durations of each transfer; equal transfers, often very many, share one entry."""
     known: dict[tuple[int, int], _Lasts] = {}
     beside, traffic = problem.interference, plan.traffic
     lasting = []
@@ -134,10 +134,10 @@ def _lasting(problem: Problem, plan: Plan) -> list[_Lasts]:
 
 
 def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
-    """Return when each gradient is ready on the last worker."""
+    """Return when each gradient is ready on the last worker (ns)."""
     heads: tuple[int, ...]
     last, heads = graph.memo.get("heads", (None, ()))
-    if last is plan.backward_orders:  # comparing thousands of orders takes longer than the rest
+    if last is plan.backward_orders:  # comparing thousands of orders is the slow part
         return heads
     key = ("heads", tuple(map(tuple, plan.backward_orders)))
     if key not in graph.memo:
@@ -156,9 +156,9 @@ def _first_read(graph: Graph, plan: Plan) -> list[int]:
 
 
 def lasting_ns(problem: Problem, plan: Plan) -> int:
-    """Return what an iteration lasts, as `evaluate` does.
+    """Return the iteration time (ns), as `evaluate` does.
 
-    Where nothing interferes, without the times of anything else, for those who ask often.
+    Faster for searches: without contention no other times are computed.
     """
     if plan.late or not problem.interference.is_none:
         return evaluate(problem, plan).iteration_ns
@@ -216,8 +216,8 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
 def check(problem: Problem, plan: Plan) -> None:
     """Check that `plan` is a plan of `problem`.
 
-    Every byte of every parameter is in exactly one group, cut only between whole elements; every
-    order runs each op of its pass once, after what it depends on.
+    Every byte of every parameter is in exactly one group, and parameters are cut only between whole
+    elements. Every order runs each op of its pass once, after the ops it depends on.
 
     Raises
     ------
@@ -312,15 +312,11 @@ def _check_order(graph: Graph, order: Sequence[int], phase: Phase, path: str) ->
 
 
 def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
-    """Check when things happen, apart from how they were computed.
+    """Check a schedule of the plan without the code that computed it.
 
-    No transfer leaves before its last gradient is ready, none overlaps another on the channel,
-    each takes what it costs, no op runs before what it needs or together with another one.
-
-    Raises
-    ------
-    InvalidPlanError
-        With the first transfer or op that breaks a rule.
+    No transfer starts before its last gradient is ready or overlaps another on the channel, each
+    takes the time it costs, and no op runs before what it needs or together with another op. Raises
+    `InvalidPlanError` for the first violation.
     """
     graph = problem.graph
     heads = plan_heads(graph, plan)
@@ -363,31 +359,13 @@ def check_lanes(
     *,
     held: bool = False,
 ) -> tuple[int | Fraction, ...]:
-    """Check what a schedule says of ops and of the channel, whatever is sent.
+    """Check the ops and the channel of a schedule, whatever is sent.
 
-    Neither two transfers nor two ops overlap, everything takes as long as it does beside what runs
-    with it, the backward pass does not wait, and the iteration ends with the forward pass.
-
-    Parameters
-    ----------
-    ops : sequence of Op
-        In the order in which they run.
-    iteration : Iteration
-        The schedule.
-    alone_ns, processor_ns, beside_ns
-        As in `planner.interference.progress`.
-    held : bool
-        Whether ops may wait for transfers, and last longer for that.
-
-    Returns
-    -------
-    tuple of int or Fraction
-        How much is computed when each transfer leaves, at most.
-
-    Raises
-    ------
-    InvalidPlanError
-        With the first transfer or op that breaks a rule.
+    No two transfers and no two ops overlap, everything takes its time under contention, the
+    backward pass does not wait, and the iteration ends with the forward pass. `alone_ns`,
+    `processor_ns` and `beside_ns` are as in `planner.interference.progress`; `held` allows ops to
+    wait for transfers. Return an upper bound on the computation done when each transfer starts
+    (ns); raise `InvalidPlanError` for the first violation.
     """
     spans = (*iteration.backward, *iteration.forward)
     for name, lane in (("transfers", iteration.transfers), ("ops", spans)):
@@ -395,8 +373,8 @@ def check_lanes(
             if latter[0] < former[1]:
                 raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
     done = progress(spans, iteration.transfers, alone_ns, processor_ns, beside_ns)
-    # Rounding to whole nanoseconds, where anything slows anything down: of what a transfer lasts
-    # beside computation, and of both its parts where computation begins to wait.
+    # Contention rounds to whole nanoseconds: the duration of a transfer that overlaps computation,
+    # and both its parts where computation begins to wait.
     slack = 3 if list(beside_ns) != list(alone_ns) or any(processor_ns) else 0
     for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
         if not -slack <= work - lasts <= slack and not (held and slack):

@@ -1,39 +1,12 @@
-"""Grouping and order of transfers together, to the optimum, as a constraint program.
+"""Optimal grouping and order of transfers, as a constraint program (CP-SAT).
 
-Problem: parameter j has b_j bytes, a head r_j and a tail q_j (`planner.caramel.windows`). A group
-of parameters, or of ranges of their bytes, is sent as one transfer: it starts once all its members
-are ready and the channel is free, takes f(its bytes), and max(end + tail of a member) bounds the
-iteration from below, as computation does. Minimise the iteration. Sending every parameter alone is
-already 1 | r_j, q_j | Cmax, strongly NP-hard.
-
-Model: K transfers in time order, some at the end possibly empty. x_jk is j's part of transfer k.
-A_k(r) says that transfer k starts at r or later, for every distinct head r; T_k(q) that V >= end_k
-+ q, for every distinct tail q; V is the objective. What is sent of j up to k needs A_k(r_j), what
-is sent from k on needs T_k(q_j); the first rises with k and the second falls, so both are linear
-without a big-M:
-
-    start_k >= sum over heads of (r - next smaller r) A_k(r)
-    sum over l <= k of x_jl <= b_j A_k(r_j)
-    V >= end_k + sum over tails of (q - next smaller q) T_k(q)
-    sum over l >= k of x_jl <= b_j T_k(q_j)
-
-The duration is an integer at least the exact rational value of one linear piece that holds the
-size; there every coefficient is an integer (`transfer_model`).
-
-How many transfers suffice, if f is subadditive (two transfers are never faster than one of both;
-`is_subadditive` checks it exactly on the pieces): H + D - 1, with H distinct heads and D distinct
-tails, whether parameters may be split or not; so K = min(n, H + D - 1) for whole ones. Proof: of
-the optimal plans, every transfer as early as it can be, take one with the fewest transfers; V is
-its value. If transfers i and i + 1 were one, started when i started, it would end no later than
-i + 1 does now. As that plan is not allowed, or the fewest would not be, a member of i + 1 has its
-head in (start_i, start_{i+1}], or a member of i its due date, V - tail, in [end_i, end_{i+1}).
-These intervals are disjoint for different i, so no head and no due date stands for two of the K - 1
-pairs. The least head is at most start_1, and the latest due date at least the last end: they stand
-for none. So K - 1 <= (H - 1) + (D - 1). For other costs K = n, and splitting is refused.
-
+Problem: parameter j has b_j bytes, a head r_j and a tail q_j (`planner.caramel.windows`).
+Parameters, or ranges of their bytes, form groups; each group is one transfer. Minimise the
+iteration. Strongly NP-hard already if every parameter travels alone (1 | r_j, q_j | Cmax).
+Method: K transfers in time order; model and proof of K: docs/caramel.md, "The constraint program".
 Guarantee: optimal, unless the deadline passes: then the best plan found, and a bound. Plans are
 priced in exact integers; numbers too large for the solver are refused, never rounded.
-Complexity: exponential; K (n + H + D) Booleans.
+Complexity: exponential; K (n + H + D) Booleans for H distinct heads and D distinct tails.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
 
@@ -53,7 +26,7 @@ __all__ = ["Grouping", "best_grouping"]
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """A plan: what is sent together, and in which order.
+    """A plan: the groups and their order.
 
     Attributes
     ----------
@@ -61,7 +34,7 @@ class Grouping:
         The transfers in time order, each a tuple of pairs (parameter index, bytes); empty if
         `value` is None.
     value : int or None
-        What an iteration lasts, in ns; None if no plan better than `upper` was found.
+        Iteration time in ns; None if no plan better than `upper` was found.
     lower_bound : int
         No plan lasts less. With `value` None and `lower_bound` equal to `upper`, it is proven that
         no plan is better than `upper`.
@@ -93,16 +66,16 @@ def best_grouping(
     windows : Windows
         The parameters and their windows.
     cost : TransferCost
-        What a transfer costs.
+        Cost of a transfer by its size.
     deadline : Deadline
         When to stop.
     split : bool
         Whether a parameter's bytes may be sent in several transfers.
     quantum : int
-        A parameter is split at multiples of so many bytes only; the last of its pieces holds the
-        rest as well.
+        Parameters are split only at multiples of this many bytes; the last piece of a parameter
+        holds the rest as well.
     upper : int, optional
-        Value of a known plan, in ns: only better ones are looked for.
+        Value of a known plan, in ns: only better plans are searched for.
     lower : int
         A known bound, in ns: a plan that meets it ends the search.
     max_work : float, optional
@@ -136,8 +109,9 @@ def best_grouping(
     lower = max(lower, preemptive_bound(windows, cost))
     if lower >= limit:
         return known
-    # Only something better than what is known is looked for: if there is nothing, that is optimal.
-    # Sizes are counted in their greatest common divisor, which keeps products small and exact.
+    # Only better plans than the known one are searched for; if there are none, the known one is
+    # optimal. Sizes are counted in their greatest common divisor, which keeps products small and
+    # exact.
     search = TransferModel(limit - 1, lower, min(windows.heads) + min(windows.tails))
     shares = [shares_of(size, quantum if split else size) for size in windows.sizes]
     unit = gcd(*(share.bytes for portions in shares for share in portions))
@@ -163,7 +137,7 @@ def best_grouping(
 
 
 def _simple_plan(windows: Windows, cost: TransferCost) -> Grouping:
-    """Return the better of all parameters in one transfer, and each alone as they become ready."""
+    """Return the better of two plans: one transfer of everything, or each parameter alone."""
     parts = list(enumerate(windows.sizes))
     parts.sort(key=lambda part: (windows.heads[part[0]], -windows.tails[part[0]]))
     plans = [(tuple(parts),), tuple((part,) for part in parts)]

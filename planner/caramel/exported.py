@@ -1,14 +1,12 @@
-"""What a plan takes under the rules of targets it was not made for.
+"""Price a plan under the rules of each export target.
 
-Problem: a plan is handed to a target, which sends its groups by its own rules: when does an
-iteration end, and when does it by the target's default?
-
-Method: the target enforces no op order and waits for all transfers. Where it takes any groups, it
-sends those of the plan: in the plan's order, or, if it looks for complete ones in cycles, as they
-are complete. Where one size makes its buckets, they are those of the size that comes nearest
-(`planner.bucketing.nearest_size`). `planner.caramel.evaluation` prices both.
-
-Guarantee: of the cost and the op orders of the problem, exact. Complexity: O(groups · n) a target.
+Problem: a target sends the plan's groups by its own rules. Compute the iteration time, and that of
+the target's default.
+Method: the target enforces no op order and waits for all transfers. If it accepts any groups, it
+sends the plan's, in the plan's order or, with cycles, as they are complete. If one size makes its
+buckets, the nearest size is used (`planner.bucketing.nearest_size`).
+Guarantee: exact for the cost and the op orders of the problem.
+Complexity: O(groups · n) per target.
 Source: own; the rules are those of `planner.targets`.
 """
 
@@ -26,27 +24,24 @@ from planner.targets import TARGETS, Exported, Target
 __all__ = ["exported", "exported_to"]
 
 MOST_LOOKED_AT = 2 * 10**6
-"""Groups times parameters up to which the nearest size is looked for: seconds."""
+"""Largest product of groups and parameters for which the nearest size is searched: seconds."""
 
 
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
-    """Return what a plan takes under the rules of each target; of none if there is no time."""
+    """Return the price of a plan under the rules of each target, as far as the time suffices."""
     prices = {}
     for name, target in TARGETS.items():
         try:
             prices[name] = exported_to(problem, target, plan, deadline)
-        except (NotApplicableError, TimeUpError):  # op orders, one a worker, take too long
+        except (NotApplicableError, TimeUpError):  # drawing one op order per worker takes too long
             break
     return prices
 
 
 def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline) -> Exported:
-    """Return what a plan takes under a target's rules.
+    """Return the price of a plan under a target's rules.
 
-    Raises
-    ------
-    NotApplicableError, TimeUpError
-        If there is no time to draw the workers' op orders.
+    Raises `NotApplicableError` or `TimeUpError` if there is no time to draw the workers' op orders.
     """
     free = replace(problem, target=None)
     lane = lane_of(free, target, deadline)
@@ -67,7 +62,7 @@ def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline
 
 
 def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Group]) -> Plan:
-    """Return what a target makes of groups of whole parameters."""
+    """Return the plan that a target makes of groups of whole parameters."""
     if target.buckets != "any":
         named = [[part.parameter for part in group.parts] for group in groups]
         rule = fitting_buckets

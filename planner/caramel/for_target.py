@@ -1,16 +1,14 @@
-"""The best plan that a target can be told.
+"""The best plan under the rules of an export target.
 
-Problem: of all plans that keep to a target's rules, which takes least?
-
-Method: where buckets are any consecutive parameters, `planner.caramel.buckets`; where one size
-makes them, all sizes (`planner.caramel.one_size`). A target that looks for buckets in cycles gets
-the best ones without cycles, those for gradients that are ready at the next cycle, or its default.
-The target's default is always among the candidates, the last one: it is taken if it is faster.
-
-Guarantee: never slower than the default. Optimal without interference and cycles; the bound is that
-of the same buckets without cycles. Of all sizes only `one_size.MOST_BUCKETS` are tried: beyond that
-the bound is that of any consecutive buckets.
-Complexity: that of the two. Source: own.
+Problem: of all plans that keep to a target's rules, find the shortest.
+Method: `planner.caramel.buckets` if buckets are any consecutive parameters; all sizes
+(`planner.caramel.one_size`) if one size makes all buckets. With cycles: the best buckets without
+cycles, the best ones for gradients ready at the next cycle, or the default. The target's default is
+always a candidate and wins if it is faster.
+Guarantee: never slower than the default. Optimal without contention and cycles; with cycles the
+bound is that without them. With more than `one_size.MOST_BUCKETS` the bound is that of any buckets.
+Complexity: that of the two modules.
+Source: own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,23 +39,17 @@ from planner.targets import Target
 __all__ = ["BEHIND_BARRIERS", "BUCKETS", "least_ns", "planned", "within"]
 
 BUCKETS = "buckets"
-"""The method's name."""
+"""Name of the method."""
 
 BEHIND_BARRIERS = ("ddp", "horovod", "mg_wfbp", "layer_by_layer")
 """Methods of the family whose transfers all end before the forward pass."""
 
 
 def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None) -> Outcome[Plan]:
-    """Return the best plan under the rules of the problem's target.
+    """Return the best plan under the rules of the problem's target, or its default at the deadline.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    deadline : Deadline
-        When to take the target's default.
-    most_bytes : int, optional
-        Larger buckets than this only hold a single parameter; nor is the default taken then.
+    With `most_bytes` no bucket of several parameters is larger; the default is not a candidate
+    then.
     """
     target = _target(problem)
     lane = lane_of(problem, target, deadline)
@@ -77,7 +69,7 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
 
 
 def least_ns(problem: Problem, deadline: Deadline) -> int | None:
-    """Return what no plan under the target's rules undercuts; None if there was no time to say."""
+    """Return the lower bound over all plans under the target's rules, or None if the time is up."""
     target = _target(problem)
     alone = replace(problem, interference=ALONE)
     try:
@@ -89,14 +81,10 @@ def least_ns(problem: Problem, deadline: Deadline) -> int | None:
 def within(
     methods: Mapping[str, AnyMethod[Problem, Plan]], target: Target
 ) -> dict[str, AnyMethod[Problem, Plan]]:
-    """Return the methods of a problem with a target: the best plan, and others that keep its rules.
+    """Return the methods of a problem with a target.
 
-    Parameters
-    ----------
-    methods : mapping of str to method
-        The family's. Those whose plan breaks a rule say which.
-    target : Target
-        The target.
+    They are the best plan, the target's default, and the family's methods, which raise if their
+    plan breaks a rule.
     """
 
     def kept(name: str, method: AnyMethod[Problem, Plan]) -> AnyMethod[Problem, Plan]:
@@ -135,7 +123,7 @@ def _best(
     deadline: Deadline,
     most_bytes: int | None = None,
 ) -> tuple[list[list[int]], int]:
-    """Return candidates, by the numbers of their parameters, and the bound of all plans."""
+    """Return candidates, as numbers of parameters per bucket, and the lower bound of all plans."""
     known = problem.windows
     cost = cost_of(problem)
     until = known.backward_ns
@@ -168,9 +156,9 @@ def _largest(sizes: Sequence[int], counts: Sequence[int]) -> int:
 
 
 def _lasting(problem: Problem, target: Target, lane: Lane) -> Callable[[Sequence[int]], int]:
-    """Return what says how long an iteration takes with buckets, as `evaluate` does of their plan.
+    """Return a function from buckets to the iteration time, equal to `evaluate` of their plan.
 
-    It is asked for thousands of them.
+    It is called for thousands of buckets.
     """
     known, price = problem.windows, cache(cost_of(problem).cost_ns)
     sent = list(accumulate(lane.sizes, initial=0))

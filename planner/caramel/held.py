@@ -1,13 +1,11 @@
-"""Transfers that leave late, and computation that waits for them, as under DeepSpeed's ZeRO.
+"""Delayed release (`held`, `late`): DeepSpeed ZeRO starts a bucket late and blocks computation.
 
-Problem: a bucket is sent when the gradient after it arrives and finds no room in it, the last one
-at the end of the backward pass; and computation waits there for the bucket before. When does each
-leave?
-
-Method: `late_heads` says how much is computed before each leaves, which is what the simulator is
-told; `check_held` follows the schedule in another way, from one bucket to the next.
-
-Guarantee: exact without interference. Complexity: O(parts).
+Problem: a bucket starts when the next gradient arrives and does not fit into it, the last bucket at
+the end of the backward pass; computation waits there for the previous bucket. When does each start?
+Method: `late_heads` gives the simulator the computation done before each start; `check_held`
+follows the schedule independently, from one bucket to the next.
+Guarantee: exact without contention.
+Complexity: O(parts).
 Source: ``reduce_independent_p_g_buckets_and_remove_grads`` and ``average_tensor`` of DeepSpeed.
 """
 
@@ -24,16 +22,9 @@ __all__ = ["check_held", "late_heads"]
 def late_heads(
     ready: Sequence[int], firsts: Sequence[int], backward_ns: Sequence[int]
 ) -> list[int]:
-    """Return how much has to be computed before each transfer leaves that leaves late.
+    """Return the computation that must be done before each delayed transfer starts (ns).
 
-    Parameters
-    ----------
-    ready : sequence of int
-        Before its gradients are ready.
-    firsts : sequence of int
-        Before the first of them is.
-    backward_ns : sequence of int
-        Durations of the backward ops.
+    `ready` and `firsts`: when all gradients of a transfer, and the first of them, are ready (ns).
     """
     return list(accumulate(map(max, ready, (*firsts[1:], sum(backward_ns))), max))
 
@@ -45,21 +36,10 @@ def check_held(
     heads: Sequence[int],
     lasting: Sequence[int],
 ) -> None:
-    """Check when transfers that leave late do so: one in flight, and computation waits for it.
+    """Check the starts of delayed transfers: one in flight, and computation waits for it.
 
-    Parameters
-    ----------
-    problem, plan, iteration : Problem, Plan, Iteration
-        The plan, and its schedule without interference.
-    heads : sequence of int
-        When each gradient is ready if computation never waits.
-    lasting : sequence of int
-        What each transfer takes.
-
-    Raises
-    ------
-    InvalidPlanError
-        With the first transfer that leaves at another time.
+    Without contention. `heads`: when each gradient is ready if computation never waits (ns). Raises
+    `InvalidPlanError` for the first transfer that starts at another time.
     """
     order = [heads[part.parameter] for group in plan.groups for part in group.parts]
     backward_ns = sum(problem.graph.ops[index].duration_ns for index in plan.backward_orders[0])

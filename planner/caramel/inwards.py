@@ -1,33 +1,14 @@
-"""Concave costs and nested windows: a bound that knows how much each transfer carries, and a plan.
+"""A bound and a plan for concave costs and nested windows, by dynamic programming on a time grid.
 
-Problem: as in `planner.caramel.nested`, with transfers that cost f(bytes), the least of several
-lines α + β·bytes: which is the least iteration M? There all bytes are given the rate of the largest
-transfer; but what is sent early and late goes in small ones, at other lines.
-
-Windows are [h, M - t], the innermost first. Transfers that start at h_0 or later and end by M - t_0
-are as good as one, the *middle*, since f is concave. The others start before h_0 (left) or end
-after M - t_0 (right), and carry what the windows that are open for so long have. Go inwards: let
-U(a, c) be the most bytes that left transfers which end by a and right ones that start at M - c or
-later carry. A left transfer that leaves at a ≥ h_p can carry windows from p on, so that with those
-before it, of windows further out, it carries no more than all windows from p on have:
-
-    U(a', c) ≥ min(U(a, c) + room(a' - a), bytes of windows with heads up to a),
-
-where room is the most bytes of one transfer in a time; on the right alike. In whichever order they
-are added, none carries too much, and in the order of their windows from the outermost on, all that
-they can carry is allowed (Hall's condition for nested windows). Then M is the least a + c + f(S -
-U(a, c)). The last left and the last right transfer may end in the middle of it: with x and y bytes
-M = max(h_0, a + f(x)) + max(t_0, c + f(y)) + f(S - U - x - y), concave between the kinks, so that
-the least is at a corner of what x and y can be.
-
-Times are put on a grid: rounded outwards, every transfer is as if it had been up to a step longer,
-which makes a bound; rounded inwards, a plan. Windows that are not nested are widened for the one
-and tightened for the other.
-
-Guarantee: no plan lasts less than the bound (it is computed in floating point, and a part in 10^9
-taken off). The plan carries every byte once.
-
-Complexity: O(grid³) in NumPy. Source: own.
+Problem: as in `planner.caramel.nested`, with transfers that cost the minimum of several lines α +
+β·bytes. There all bytes get the rate of the largest transfer, here each transfer that of its size.
+Method: derivation in docs/caramel.md, "Why the concave bound holds". Times are put on a grid:
+rounded outwards for the bound, inwards for a plan. Windows that are not nested are widened for the
+bound and tightened for the plan.
+Guarantee: no plan lasts less than the bound; `ROUNDING` covers floating-point errors. The plan
+carries every byte once.
+Complexity: O(grid³) in NumPy.
+Source: own.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,36 +26,28 @@ from planner.caramel.windows import Windows
 __all__ = ["ROUNDING", "ConcaveCost", "concave_bound", "concave_loads", "grid_of", "surely"]
 
 BOUND_GRID, PLAN_GRID = 128, 64
-"""Moments on each side."""
+"""Grid points on each side."""
 
 ROUNDING = 1e-9
-"""More than all errors of floating point together, relatively."""
+"""Relative margin above all floating-point errors together."""
 
 Floats = NDArray[np.float64]
 
 
 class ConcaveCost:
-    """The least of several lines, for arrays.
-
-    Parameters
-    ----------
-    lines : sequence of Line
-        At least one.
-    total : float
-        Bytes of all transfers together.
-    """
+    """The minimum of several lines, for arrays; `total` is the number of bytes of all transfers."""
 
     def __init__(self, lines: Sequence[Line], total: float) -> None:
         self._lines = [(float(startup), float(rate)) for startup, rate in lines]
         self.total = float(total)
 
     def of(self, sizes: Floats) -> Floats:
-        """Return what transfers cost, in ns."""
+        """Return the cost of transfers (ns)."""
         costs = [startup + rate * sizes for startup, rate in self._lines]
         return np.asarray(np.min(costs, axis=0))
 
     def room(self, times: Floats) -> Floats:
-        """Return the most bytes one transfer can carry in each of some times."""
+        """Return the most bytes that one transfer carries within each of some times (ns)."""
         rooms = [
             np.clip((times - startup) / rate, 0, self.total)
             if rate
@@ -85,14 +58,14 @@ class ConcaveCost:
 
 
 def surely(value: float) -> int:
-    """Return a bound computed in floating point as one that holds, in whole ns."""
+    """Return a valid bound in whole ns from one in floating point, lowered by `ROUNDING`."""
     return ceil(value * (1 - ROUNDING))
 
 
 def grid_of(moments: Iterable[int], count: int) -> Floats:
-    """Return about so many rising moments from 0 to the largest, half of them given ones at most.
+    """Return about `count` rising moments from 0 to the largest; at most half are given ones.
 
-    They do not all lie among the given ones, as what ends between two of them counts.
+    The other moments are evenly spaced, since transfers also end between given moments.
     """
     own = sorted(set(moments))
     top, step = own[-1], -(-2 * len(own) // count)
@@ -101,7 +74,7 @@ def grid_of(moments: Iterable[int], count: int) -> Floats:
 
 
 class _Side:
-    """The left or the right side: moments, and what one transfer from each on can carry."""
+    """The left or the right side: moments, and the bytes a transfer from each can carry."""
 
     def __init__(
         self, moments: Sequence[int], sizes: Sequence[int], cost: ConcaveCost, count: int, out: bool
@@ -109,9 +82,9 @@ class _Side:
         self.at = grid_of(moments, count)
         self.top = float(self.at[-1])
         later = np.append(self.at[1:], self.top) if out else self.at
-        # To each moment, within the same step first.
+        # Bytes from each moment to each later one, and within the same step.
         self.rooms = cost.room(np.maximum(later[None, :] - self.at[:, None], 0))
-        # All bytes that one may carry which starts in the step.
+        # Bytes available to a transfer that starts in the step.
         known, own = np.array(moments, dtype=np.float64), np.array(sizes, dtype=np.float64)
         order = np.argsort(known, kind="stable")
         reached = np.append(0, own[order].cumsum())
@@ -119,16 +92,16 @@ class _Side:
             self.caps = reached[np.searchsorted(known[order], later, side="left")]
         else:
             self.caps = reached[np.searchsorted(known[order], later, side="right")]
-        self.caps[-1] = 0  # from the innermost moment on it is the middle
+        self.caps[-1] = 0  # the middle starts at the innermost moment
 
     def inside(self, time: Floats, cost: ConcaveCost, size: Floats) -> Floats:
-        """Return when a last transfer ends, or the innermost moment if that is later."""
+        """Return when a last transfer ends, at least the innermost moment."""
         ended = np.maximum(time + cost.of(size), self.top)
         return np.where(time < self.top, ended, self.top)
 
 
 class _End(NamedTuple):
-    """The best end: what it makes, from which moments on, and the last transfers' bytes."""
+    """The best end: its value, its moments on both sides, and the bytes of the last transfers."""
 
     value: float
     row: int
@@ -138,7 +111,7 @@ class _End(NamedTuple):
 
 
 class _Inwards:
-    """U for one set of nested windows."""
+    """The table U for one set of nested windows."""
 
     def __init__(
         self, nested: Nested, lines: Sequence[Line], count: int, *, outwards: bool
@@ -185,7 +158,7 @@ class _Inwards:
         return min(ends)
 
     def sizes(self, end: _End) -> list[tuple[str, float]]:
-        """Return sides and bytes of the transfers that make an end, the outermost first."""
+        """Return the side and the bytes of each transfer that makes an end, the outermost first."""
         _, row, column, x, y = end
         last = [("left", x), ("right", y)]
         if self.left.caps[row] > self.right.caps[column]:
@@ -211,7 +184,7 @@ class _Inwards:
 
 
 def _within(carried: float, left: tuple[float, float], right: tuple[float, float]) -> float:
-    """Return what is carried with transfers that end in the step in which they start."""
+    """Return the bytes carried with transfers that end in the step in which they start."""
     ways = []
     for sides in ((left, right), (right, left)):
         most = carried
@@ -222,7 +195,7 @@ def _within(carried: float, left: tuple[float, float], right: tuple[float, float
 
 
 def _more(carried: Floats, side: _Side, place: int) -> Floats:
-    """Return what is carried at later moments with one more transfer, or none."""
+    """Return the bytes carried at later moments with at most one more transfer."""
     rooms = side.rooms[place, place + 1 :]
     if carried.ndim:
         rooms = rooms[:, None]
@@ -230,17 +203,7 @@ def _more(carried: Floats, side: _Side, place: int) -> Floats:
 
 
 def concave_bound(windows: Windows, lines: Sequence[Line], count: int = BOUND_GRID) -> int:
-    """Return what no plan undercuts, in ns.
-
-    Parameters
-    ----------
-    windows : Windows
-        The parameters and their windows.
-    lines : sequence of Line
-        A transfer costs at least the least of them.
-    count : int
-        Moments of the grid on each side.
-    """
+    """Return the lower bound over all plans (ns), for a cost of at least the minimum of `lines`."""
     nests = widened(windows)
     return max(surely(_Inwards(nest, lines, count, outwards=True).best().value) for nest in nests)
 
@@ -248,24 +211,12 @@ def concave_bound(windows: Windows, lines: Sequence[Line], count: int = BOUND_GR
 def concave_loads(
     nested: Nested, lines: Sequence[Line], element_bytes: int = 1, count: int = PLAN_GRID
 ) -> list[Load]:
-    """Return what each transfer of a plan carries, in transfer order.
-
-    Parameters
-    ----------
-    nested : Nested
-        The windows; parameters may be cut.
-    lines : sequence of Line
-        A transfer costs the least of them.
-    element_bytes : int
-        Parameters are cut at multiples of so many bytes.
-    count : int
-        Moments of the grid on each side.
-    """
+    """Return the loads of a plan in transfer order; parameters may be cut at whole elements."""
     search = _Inwards(nested, lines, count, outwards=False)
     left: list[Load] = []
     right: list[Load] = []
     rest = [piece for window in _outermost_first(nested) for piece in window][::-1]
-    until = 0.0  # bytes that all transfers so far are to carry
+    until = 0.0  # bytes of all transfers so far
     carried = 0
     for side, size in search.sizes(search.best()):
         until += size
@@ -285,6 +236,6 @@ def concave_loads(
 
 
 def _outermost_first(nested: Nested) -> Iterator[list[tuple[int, int]]]:
-    """Yield parameters and bytes of each window; the largest of them, which may be cut, last."""
+    """Yield parameters and bytes of each window, the largest last, as the last may be cut."""
     for members, loads in zip(nested.members[::-1], nested.loads[::-1], strict=True):
         yield sorted(zip(members, loads, strict=True), key=itemgetter(1))

@@ -1,10 +1,9 @@
-"""Jackson's preemptive schedule: the strongest fast bound on when the last gradient is used.
+"""Jackson's preemptive schedule: the strongest fast lower bound.
 
 Problem: 1 | r_j, q_j, pmtn | Cmax: one machine; job j is ready at its head r_j, takes p_j, may be
-interrupted, and q_j of other work follows its end. Minimise max(C_j + q_j).
-
+interrupted, and its tail q_j follows its end. Minimise max(C_j + q_j).
 Guarantee: optimal. Whenever a job becomes ready or ends, the ready job with the longest tail runs.
-The value is max over non-empty sets J of (min r_j + sum p_j + min q_j), which no schedule beats.
+The value is max over non-empty sets J of (min r_j + sum p_j + min q_j).
 Complexity: O(n log n).
 Source: Jackson, "An extension of Johnson's results on job lot scheduling", Naval Research Logistics
 Quarterly 3 (1956); Carlier, "The one-machine sequencing problem", EJOR 11 (1982), §2.2.
@@ -82,25 +81,9 @@ def preemptive(
 
 
 def preemptive_bound(windows: Windows, cost: TransferCost) -> int:
-    """Return a bound on the iteration of every plan, however it splits, groups and orders.
-
-    Parameters
-    ----------
-    windows : Windows
-        The parameters and their windows.
-    cost : TransferCost
-        What a transfer costs.
-
-    Returns
-    -------
-    int
-        In ns; computation alone counts as well.
-    """
-    # A transfer of x bytes takes f(x) >= rate * x, as 1 <= x <= all bytes. So within the time of
-    # each transfer of any plan there is room to process rate * (its bytes of j) of every member j:
-    # the members are ready when it starts, and their part is done when it ends. Together these
-    # stretches are a preemptive schedule of jobs of rate * bytes_j, in which no job ends later than
-    # its last transfer. With f(x) = α + βx the rate is f(S) / S = β + α/S for S bytes in all.
+    """Return a bound on the iteration of every plan, however it splits, groups and orders (ns)."""
+    # Valid as every transfer of x bytes takes at least rate · x: docs/caramel.md, "Why Jackson's
+    # bound holds".
     rate = least_rate(cost, sum(windows.sizes))
     durations = [rate * size for size in windows.sizes]
     value = preemptive(windows.heads, durations, windows.tails).value

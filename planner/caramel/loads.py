@@ -1,10 +1,10 @@
-"""Plans as searches see them: what each transfer carries, and what that costs at a glance.
+"""Loads: the contents of transfers as searches see them, and their fast pricing.
 
-A load lists (parameter, bytes) of one transfer; where in the parameter the bytes lie does not
-matter for its time. The searches compare lists of loads by `LoadPricer`, whose values the returned
-plan must confirm when it is checked and priced (`planner.caramel.evaluation`).
+A load lists (parameter, bytes) of one transfer; which bytes of the parameter they are does not
+change its time. Searches compare lists of loads by `LoadPricer`; `planner.caramel.evaluation` must
+confirm the value of the returned plan.
 
-Complexity: O(parts) a list of loads.
+Complexity: O(parts) per list of loads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
 
 MANY, MANY_EACH = 1000, 4
-"""Transfers that every plan may have, or so many a parameter, before searches look at fewer."""
+"""Transfers per plan, or per parameter, that searches allow before they examine fewer plans."""
 
 FEW_EACH = 32
-"""Transfers of each parameter beyond which searches look at fewer plans, even below `MANY`: a huge
-parameter can be cut into a thousand pieces, each as good as the next."""
+"""Transfers per parameter beyond which searches examine fewer plans, even below `MANY`: a huge
+parameter can be cut into a thousand equally good pieces."""
 
 
 class LoadPricer:
@@ -38,48 +38,48 @@ class LoadPricer:
 
     @property
     def many(self) -> int:
-        """Transfers of a plan up to which searches look at as many as they ever do."""
+        """Largest number of transfers for which searches examine as many plans as they ever do."""
         return max(MANY_EACH * len(self.windows.sizes), MANY)
 
     def looks(self, budget: int, loads: Sequence[Load]) -> int:
-        """Return how many plans like one to look at, of a budget.
+        """Return how many plans of this length a search may examine, of a budget.
 
-        Each takes longer the more transfers there are, and there are more of them: fewer by both.
+        Quadratic: each price takes longer with more transfers, and there are more neighbours.
         """
         full = min(self.many, FEW_EACH * len(self.windows.sizes))
         most = max(full, len(loads))
         return budget * full**2 // most**2
 
     def cost_ns(self, size: int) -> int:
-        """Return the time of one transfer of `size` bytes."""
+        """Return the time of one transfer of `size` bytes (ns)."""
         if size not in self._known:
             self._known[size] = self._cost_ns(size)
         return self._known[size]
 
     def rate(self, size: int) -> Fraction:
-        """Return the time per byte of one transfer of `size` bytes."""
+        """Return the time per byte of one transfer of `size` bytes (ns)."""
         return Fraction(self.cost_ns(size), size)
 
     def iteration_ns(self, loads: Sequence[Load]) -> int:
-        """Return what an iteration lasts."""
+        """Return the iteration time (ns)."""
         return self.under(NOMINAL, loads)
 
     def under(self, strain: Strain, loads: Sequence[Load]) -> int:
-        """Return what an iteration lasts under a strain."""
+        """Return the iteration time under a delay scenario (`strain`)."""
         return end_under(strain, self._steps(loads), self.windows.compute_ns)
 
     def strained(self, loads: Sequence[Load]) -> tuple[int, ...]:
-        """Return what an iteration lasts under each strain."""
+        """Return the iteration time under each delay scenario."""
         return strained(list(self._steps(loads)), self.windows.compute_ns)
 
     def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
-        """Return what the best of several lists has least: time, then transfers, then parts."""
+        """Return the key by which lists are compared: time, then transfers, then parts."""
         return self.iteration_ns(loads), len(loads), sum(map(len, loads))
 
     def _steps(self, loads: Sequence[Load]) -> Iterator[Step]:
         heads, tails = self.windows.heads, self.windows.tails
         for load in loads:
-            if len(load) == 1:  # most are, where there are thousands of transfers
+            if len(load) == 1:  # most, if there are thousands of transfers
                 ((j, size),) = load
                 yield Step(heads[j], self.cost_ns(size), tails[j])
                 continue
@@ -92,7 +92,7 @@ class LoadPricer:
 
 
 def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
-    """Return the plan that sends these loads, each at the depth that suits it best."""
+    """Return the plan that sends these loads, each at its cheapest depth."""
     sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
     groups = groups_of(loads, sizes, problem.element_bytes, problem.cost)
     return Plan(groups, (order.backward,), order.forward)
@@ -101,19 +101,7 @@ def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
 def groups_of(
     loads: Sequence[Load], sizes: Sequence[int], element_bytes: int, cost: TransferCost
 ) -> tuple[Group, ...]:
-    """Return transfers that carry these loads, each at the depth that suits it best.
-
-    Parameters
-    ----------
-    loads : sequence of Load
-        In transfer order.
-    sizes : sequence of int
-        Bytes of each parameter.
-    element_bytes : int
-        Parameters are cut at multiples of so many bytes.
-    cost : TransferCost
-        What a transfer costs.
-    """
+    """Return transfers that carry these loads, each at its cheapest depth."""
     reached: dict[int, int] = {}
     groups = []
     for load in loads:
@@ -122,7 +110,7 @@ def groups_of(
             together[j] = together.get(j, 0) + size
         parts = []
         for j, size in together.items():
-            if size % element_bytes:  # only the end of a parameter is no whole number of elements
+            if size % element_bytes:  # the end of a parameter may be part of an element
                 parts.append(Part(j, sizes[j] - size, sizes[j]))
                 continue
             start = reached.get(j, 0)
@@ -135,7 +123,7 @@ def groups_of(
 
 
 def loads_of(plan: Plan) -> list[Load]:
-    """Return what each transfer of a plan carries."""
+    """Return the load of each transfer of a plan."""
     return [
         tuple((part.parameter, part.stop - part.start) for part in group.parts)
         for group in plan.groups

@@ -1,10 +1,8 @@
-"""Many op orders at once: whether all are orders, and when the last worker has each gradient.
+"""Check thousands of op orders at once, and compute when the last worker has each gradient.
 
-Problem: where no order is enforced each of thousands of workers has one of its own.
-
-Guarantee: the same as one order after the other (`planner.caramel.windows.ready_times`); whatever
-is no order of all ops of the pass is found, and which one and why is for others to say.
-
+Problem: if no order is enforced, each of thousands of workers has its own op order.
+Guarantee: the same results as one order after the other (`planner.caramel.windows.ready_times`). An
+invalid order is detected, but not which one.
 Complexity: O(workers · (ops log ops + dependencies + updaters)) in NumPy, memory O(workers · ops).
 Source: own.
 """
@@ -22,7 +20,7 @@ __all__ = ["are_orders", "last_ready"]
 
 
 def are_orders(graph: Graph, orders: Sequence[Sequence[int]], phase: Phase) -> bool:
-    """Return whether each of `orders` runs every op of a pass once, after what it needs."""
+    """Return whether each of `orders` runs every op of a pass once, after the ops it needs."""
     import numpy as np
 
     ops = {index for index, op in enumerate(graph.ops) if op.phase == phase}
@@ -39,7 +37,7 @@ def are_orders(graph: Graph, orders: Sequence[Sequence[int]], phase: Phase) -> b
 
 
 def last_ready(graph: Graph, orders: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return when each gradient is complete on the last of the workers with these orders."""
+    """Return when each gradient is complete on the last of the workers with these orders (ns)."""
     import numpy as np
 
     rows = _rows(orders)
@@ -57,7 +55,7 @@ def _rows(orders: Sequence[Sequence[int]]) -> "NDArray[np.int64]":
 def _by_op(
     graph: Graph, rows: "NDArray[np.int64]", values: "NDArray[np.int64]"
 ) -> "NDArray[np.int64]":
-    """Return the values of the places in each order, by op."""
+    """Rearrange values by place in each order into values by op."""
     import numpy as np
 
     by_op = np.zeros((len(rows), len(graph.ops)), dtype=np.int64)

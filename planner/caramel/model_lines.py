@@ -1,9 +1,9 @@
-"""What transfers cost in constraint programs: integer lines, and pieces of equal size.
+"""Costs in constraint programs: integer lines, and parameters as pieces of equal size.
 
-Problem: solvers take integers only, and small ones. The pieces of a cost are rational.
-
-Guarantee: exact. What the lines ask for, rounded up, is what a transfer takes.
-Complexity: O(P²) for P pieces; `is_subadditive` O(C² log C) for their C corners. Source: own.
+Problem: CP-SAT takes small integers only; the pieces of a cost are rational.
+Guarantee: exact: the lines, rounded up, give the time of a transfer.
+Complexity: O(P²) for P pieces; `is_subadditive` O(C² log C) for their C corners.
+Source: own.
 """
 
 from bisect import bisect_left
@@ -17,14 +17,14 @@ __all__ = ["ModelLine", "Share", "is_subadditive", "model_lines", "rounded_up", 
 
 
 class Share(NamedTuple):
-    """Pieces of one size that a parameter consists of."""
+    """A number of pieces of one size that belong to a parameter."""
 
     bytes: int
     pieces: int
 
 
 def shares_of(size: int, quantum: int) -> list[Share]:
-    """Return the whole quanta of a parameter and, always last, what is left."""
+    """Return the whole quanta of a parameter, then its remainder."""
     pieces, rest = divmod(size, quantum)
     return [Share(quantum, pieces)] * (pieces > 0) + [Share(rest, 1)] * (rest > 0)
 
@@ -64,17 +64,17 @@ def model_lines(cost: TransferCost, unit: int, total: int, horizon: int) -> list
 
 
 def _line(piece: LinearPiece, unit: int, total: int) -> ModelLine | None:
-    """Return the integer form of a piece for transfers of whole units, None if none lies on it.
+    """Return the integer form of a piece for transfers of whole units; None if none lies on it.
 
-    The time, rounded up, is what counts, so the slope may be replaced by the least fraction not
-    below it whose denominator is at most the longest distance from the piece's start: for any
-    distance t up to that, ⌈slope·t⌉ / t is such a fraction, so neither exceeds the other.
+    Only the time rounded up matters, so the slope may be replaced by the least fraction not below
+    it whose denominator is at most the longest distance from the piece's start. For any distance t
+    up to that, ⌈slope·t⌉ / t is such a fraction, so both slopes round up to the same time.
     """
     stop = total if piece.stop is None else min(piece.stop, total)
     first, last = max(1, -(-piece.start // unit)), stop // unit
     if first > last:
         return None
-    # In steps of `step` bytes from the start of the piece every whole number of units is met.
+    # In steps of `step` bytes from the piece's start, every whole number of units is met.
     step = gcd(unit, piece.start)
     slope = piece.slope * step
     if piece.value_ns.denominator == 1:
@@ -97,11 +97,11 @@ def rounded_up(value: Fraction, most: int) -> Fraction:
 
 
 def is_subadditive(cost: TransferCost, total: int) -> bool:
-    """Return whether f(a) + f(b) >= f(a + b), unrounded, for all real sizes a, b from 1 on.
+    """Return whether f(a) + f(b) >= f(a + b), unrounded, for all real sizes a, b >= 1.
 
-    Only up to `total` bytes together. Sufficient: the time per byte never rises, as on every piece
-    with a non-negative value at size 0. Otherwise: f is linear between its corners, so the
-    difference is linear on polygons whose vertices have two of a, b and a + b at corners.
+    For a + b up to `total` bytes. Sufficient: the time per byte never rises, as on every piece with
+    a non-negative value at size 0. Otherwise: f is linear between its corners, so the difference is
+    linear on polygons whose vertices have two of a, b and a + b at corners.
     """
     pieces = [
         (first, last, piece)
@@ -111,7 +111,7 @@ def is_subadditive(cost: TransferCost, total: int) -> bool:
     ]
     if all(piece.value_ns >= piece.slope * piece.start for _, _, piece in pieces):
         return True
-    # f is the least of the pieces: its corners are their ends, and where two of them meet.
+    # f is the minimum of the pieces: its corners are their ends and intersections.
     corners = {Fraction(size) for first, last, _ in pieces for size in (first, last)}
     for number, (first, last, piece) in enumerate(pieces):
         for other_first, other_last, earlier in pieces[:number]:

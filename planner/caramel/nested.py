@@ -1,23 +1,13 @@
-"""The least target reachable when windows are nested: the start-up-aware bound, and its groups.
+"""The start-up-aware lower bound for nested transfer windows, and the groups that reach it.
 
 Problem: parameters with nested windows [head, M - tail] (in a chain, the layer nearest the input
-has the innermost one), transfers that cost α + β·bytes or the least of several such lines, cuts and
-groups at will. Which is the least iteration M, and which groups reach it?
-
-Grow outwards from the innermost window. With k groups whose narrowest members on the left and on
-the right are a and b, the network has M - tail_b - head_a of time; s bytes need at least
-α·(k - 1) + f(s) of it, because f is concave: all but one of the groups are as good as empty. As
-long as all bytes of the windows so far fit, no group is opened; the first window m that does not
-fit opens one with narrowest member m on the left (from head_m on), on the right (until M - tail_m),
-or on both sides. Opening later reaches further, so opening early is never better; of the states
-(head_a, tail_b, k) only those that are least in all three matter. M is found by bisection.
-
-Guarantee: with fluid bytes and times the least M is a lower bound on every plan. For one line the
-cut groups reach it up to the rounding of each transfer to whole nanoseconds and bytes. For windows
-that are not nested: widen them until they are for a bound, tighten them for groups.
-
-Complexity: O(states · log n) a target and O(log M) targets; states are the Pareto-least openings,
-about as many as groups in practice.
+has the innermost), transfers that cost α + β·bytes or the minimum of such lines, free grouping and
+cutting. Find the least iteration M and its groups.
+Method: grow outwards from the innermost window and open a group at the first window that does not
+fit; bisection over M. See docs/caramel.md, "Why the start-up-aware bound holds".
+Guarantee: a lower bound on every plan. For one line the cut groups reach it up to rounding to whole
+nanoseconds and bytes. Windows that are not nested are widened for a bound, tightened for groups.
+Complexity: O(states · log n) per target, O(log M) targets; about as many states as groups.
 Source: own; the bound of Caramel's transfer problem with start-ups, in the manner of Jackson's.
 """
 
@@ -39,16 +29,9 @@ __all__ = ["Line", "Nested", "Openings", "Targets", "tightened", "widened"]
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Nested windows, the innermost first.
+    """Nested windows, the innermost first: heads and tails do not increase.
 
-    Attributes
-    ----------
-    members : tuple of tuple of int
-        Parameters of each window.
-    heads, tails : tuple of int
-        Of each window, neither increasing.
-    loads : tuple of tuple of int
-        Bytes of each of these parameters.
+    `members` are the parameters of each window, `loads` their bytes.
     """
 
     members: tuple[tuple[int, ...], ...]
@@ -93,22 +76,14 @@ def _both_ways(
 
 
 Openings = tuple[tuple[int, str], ...]
-"""Windows that open a group, and on which side: "left", "right" or "both"."""
+"""Windows that open a group, and the side: "left", "right" or "both"."""
 
 Line = tuple[Fraction, Fraction]
-"""An affine cost: start-up α in ns, and β in ns per byte."""
+"""An affine cost: start-up α (ns) and β (ns per byte)."""
 
 
 class Targets:
-    """Which targets can be reached, for one set of nested windows and one concave cost.
-
-    Parameters
-    ----------
-    nested : Nested
-        The windows.
-    lines : sequence of Line
-        A transfer costs the least of them (one line: an affine cost).
-    """
+    """Reachability of targets for one set of nested windows and the minimum of some lines."""
 
     def __init__(self, nested: Nested, lines: Sequence[Line]) -> None:
         self.nested = nested
@@ -117,14 +92,14 @@ class Targets:
         self._startup = min(startup for startup, _ in self._lines)
         self._heads = [head * self._unit for head in nested.heads]
         self._tails = [tail * self._unit for tail in nested.tails]
-        # What all windows up to one cost in one transfer; each further one adds a start-up.
+        # Cost of all windows up to each in one transfer; each further transfer adds a start-up.
         self._needed = [
             min(startup + rate * size for startup, rate in self._lines)
             for size in accumulate(map(sum, nested.loads))
         ]
 
     def least(self, at_least: int) -> tuple[int, Openings]:
-        """Return the least integer target from `at_least` on that can be reached, and how."""
+        """Return the least reachable integer target, at least `at_least`, and its openings."""
         openings = self.openings(at_least)
         if openings is not None:
             return at_least, openings
@@ -141,7 +116,7 @@ class Targets:
         return high, best
 
     def openings(self, target: int) -> Openings | None:
-        """Return openings that reach `target` with the fewest groups, None if there are none."""
+        """Return openings that reach `target` with the fewest groups, or None."""
         count = len(self._needed)
         end = target * self._unit
         covered = self._covered(end - self._heads[0] - self._tails[0])
@@ -158,7 +133,7 @@ class Targets:
             if window == count:
                 return path
             if any(h <= head and t <= tail for h, t in seen):
-                continue  # reached as far on both sides with no more groups before
+                continue  # dominated: as far on both sides, no more groups
             seen.append((head, tail))
             for side, more, h, t in (
                 ("left", 1, self._heads[window], tail),
@@ -176,10 +151,10 @@ class Targets:
         return bisect_right(self._needed, capacity)
 
     def whole_loads(self, openings: Openings) -> list[Load]:
-        """Return what each group carries, in transfer order, if nothing is cut.
+        """Return the load of each group in transfer order, with parameters uncut.
 
-        Every window goes into the group opened last. That may miss the target: what a group
-        carries beyond its own stretch of time pushes the groups inside it.
+        Every window goes into the group opened last. The target may be missed: a group with more
+        bytes than its own stretch of time holds delays the groups inside it.
         """
         sides = dict(openings)
         latest: list[tuple[int, int]] = []
@@ -192,9 +167,9 @@ class Targets:
         return list(map(tuple, groups))
 
     def cut_loads(self, target: int, openings: Openings, element_bytes: int = 1) -> list[Load]:
-        """Return what each group carries, in transfer order, if parameters may be cut.
+        """Return the load of each group in transfer order, with parameters cut where needed.
 
-        A group's own stretch of time, less the start-up, is what it can carry. Every window fits
+        A group carries what its own stretch of time, less the start-up, allows. Every window fits
         into the groups open for it; a parameter that fits into none of them whole is cut.
         """
         sides = dict(openings)
@@ -211,7 +186,7 @@ class Targets:
                 groups.append([])
                 rooms.append(self._room(tail - self._tails[window]))
                 tail = self._tails[window]
-            # The largest last: if one of a window's parameters must be cut, it is that one.
+            # The largest parameter last: it is the one that may have to be cut.
             for parameter, size in sorted(self._load(window), key=itemgetter(1)):
                 _pack(groups, rooms, parameter, size, element_bytes)
         return [tuple(group) for group in groups if group]
@@ -230,12 +205,12 @@ class Targets:
 def _pack(
     groups: list[list[tuple[int, int]]], rooms: list[int], parameter: int, size: int, element: int
 ) -> None:
-    """Put a parameter where it fits best whole, else in pieces where most room is left."""
+    """Put a parameter where it fits best whole, or in pieces where most room is left."""
     fitting = [place for place, room in enumerate(rooms) if room >= size]
     while not fitting:
         place = max(range(len(rooms)), key=lambda number: (rooms[number], -number))
         piece = rooms[place] - rooms[place] % element
-        if piece <= 0:  # only what rounding left over
+        if piece <= 0:  # only a remainder of rounding
             fitting = [place]
             break
         groups[place].append((parameter, piece))

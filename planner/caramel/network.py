@@ -1,14 +1,11 @@
-"""Caramel's network model: two micro-benchmarks, a line through them, and the threshold.
+"""Caramel's network model: a line through two micro-benchmarks, and the batching threshold.
 
-Problem: from which size on does a transfer use the network well enough to travel alone? The
-smallest size x with f(2x) / (2·f(x)) > θ, for θ = 0.8: doubling it costs more than θ of twice its
-time, so there is little left to gain by batching.
-
-For an affine cost α + β·x that is x > α(2θ - 1) / (2β(1 - θ)), 1.5·α/β for θ = 0.8. A measured
-cost is searched piece by piece: where x and 2x both stay on one piece, the condition is linear.
-
+Problem: find the smallest size x with f(2x) / (2·f(x)) > θ, for θ = 0.8: doubling it costs more
+than θ of twice its time, so batching gains little.
+Method: for an affine cost α + β·x, x > α(2θ - 1) / (2β(1 - θ)), which is 1.5·α/β for θ = 0.8. A
+measured cost is searched piece by piece: if x and 2x each stay on one piece, the condition is
+linear.
 Guarantee: exact, on the unrounded cost.
-
 Complexity: O(pieces²) for a measured cost, O(1) for an affine one.
 Source: Caramel §4.2.
 """
@@ -35,8 +32,8 @@ DOUBLING = Fraction(4, 5)
 def two_point_model(small_ns: Sequence[int], large_ns: Sequence[int]) -> AffineCost:
     """Return the line through the mean times of transfers of 64 B and of 4 MB.
 
-    With two sizes that is what linear regression gives. A line that would start below 0 or fall
-    (a noisy measurement) is an error.
+    With two sizes this is linear regression. A line that starts below 0 or falls (a noisy
+    measurement) is an error.
 
     Parameters
     ----------
@@ -58,7 +55,7 @@ def two_point_model(small_ns: Sequence[int], large_ns: Sequence[int]) -> AffineC
     return AffineCost(round(startup), rate)
 
 
-@lru_cache(maxsize=256)  # of a table it is a matter of all pairs of pieces
+@lru_cache(maxsize=256)  # slow for a table: all pairs of pieces
 def batching_threshold(cost: TransferCost, doubling: Fraction = DOUBLING) -> int | None:
     """Return the smallest size of at least a byte that uses the network well.
 
@@ -94,7 +91,7 @@ def batching_threshold(cost: TransferCost, doubling: Fraction = DOUBLING) -> int
 
 
 def _smallest(single: LinearPiece, doubled: LinearPiece, doubling: Fraction) -> int | None:
-    """Return the smallest x on piece `single` with 2x on `doubled` that passes."""
+    """Return the smallest threshold x on `single` with 2x on `doubled`, or None."""
     low = max(1, single.start, -(-doubled.start // 2))
     stops = [stop for stop in (single.stop, doubled.stop and doubled.stop // 2) if stop is not None]
     high = min(stops, default=None)

@@ -1,15 +1,13 @@
-"""The best size of buckets, where one size makes all of them.
+"""All bucket sizes that make different buckets, if one size makes all of them.
 
-Problem: a system puts gradients into buckets in a given order, and has one setting: the size at
-which a bucket closes (`filled`), or which none exceeds (`fitting`). Which size is best?
-
-Method: other sizes make the same buckets until the first of them changes, so one of each kind is
-tried: from size 1 on the next one is where the smallest closed bucket would not close, or where the
-first bucket would hold one more.
-
-Guarantee: all buckets that any size makes are listed, as long as there are no more than
-`MOST_BUCKETS` in all; those left out then are of the smallest sizes.
-Complexity: O(listed buckets · log n); up to n² sizes. Source: own.
+Problem: a system puts gradients into buckets in a given order and has one setting: the size at
+which a bucket closes (`filled`), or which none exceeds (`fitting`). List the sizes.
+Method: start from the largest size; the next one is just below the least size that makes the same
+buckets (`sizes_that_make`).
+Guarantee: all different buckets are listed, unless they exceed `MOST_BUCKETS` in all; the smallest
+sizes are left out then.
+Complexity: O(listed buckets · log n); up to n² sizes.
+Source: own.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,23 +19,13 @@ from planner.targets import Buckets
 __all__ = ["MOST_BUCKETS", "every_size", "sizes_that_make"]
 
 MOST_BUCKETS = 10**6
-"""So many are listed for one model; more would take minutes."""
+"""Buckets listed for one model at most; more would take minutes."""
 
 
 def every_size(
     sizes: Sequence[int], kind: Buckets, most: int = MOST_BUCKETS
 ) -> Iterator[tuple[int, list[int]]]:
-    """Yield a size, in bytes, and how many gradients its buckets have, the largest size first.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Bytes of each gradient, in order.
-    kind : {"filled", "fitting"}
-        What closes a bucket.
-    most : int
-        How many buckets to list at most.
-    """
+    """Yield a size (bytes) and the number of gradients in each bucket, the largest size first."""
     sent = list(accumulate(sizes, initial=0))
     limit, listed = sent[-1], 0
     while limit > 0 and listed < most:
@@ -52,9 +40,9 @@ def every_size(
 def sizes_that_make(
     sizes: Sequence[int], counts: Sequence[int], kind: Buckets
 ) -> tuple[int, int | None] | None:
-    """Return the least and the largest size (bytes) that make these buckets; None if none does.
+    """Return the least and the largest size (bytes) that make these buckets, or None.
 
-    The largest is None if all larger ones do.
+    The largest is None if there is no limit.
     """
     sent = list(accumulate(sizes, initial=0))
     low, high = 1, None
@@ -72,7 +60,7 @@ def sizes_that_make(
 
 
 def _ends(sent: Sequence[int], limit: int, kind: Buckets) -> Iterator[int]:
-    """Yield where buckets begin and end."""
+    """Yield the bucket boundaries."""
     place, last = 0, len(sent) - 1
     yield place
     while place < last:

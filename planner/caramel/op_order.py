@@ -1,12 +1,11 @@
-"""The best order of the backward ops, with grouping and order of the transfers, to the optimum.
+"""Optimal order of the backward ops, with grouping and order of the transfers (CP-SAT).
 
-Problem: as in `planner.caramel.exact`, with the backward ops in any order their dependencies
-allow: they run one at a time, and a gradient is ready when the last of its updaters has ended.
-Choose the order, the groups of whole parameters and their order so that the iteration is shortest.
-
-Guarantee: optimal, unless the deadline passes: then the best found, and a bound.
-Complexity: exponential; for small graphs, to say how far the greedy activation order is from the
-best (`planner.caramel.activation`).
+Problem: as in `planner.caramel.exact`, with the backward ops in any order their dependencies allow:
+they run one at a time, and a gradient is ready when its last updater has ended. Choose op order,
+groups of whole parameters and their order so that the iteration is shortest.
+Guarantee: optimal, unless the deadline passes: then the best order found, and a bound.
+Complexity: exponential; for small graphs, to measure how far the greedy activation order is from
+the optimum (`planner.caramel.activation`).
 Source: own; OR-Tools CP-SAT.
 """
 
@@ -27,14 +26,14 @@ __all__ = ["BestOpOrder", "best_op_order"]
 
 @dataclass(frozen=True, slots=True)
 class BestOpOrder:
-    """An order of the backward ops, for which the best plan of whole parameters is best.
+    """An order of the backward ops, and the value of the best plan of whole parameters for it.
 
     Attributes
     ----------
     backward : tuple of int
         Indices of the backward ops in the order in which they run.
     value : int
-        What an iteration lasts with that order and the best plan found for it, in ns.
+        Iteration time with that order and the best plan found for it, in ns.
     lower_bound : int
         No order and plan last less.
     timed_out : bool
@@ -48,17 +47,16 @@ class BestOpOrder:
 
 
 def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> BestOpOrder:
-    """Order the backward ops so that the best plan of whole parameters is as good as can be.
+    """Find the order of the backward ops with the best plan of whole parameters.
 
-    The forward ops keep the order of ``graph.pass_order("forward")``. For small graphs: it says
-    how far another order of the backward ops is from the best.
+    The forward ops keep the order of ``graph.pass_order("forward")``. For small graphs only.
 
     Parameters
     ----------
     graph : Graph
         The graph.
     cost : TransferCost
-        What a transfer costs.
+        Cost of a transfer by its size.
     deadline : Deadline
         When to stop; the order of ``graph.pass_order("backward")`` is tried in any case.
 
@@ -78,7 +76,7 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Be
     total, count = sum(known.sizes), len(known.sizes)
     durations = {index: graph.ops[index].duration_ns for index in ops}
     position = {index: number for number, index in enumerate(ops)}
-    # Every gradient is ready at the earliest once all that its updaters need has run.
+    # A gradient is ready no earlier than after all ancestors of its updaters.
     ancestors: dict[int, set[int]] = {}
     for index in ops:
         needed = [before for before in graph.predecessors[index] if before in durations]

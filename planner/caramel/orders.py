@@ -1,11 +1,9 @@
-"""Op orders nobody enforces: each worker draws one of the topological orders its graph admits.
+"""Random topological op orders, one per worker, for methods that enforce no order.
 
-Problem: when is a gradient ready if no order is enforced? A collective waits for the worker that is
-last to have it. That wait is what activation order and enforcement (Caramel §4.1) remove.
-
+Problem: a collective waits for the last worker to have the gradient. Activation order and
+enforcement (Caramel §4.1) remove this wait.
 Guarantee: every order respects the dependencies, and the same seed gives the same orders.
-
-Complexity: O(ops + dependencies) an order.
+Complexity: O(ops + dependencies) per order.
 Source: Caramel §3.3.2 (A), "Randomness in transfer boundaries".
 """
 
@@ -23,13 +21,8 @@ def drawn_orders(
 ) -> tuple[tuple[int, ...], ...]:
     """Return one random topological order of the backward ops for each worker.
 
-    At each step every op that could run next is equally likely. The same seed gives the same
-    orders on every machine.
-
-    Raises
-    ------
-    TimeUpError
-        If the deadline passes before the last of them is drawn.
+    At each step every op that could run next is equally likely. The same seed gives the same orders
+    on every machine. Raises `TimeUpError` if the deadline passes first.
     """
     backward = [op.phase == "backward" for op in graph.ops]
     missing = [sum(backward[needed] for needed in before) for before in graph.predecessors]

@@ -1,15 +1,13 @@
 """Caramel's transfer scheduler: two-dimensional bin packing into the two passes.
 
-Problem: when to send each group, within the window in which it delays nothing?
-
-Rule: groups in descending size. First each is placed in the backward pass, in the first gap after
-it is ready that holds it; else in the forward pass, in the last gap before it is read, which leaves
-the early ones to groups that are read early. Then what fits nowhere is placed behind the backward
-pass or before the forward pass, whichever lengthens the iteration less (the former if equal).
-
-Guarantee: none. Only the order is kept: transfers leave as early as it allows.
-
-Complexity: O(g²) for g groups. Source: Caramel §4.3; where in a window is left open there.
+Problem: place each group within the window in which it delays nothing.
+Rule: in descending size, a group goes into the first gap of the backward pass after it is ready,
+else into the last gap of the forward pass before it is read, so that earlier gaps stay free for
+groups read earlier. A group that fits nowhere goes behind the backward pass or before the forward
+pass, whichever adds less to the iteration (the former if equal).
+Guarantee: none. Only the order is kept: transfers start as early as it allows.
+Complexity: O(g²) for g groups.
+Source: Caramel §4.3, which does not say where in a window.
 """
 
 from bisect import insort
@@ -25,10 +23,9 @@ Span = tuple[int, int]
 
 
 class Item(NamedTuple):
-    """One group: when it is ready, when it is read, what it costs and holds.
+    """A group: when it is ready, when it is read, its duration and size.
 
-    `due_ns` is counted from the start of the forward pass, `ready_ns` from that of the backward
-    pass.
+    `ready_ns` counts from the start of the backward pass, `due_ns` from that of the forward pass.
     """
 
     ready_ns: int
@@ -42,20 +39,12 @@ def pack(
 ) -> tuple[list[int], bool]:
     """Return the items' numbers in transfer order, and whether the deadline cut in.
 
-    Parameters
-    ----------
-    items : sequence of Item
-        The groups.
-    backward_ns : int
-        Length of the backward pass.
-    deadline : Deadline, optional
-        Once it has passed, no gap is looked for any more.
+    After the deadline no gap is searched for any more.
     """
     backward: list[tuple[Span, int]] = []
     forward: list[tuple[Span, int]] = []
     left = []
-    # §4.3: in descending size, in the first gap of the backward pass after it is ready, else in the
-    # last gap of the forward pass before it is read; times of that pass count from its begin.
+    # §4.3. Times of the forward pass count from its start.
     for number in sorted(range(len(items)), key=lambda i: (-items[i].size_bytes, i)):
         item = items[number]
         if deadline is not None and deadline.passed:
@@ -70,8 +59,7 @@ def pack(
             insort(forward, (span, number))
             continue
         left.append(number)
-    # What is left goes behind all of the backward pass or before all of the forward pass, whichever
-    # makes the iteration longer by less; ties go behind.
+    # The remaining groups, where they add least to the iteration; ties go behind.
     last = max((span[1] for span, _ in backward), default=0)
     first = min((span[0] for span, _ in forward), default=MAX_TOTAL)
     for number in left:

@@ -1,15 +1,12 @@
-"""Caramel's own method: its stages one after the other.
+"""Caramel's own method: its four stages sequentially, each of which can be switched off.
 
-Problem: order, batches, windows and depth of gradient transfers, as the paper plans them.
+1. Activation order and control edges (`activation`, `enforcement`); if off, each worker draws its
+own order. 2. Batches of small parameters (`batching`); if off, each parameter travels alone. 3. Bin
+packing of the groups into both passes (`packing`); if off, groups leave when ready and the forward
+pass waits for all. 4. Adaptive depth (`depth`).
 
-1. Activation order, enforced by control edges (`activation`, `enforcement`). Without it every
-   worker draws an order of its own.
-2. Batches of small parameters (`batching`). Without it every parameter travels alone.
-3. Two-dimensional bin packing of the groups into both passes (`packing`). Without it the groups
-   leave as they become ready, and the forward pass waits for them.
-4. Adaptive depth (`depth`).
-
-Guarantee: none. Complexity: the sum of the stages'.
+Guarantee: none.
+Complexity: the sum of the stages'.
 Source: Caramel §4, with the switches of §5.
 """
 
@@ -28,7 +25,7 @@ __all__ = ["caramel", "threshold_of"]
 
 
 def threshold_of(problem: Problem) -> int | None:
-    """Return the threshold between small and large parameters; None if all are small."""
+    """Return the threshold between small and large parameters (bytes), or None if all are small."""
     if problem.threshold_bytes is not None:
         return problem.threshold_bytes
     return batching_threshold(problem.cost)
@@ -38,7 +35,7 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Plan as the paper does."""
     stages, known = problem.stages, problem.windows
     order = problem.order
-    # §4.1: one op order for all workers, or each its own.
+    # §4.1: one op order for all workers, or one each.
     base = Plan((), (order.backward,), order.forward)
     if not stages.serialization:
         base = unordered(problem, deadline)
@@ -51,7 +48,7 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         """Return the time of one transfer at the depth it will have."""
         return duration_ns(problem, _with_depth(problem, Group((Part(0, 0, size),)), threshold))
 
-    # §4.2: small ones join, in the order of updates; §4.4: each transfer at the depth of its size.
+    # §4.2: small parameters join in the order of updates. §4.4: the depth follows the size.
     batches = (
         small_batches(by_update, known.sizes, heads, alone, threshold)
         if stages.batching

@@ -1,4 +1,4 @@
-"""What is planned, and what a plan of gradient transfers is."""
+"""The problem and the plan of gradient transfers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ __all__ = ["Group", "OpOrder", "Part", "Plan", "Problem", "Stages"]
 NetworkCost = AffineCost | TableCost | DepthCost
 
 MAX_DRAWN_OPS = 2 * 10**6
-"""Ops in all orders drawn for one problem; more would take longer than planning does."""
+"""Ops in all op orders drawn for one problem; more would take longer than planning does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Which stages of Caramel's own method run (the switches of its interface, §5).
+    """The stages of Caramel's own method that run (the switches of its interface, §5).
 
     Attributes
     ----------
@@ -55,20 +55,20 @@ class OpOrder(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """A dataflow graph, a network, and what the methods may be told.
+    """A dataflow graph, a network, and the options of the methods.
 
     Attributes
     ----------
     graph : Graph
         Computation of one iteration.
     cost : AffineCost, TableCost or DepthCost
-        What an all-reduce of a given size costs.
+        Cost of an all-reduce by its size.
     op_order : sequence of str, optional
         Names of all ops in the order in which they run; only the order within each pass counts.
         By default backward ops by activation order, forward ops in stable topological order. If
         given, every worker keeps to it under every method.
     workers : int
-        Workers that draw an op order of their own under methods that enforce none.
+        Number of workers; each draws its own op order under methods that enforce none.
     servers : int, optional
         Parameter servers of the method `ps`; by default as many as workers.
     seed : int
@@ -78,11 +78,11 @@ class Problem:
     stages : Stages
         Stages of Caramel's method to run.
     element_bytes : int
-        Parameters are cut at multiples of so many bytes.
+        Parameters are cut only at multiples of this.
     interference : Interference
-        What transfers and computation take from each other.
+        Contention between transfers and computation.
     target : Target, optional
-        Whose rules plans keep to, if not only those of planner's own runtime.
+        Export target whose rules plans keep to; by default only those of planner's own runtime.
     """
 
     graph: Graph
@@ -123,7 +123,7 @@ class Problem:
         apart = sum(map(self.cost.cost_ns, sizes))
         together = self.cost.cost_ns(sum(sizes))
         computation = sum(op.duration_ns for op in self.graph.ops)
-        what = "computation and four times the communication"  # room for every method's detours
+        what = "computation and four times the communication"  # leaves a margin for every method
         beside = self.interference
         slowest = beside.beside_ns(max(apart, together)) + len(sizes) * beside.delay_ns
         total(4 * slowest + computation, "network", what)
@@ -139,11 +139,11 @@ class Problem:
         profile : Profile
             Its graph, or its layers one after the other.
         network : AffineCost, TableCost, DepthCost or Nic
-            What an all-reduce costs, or NICs over which it runs along a ring.
+            Cost of an all-reduce, or NICs over which it runs along a ring.
         workers : int
             As above.
         **options
-            As above; `element_bytes` is by default what the profile says.
+            As above; `element_bytes` defaults to that of the profile.
         """
         count = integer(workers, "workers", minimum=1, maximum=2**16)
         options.setdefault("element_bytes", profile.element_bytes)
@@ -179,10 +179,10 @@ class Problem:
 
     @cached_property
     def mirrored(self) -> OpOrder:
-        """The op order in which gradients are completed in the reverse order of the first reads.
+        """The op order that completes gradients in the reverse order of their first reads.
 
-        As far as the graph allows it, transfer windows are nested under it. The given order, if one
-        is given.
+        As far as the graph allows it, transfer windows are nested under it. A given op order
+        replaces it.
         """
         if self.op_order is not None:
             return self.order
@@ -193,12 +193,9 @@ class Problem:
         return OpOrder(memo["mirrored"], self.order.forward)
 
     def drawn_orders(self, deadline: Deadline) -> tuple[tuple[int, ...], ...]:
-        """Return an order of the backward ops for each worker where nothing is enforced.
+        """Return an order of the backward ops for each worker if no order is enforced.
 
-        Raises
-        ------
-        NotApplicableError
-            If there are too many workers for so many ops, or for the time left.
+        Raises `NotApplicableError` if there are too many workers and ops, or too little time.
         """
         if self.op_order is not None:
             return (self.order.backward,)
@@ -261,7 +258,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one transfer carries.
+    """The contents of one transfer.
 
     Attributes
     ----------
@@ -270,8 +267,7 @@ class Group:
     depth : int
         Number of chunks in flight.
     not_before_ns : int
-        When the transfer may leave at the earliest, ready or not (systems that look for work at
-        intervals).
+        Earliest start of the transfer, even if it is ready before (systems that send at intervals).
     """
 
     parts: tuple[Part, ...]
@@ -281,7 +277,7 @@ class Group:
     @property
     def size_bytes(self) -> int:
         """Bytes of the transfer."""
-        if len(self.parts) == 1:  # most are, where there are thousands of transfers
+        if len(self.parts) == 1:  # most, if there are thousands of transfers
             ((_, start, stop),) = self.parts
             return stop - start
         return sum(part.stop - part.start for part in self.parts)
@@ -296,17 +292,18 @@ class Plan:
     groups : tuple of Group
         In transfer order.
     backward_orders : tuple of tuple of int
-        One order of the backward ops if all workers keep to it; else one a worker, and a
-        gradient is ready when the last worker has it.
+        One order of the backward ops if all workers keep to it, else one per worker; a gradient is
+        ready when the last worker has it.
     forward_order : tuple of int
         Order of the forward ops.
     barrier : bool
         Whether the forward pass waits for all transfers.
     traffic : Fraction
-        What is sent for each byte, relative to an all-reduce (more with parameter servers).
+        Bytes sent per byte, relative to an all-reduce (more with parameter servers).
     late : bool
-        Whether a transfer leaves when the gradient behind it is ready, too: the first one of the
-        next transfer, or the last of all; and computation waits there for the transfer before.
+        Delayed release: a transfer starts when the first gradient of the next transfer is ready too
+        (the last transfer: when all gradients are ready), and computation waits there for the
+        previous transfer.
     """
 
     groups: tuple[Group, ...]

@@ -1,13 +1,11 @@
-"""The greedy activation order on graphs of any width, by sets of bits.
+"""The greedy activation order on graphs of any width, by bit sets.
 
-Problem: as in `planner.caramel.activation`, for graphs so wide that searching for the next
-parameter visits the same ops again and again.
-
-Method: for every op, the set of parameters that need it, as bits. What all closures cost is then
-kept up to date directly: when an op is done, its time leaves the cost of each parameter in its set.
-
-Guarantee: the same order as the search's. Complexity: O(m·p / 64) for the sets, O(n·p) for the
-costs, in blocks of numpy; memory n·p bits.
+Problem: as in `planner.caramel.activation`, for graphs so wide that its search visits the same ops
+again and again.
+Method: for every op, the set of parameters that need it, as bits. When an op is done, its time is
+subtracted from the closure cost of each parameter in its set.
+Guarantee: the same order as the search's.
+Complexity: O(m·p / 64) for the sets, O(n·p) for the costs, in blocks of NumPy; memory n·p bits.
 Source: Hashemi et al., *Caramel* §4.1, stage 1, with bit sets as in Warshall's algorithm.
 """
 
@@ -33,7 +31,7 @@ def activation_by_reachability(graph: Graph) -> tuple[int, ...]:
 
 
 class _Closures:
-    """What every parameter still needs."""
+    """The ops that every parameter still needs, and their total time."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -57,7 +55,7 @@ class _Closures:
         return bits[: self.width].astype(np.int64)
 
     def cheapest(self) -> int:
-        """Return the first of the cheapest parameters that contains no other of them."""
+        """Return the first cheapest parameter whose closure contains no other cheapest closure."""
         candidates = np.flatnonzero(self.cost == self.cost.min()).tolist()
         return int(next(j for j in candidates if self._is_first(j, candidates)))
 
@@ -73,7 +71,7 @@ class _Closures:
         return [op for op in self.graph.updaters[parameter] if not self.done[op]]
 
     def _needs(self, holder: int, held: int) -> bool:
-        """Return whether the closure of `holder` holds that of `held`."""
+        """Return whether the closure of `holder` contains that of `held`."""
         return all(self.dependents[op] >> holder & 1 for op in self._left(held))
 
     def _closure(self, parameter: int) -> set[int]:
@@ -87,7 +85,7 @@ class _Closures:
         return closure
 
     def finish(self, parameter: int) -> None:
-        """Count what a parameter needs as done."""
+        """Mark the closure of a parameter as done."""
         for op in self._closure(parameter):
             self.done[op] = True
             if self.graph.ops[op].duration_ns:

@@ -1,16 +1,14 @@
-"""An old plan as one of a problem whose numbers have changed, in milliseconds.
+"""Warm start: adapt an old plan to changed numbers, within milliseconds.
 
-Problem: a plan was made, and now computation, network or sizes are others. Which plan is as good as
-a search would find, or nearly so, without one?
-
-Method: parameters that have another size are cut at the same shares of it, rounded to elements. If
-all workers keep to the old plan's op order, what is optimal for nested windows is made for that
-order (`planner.caramel.nested`), and the best of it and the old transfers is improved by local
-search (`planner.caramel.descent`) for as long as milliseconds allow. Plans with a barrier,
-or of orders that nobody enforces, stay what they are but for sizes.
-
-Guarantee: never worse than the old transfers in the old order. Complexity: O(lines · states · log)
-and `WORK` transfers priced. Source: own.
+Problem: computation, network or sizes have changed since a plan was made. Find a nearly optimal
+plan without a full search.
+Method: parameters of another size are cut at the same shares, rounded to elements. If all workers
+keep to the plan's op order, groups for nested windows (`planner.caramel.nested`) compete with the
+old transfers, and local search (`planner.caramel.descent`) improves the better. Other plans, and
+plans with a barrier, only change sizes.
+Guarantee: never worse than the old transfers in the old order.
+Complexity: O(lines · states · log n), and `WORK` transfers priced.
+Source: own.
 """
 
 from collections.abc import Sequence
@@ -30,16 +28,13 @@ from planner.solving.methods import Outcome
 __all__ = ["adapt", "improved", "refit", "resized"]
 
 WORK = 20_000
-"""Transfers and parts looked at by the local search, about."""
+"""Transfers and parts examined by the local search, about."""
 
 
 def adapt(problem: Problem, plan: Plan) -> Plan:
-    """Return an old plan with the sizes of the problem's parameters.
+    """Adapt an old plan to the sizes of the problem's parameters.
 
-    Raises
-    ------
-    InvalidPlanError
-        If it sends what no parameter can have.
+    Raises `InvalidPlanError` if the plan sends bytes that no parameter can have.
     """
     sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
     parts = resized([group.parts for group in plan.groups], sizes, problem.element_bytes)
@@ -72,21 +67,7 @@ def improved(
     element_bytes: int,
     deadline: Deadline,
 ) -> tuple[list[Load], int]:
-    """Return the best loads that can be made of old ones, or anew, in milliseconds, and a bound.
-
-    Parameters
-    ----------
-    pricer : LoadPricer
-        The windows and their prices.
-    loads : list of Load
-        The old ones.
-    cost : TransferCost
-        The same cost, for its lines.
-    element_bytes : int
-        Parameters are cut at multiples of so many bytes.
-    deadline : Deadline
-        When to stop in any case.
-    """
+    """Return the best loads made from old loads or anew, and a lower bound (ns)."""
     known, bound = pricer.windows, 0
     lines_of_all = concave_bounds(cost, sum(known.sizes))
     for nested in widened(known):
@@ -108,21 +89,10 @@ def improved(
 def resized(
     transfers: Sequence[tuple[Part, ...]], sizes: Sequence[int], element_bytes: int
 ) -> list[tuple[Part, ...]]:
-    """Return what transfers carry if parameters have other sizes: the same shares of them.
+    """Return the parts of transfers at the same shares of parameters that have other sizes.
 
-    Parameters
-    ----------
-    transfers : sequence of tuple of Part
-        What each carried; some may carry nothing any more.
-    sizes : sequence of int
-        Bytes of each parameter now.
-    element_bytes : int
-        Parameters are cut at multiples of so many bytes.
-
-    Raises
-    ------
-    InvalidPlanError
-        If there is no such parameter, or a part is empty.
+    Parts may become empty, and so may transfers. Raises `InvalidPlanError` if there is no such
+    parameter, or an old part is empty.
     """
     before: dict[int, int] = {}
     for place, parts in enumerate(transfers):

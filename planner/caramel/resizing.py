@@ -1,22 +1,13 @@
-"""Local search on how much each transfer carries and when it leaves; urgency says what.
+"""Local search on the size and the start of each transfer; urgency decides what it carries.
 
-Problem: transfers where windows are not nested. What each of them carries is many choices; how many
-bytes, and which head it waits for, are two.
-
-Rule: the k-th transfer leaves when the network is free, not before a given moment, with the ready
-bytes whose tails are longest, up to a given number. Threshold accepting (simulated annealing
-without chance in what is accepted) on these pairs: bytes move to a neighbour, a transfer grows or
-shrinks, waits for an earlier or a later gradient, is merged with the next or cut in two; mostly in
-the stretch of transfers that ends the iteration. A worse value is kept if it is below a threshold
-over the present one, which falls to nothing.
-
-Guarantee: never worse than the start. For every target, among the plans whose transfers leave when
-given ones do and carry as many bytes, urgency first is best: bytes of which one is in a later
-transfer and due earlier can change places. The steps are drawn with a fixed seed and all times are
-integers, so the same request gets the same answer on every machine.
-
-Complexity: O(n) a simulated transfer, in NumPy; a step simulates those it changes, until the value
-is above the threshold.
+Problem: choose contents and order of transfers whose windows are not nested.
+Rule: the k-th transfer starts when the network is free, not before a given moment, with the ready
+bytes of the longest tails, up to a given size. Threshold accepting (simulated annealing with a
+deterministic acceptance rule) changes these sizes and moments, mostly in the critical block.
+Guarantee: never worse than the start. For given starts and sizes the most urgent bytes first are
+optimal: docs/caramel.md, "Why urgent bytes first". A fixed seed and integer times give the same
+answer on every machine.
+Complexity: O(n) per simulated transfer, in NumPy; a step simulates the transfers it changes.
 Source: own; threshold accepting: Dueck and Scheuer, J. Comput. Phys. 90 (1990).
 """
 
@@ -37,14 +28,14 @@ __all__ = ["resize"]
 _STEPS = ("back", "back", "forth", "forth", "grow", "shrink", "merge", "cut", "wait", "wait", "go")
 
 FIRST_THRESHOLD = 8
-"""Per mille of the value by which a step may be worse at first."""
+"""Initial threshold: a step may worsen the value by this many per mille."""
 
 Size = tuple[int, int]
-"""Bytes of a transfer at most, and when it may leave."""
+"""Largest number of bytes of a transfer, and its earliest start (ns)."""
 
 
 class _State(NamedTuple):
-    """Where a run stands before a transfer: what is left to send, and what has been decided."""
+    """The state of a run before a transfer: the bytes left to send, and the value so far."""
 
     left: NDArray[np.int64]
     rest: int
@@ -56,7 +47,7 @@ class _State(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Transfers, the state before each, what the iteration lasts and which of them end it."""
+    """Transfers, the state before each, the iteration time, and the transfers that determine it."""
 
     sizes: list[Size]
     states: list[_State]
@@ -73,26 +64,13 @@ def resize(
     element_bytes: int,
     deadline: Deadline,
 ) -> list[Load]:
-    """Return loads at least as good as `loads`.
+    """Return loads at least as good as `loads`, by simulating at most `budget` transfers.
 
-    Parameters
-    ----------
-    pricer : LoadPricer
-        Prices them.
-    loads : sequence of Load
-        The start, in transfer order.
-    target : int
-        A lower bound; the search ends when it is met.
-    budget : int
-        Transfers to simulate at most.
-    element_bytes : int
-        Parameters are cut at multiples of so many bytes.
-    deadline : Deadline
-        When to stop in any case.
+    The search ends at `target`, a lower bound.
     """
     heads = pricer.windows.heads
     sizes = [(sum(size for _, size in load), max(heads[j] for j, _ in load)) for load in loads]
-    if len(sizes) < budget:  # else there is no step, and a state for each would fill the memory
+    if len(sizes) < budget:  # else no step is left, and the states would fill the memory
         sizes = _improved(pricer, sizes, target, budget, element_bytes, deadline)
     resized = most_urgent(pricer, sizes, element_bytes)
     return min(list(loads), resized, key=pricer.iteration_ns)
@@ -106,7 +84,7 @@ def _improved(
     element_bytes: int,
     deadline: Deadline,
 ) -> list[Size]:
-    """Return sizes at least as good, by threshold accepting; see `resize`."""
+    """Return sizes at least as good, by threshold accepting."""
     simulation = _Simulation(pricer)
     run = simulation.run(sizes)
     assert run is not None
@@ -126,7 +104,7 @@ def _improved(
 
 
 class _Simulation:
-    """What an iteration lasts with transfers of given sizes, the most urgent bytes first."""
+    """Simulates transfers of given sizes, the most urgent bytes first."""
 
     def __init__(self, pricer: LoadPricer) -> None:
         known = pricer.windows
@@ -144,16 +122,10 @@ class _Simulation:
     def run(
         self, sizes: Sequence[Size], known: Sequence[_State] = (), limit: int | None = None
     ) -> _Run | None:
-        """Return what happens with these sizes; None if it lasts longer than `limit`.
+        """Return the run with these sizes, or None if the iteration lasts longer than `limit`.
 
-        Parameters
-        ----------
-        sizes : sequence of (int, int)
-            The transfers; where they end, one more carries whatever is ready.
-        known : sequence of _State
-            The first states, if they are known.
-        limit : int, optional
-            Value of interest.
+        After the last size, one more transfer carries everything that is ready. `known` are the
+        first states, if they are known already.
         """
         states = list(known or self.start)
         left, rest, free, value, begin, first, last = states.pop()
@@ -163,13 +135,12 @@ class _Simulation:
             most, wanted = sizes[len(used)] if len(used) < len(sizes) else (rest, 0)
             start = max(free, wanted)
             late, upto = self._ready(left, start)
-            if not upto[-1]:  # nothing is ready: wait for the next gradient
+            if not upto[-1]:  # wait for the next gradient
                 start = int(self.heads[left > 0].min())
                 late, upto = self._ready(left, start)
             self.transfers += 1
-            # Parameters stand by falling tails, so the first `sent` ready bytes are the most urgent
-            # ones, and the first of them has the longest tail. Of those that are ready, all before
-            # `place` leave whole, and that one in part.
+            # Parameters are sorted by falling tails, so the first `sent` ready bytes are the most
+            # urgent. Parameters before `place` leave whole, the one at `place` in part.
             sent = min(most, int(upto[-1]))
             place = int(upto.searchsorted(sent))
             tail = self.tails[int(upto.searchsorted(1))]
@@ -190,7 +161,7 @@ class _Simulation:
     def _ready(
         self, left: NDArray[np.int64], moment: int
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Return which parameters are not ready yet, and the bytes up to each that are."""
+        """Return which parameters are not ready yet, and the cumulative ready bytes."""
         late = self.heads > moment
         return late, np.where(late, 0, left).cumsum()
 
@@ -198,7 +169,7 @@ class _Simulation:
 def _changed(
     now: _Run, moments: Sequence[int], element_bytes: int, random: Random
 ) -> tuple[int, list[Size]]:
-    """Return where one random step changes the sizes, mostly in what ends it all, and how."""
+    """Return the place of one random step, mostly in the critical block, and the new sizes."""
     sizes = list(now.sizes)
     near = range(max(now.first - 1, 0), min(now.last + 2, len(sizes)))
     place = random.choice(near) if random.getrandbits(2) else random.randrange(len(sizes))

@@ -1,10 +1,11 @@
-"""Of lists of loads that last equally long, a more robust one (see `planner.robustness`).
+"""Tie-breaking by local search: less delay-sensitive loads of equal iteration time.
 
-Method: the local search of `planner.caramel.descent`, under one strain after the other. What makes
-the iteration longer, or longer under a strain before, is no change.
-
-Guarantee: never longer, never less robust than the start; the best of all only by
-`planner.caramel.subsets`. Complexity: a fixed budget of prices for each strain. Source: own.
+Method: `planner.caramel.descent` under one delay scenario (`strain`) after the other
+(`planner.robustness`). A change must not worsen the iteration or an earlier scenario.
+Guarantee: never longer and never more sensitive than the start. Only `planner.caramel.subsets`
+finds the optimum.
+Complexity: a fixed budget of prices per scenario.
+Source: own.
 """
 
 from collections.abc import Sequence
@@ -20,18 +21,9 @@ __all__ = ["steadied"]
 def steadied(
     pricer: LoadPricer, loads: Sequence[Load], budget: int, deadline: Deadline
 ) -> list[Load]:
-    """Return loads that last no longer than these and are at least as robust.
+    """Return loads that last no longer and are at most as sensitive to delays.
 
-    Parameters
-    ----------
-    pricer : LoadPricer
-        Prices them.
-    loads : sequence of Load
-        In transfer order.
-    budget : int
-        Prices to compute at most for each strain.
-    deadline : Deadline
-        When to stop.
+    `budget` limits the prices per delay scenario.
     """
     if not pricer.looks(budget, loads):
         return list(loads)

@@ -1,18 +1,13 @@
-"""The best plan found for one op order: construct, descend, prove.
+"""The best plan found for one op order: construct, improve, prove.
 
-Problem: what to send together, in which order and in which pieces, for any windows and any cost.
-
-Starts: groups of nested windows for each supporting line of the cost (`nested`), the pieces of
-Jackson's preemptive schedule and priority batches of several sizes (`dispatch`), and what every
-other method sends, without its barrier; for concave costs, if these are not near the bound, groups
-that know what their sizes cost (`inwards`). The transfers of the best ones are ordered by Carlier's
-branch and bound (`carlier`) and improved by local search (`descent`). If the best is not near the
-bound, its sizes are searched (`resizing`). Where a bound is met the search ends.
-
-Guarantee: at most what any start costs. For an affine cost and nested windows, so for every chain,
+Problem: group, order and cut transfers for any windows and any cost.
+Method: starts are groups of nested windows for each supporting line (`nested`), list schedules
+(`dispatch`), and the plans of all other methods without barriers; for concave costs `inwards`. The
+best starts are ordered by Carlier's branch and bound (`carlier`) and improved by local search
+(`descent`), then by `resizing`. It ends when a bound is met.
+Guarantee: never worse than any start. For an affine cost and nested windows, so for every chain,
 the bound up to rounding.
-
-Complexity: O(lines · states · log) for the starts, and a fixed budget of prices for the descent.
+Complexity: O(lines · states · log n) for the starts, and a fixed budget of prices.
 Source: own.
 """
 
@@ -33,29 +28,30 @@ from planner.deadline import Deadline
 __all__ = ["best_loads"]
 
 BUDGET = 4000
-"""Prices each descent computes at most, fewer with more than WORK / BUDGET parameters."""
+"""Prices per descent at most, fewer with more than WORK / BUDGET parameters."""
 
 WORK = 2 * 10**6
-"""Parts each descent looks at, about."""
+"""Parts examined per descent, about."""
 
 DESCENTS = 3
-"""Starts improved."""
+"""Number of starts that are improved."""
 
 SLACKS = (5, 10, 20, 40)
-"""Per mille above the least target of a concave cost, which its groups may miss, also tried."""
+"""Per mille above the least target of a concave cost, also tried: its groups may miss that target.
+"""
 
 ROUNDING = 10**7
-"""A plan as near to the target, relatively, differs from it by rounding: no search is worth it."""
+"""A plan within 1/ROUNDING of the target differs from it by rounding: no search can gain."""
 
 TRANSFERS, TRANSFERS_EACH = 10_000, 50
-"""Transfers the search over sizes simulates: in all, and at most so many for each parameter."""
+"""Transfers simulated by the search over sizes: in all, and per parameter, at most."""
 
 NODES = 64
-"""Nodes of the branch and bound that orders the transfers of a start."""
+"""Branch-and-bound nodes for ordering the transfers of one start."""
 
 
 class _Found(NamedTuple):
-    """Loads, and how they rank (see `LoadPricer.rank`): priced once."""
+    """Loads with their rank (`LoadPricer.rank`), so that they are priced once."""
 
     rank: tuple[int, int, int]
     loads: list[Load]
@@ -79,22 +75,8 @@ def best_loads(
 ) -> list[Load]:
     """Return the best loads found, in transfer order.
 
-    Parameters
-    ----------
-    pricer : LoadPricer
-        The windows and their prices.
-    cost : TransferCost
-        The same cost, for its lines.
-    target : int
-        A lower bound; loads that meet it end the search.
-    others : iterable of list of Load
-        Further starts.
-    element_bytes : int
-        Parameters are cut at multiples of so many bytes.
-    deadline : Deadline
-        When to stop.
-    effort : int
-        How many times as long as usual to search.
+    `target` is a lower bound; loads that meet it end the search. `others` are further starts.
+    `effort` multiplies all budgets.
     """
     best: _Found | None = None
     seen: list[_Found] = []
@@ -107,7 +89,7 @@ def best_loads(
         changed = descend(pricer, before.loads, target, budget, deadline)
         return before if changed == before.loads else priced(changed)
 
-    # What the further starts add never takes away from what is found without them.
+    # The own starts come first, so that `others` never worsen the result.
     for starts in (_starts(pricer, cost, target, element_bytes), others):
         tried = []
         for loads in starts:
@@ -139,13 +121,13 @@ def best_loads(
 
 
 def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[Load]:
-    """Return the best loads, or others as good that are more robust."""
+    """Return the least delay-sensitive of the best loads and other loads of equal value."""
     equal = [other.loads for other in seen if other.value == best.value]
     return min([best.loads, *equal], key=pricer.strained)
 
 
 def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:
-    """Yield loads for each concave cost that know what their sizes cost."""
+    """Yield loads for each concave cost that price every transfer by its own size."""
     for lines in concave_bounds(cost, sum(pricer.windows.sizes)):
         if len(lines) > 1:
             from planner.caramel.inwards import concave_loads  # imports NumPy
@@ -157,7 +139,7 @@ def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iter
 def _best_order(
     pricer: LoadPricer, loads: list[Load], nodes: int, deadline: Deadline
 ) -> list[Load]:
-    """Return the same transfers in the best order, or the best found in so many nodes or fewer."""
+    """Return the same transfers in the best order found within `nodes` branch-and-bound nodes."""
     nodes = pricer.looks(nodes, loads)
     if not nodes:
         return loads
@@ -189,7 +171,7 @@ def _starts(
     yield preemptive_pieces(pricer.windows, cost, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
-    # Where a measured cost falls with the size, the best size has nothing to do with the threshold.
+    # If a measured cost falls with the size, the best size is unrelated to the threshold.
     ends = {end for piece in cost.pieces() for end in (piece.start, piece.stop) if end}
     limits.add(min((end for end in {*ends, total} if end <= total), key=pricer.rate))
     for limit in sorted(limits):

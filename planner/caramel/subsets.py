@@ -1,21 +1,13 @@
-"""Grouping and order of whole parameters, to the optimum, by dynamic programming over subsets.
+"""Optimal grouping and order of whole parameters, by dynamic programming over subsets.
 
-Problem: which whole parameters to send together, and in which order, so that the iteration is
-shortest (see `planner.caramel.exact` for the model)?
-
-For a target M: the earliest end of transfers that have sent a set S of parameters and kept M,
-
-    end(S) = min over last groups G of max(end(S - G), head(G)) + f(bytes of G),
-             where that + tail(G) <= M.
-
-M is reachable if everything can be sent. An unreachable M is raised to the least value that would
-have allowed one more transfer, a reachable one lowered to what its plan really costs.
-
-Of the plans that are as good the most robust one (`planner.robustness`) has limits under several
-strains to keep; there end(S) is a front of ends.
-
-Guarantee: optimal, for any cost. Complexity: O(3^n) a target, in blocks of numpy, times the fronts
-of the most robust one; few targets.
+Problem: as in `planner.caramel.exact`, with whole parameters only.
+Method: for a target M, the earliest end of transfers that have sent a set S within M is end(S) =
+min over last groups G of max(end(S - G), head(G)) + f(bytes of G), where that + tail(G) <= M. An
+unreachable M is raised to the least value that allows one more transfer, a reachable one lowered to
+its plan's value. Tie-breaking by delay sensitivity (`planner.robustness`) keeps a Pareto front of
+ends.
+Guarantee: optimal, for any cost.
+Complexity: O(3^n) per target in NumPy, times the fronts for tie-breaking; few targets.
 Source: own; the partition recursion of dynamic programming over subsets.
 """
 
@@ -30,7 +22,7 @@ from planner.costs import TransferCost
 from planner.deadline import Deadline
 from planner.robustness import Limit, Strain, most_robust, pareto
 
-__all__ = ["best_whole", "robust_whole"]
+__all__ = ["best_whole", "fewest_whole", "robust_whole"]
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -38,32 +30,15 @@ _NEVER = np.iinfo(np.int64).max
 def best_whole(
     windows: Windows, cost: TransferCost, below: int, lower: int, deadline: Deadline
 ) -> tuple[list[Load] | None, bool]:
-    """Return the best plan of whole parameters that costs less than `below`.
+    """Return the best plan of whole parameters below `below` (ns), or None, and `timed_out`.
 
-    Parameters
-    ----------
-    windows : Windows
-        A dozen parameters at most: memory and time grow as 3^n.
-    cost : TransferCost
-        What a transfer costs.
-    below : int
-        Value of a known plan, in ns.
-    lower : int
-        A known bound, in ns.
-    deadline : Deadline
-        When to stop.
-
-    Returns
-    -------
-    loads : list of Load or None
-        The plan; None if there is none below.
-    timed_out : bool
-        Whether the deadline passed before that was proven.
+    For a dozen parameters at most, as memory and time grow as 3^n. `lower` is a known bound (ns).
+    `timed_out` tells whether the deadline passed before the result was proven.
     """
     table = _Table(windows, cost)
     best = None
-    high = min(below, int(_NEVER))  # known to be reachable, or not wanted
-    low = lower - 1  # known to be unreachable
+    high = min(below, int(_NEVER))  # reachable, or not wanted
+    low = lower - 1  # unreachable
     while high - low > 1:
         target = low + (high - low) // 2 if best else high - 1
         end, needed = table.ends(target, deadline)
@@ -81,24 +56,10 @@ def best_whole(
 def robust_whole(
     windows: Windows, cost: TransferCost, loads: list[Load], deadline: Deadline
 ) -> tuple[list[Load], bool]:
-    """Return the most robust plan of whole parameters that lasts as long as one that is known.
+    """Return the least delay-sensitive plan of whole parameters of equal value, and `timed_out`.
 
-    For limits under several strains, sets of sent parameters keep every end that is not later than
-    another one under all of them.
-
-    Parameters
-    ----------
-    windows, cost, deadline
-        As in `best_whole`.
-    loads : list of Load
-        The plan that is known.
-
-    Returns
-    -------
-    loads : list of Load
-        The plan.
-    timed_out : bool
-        Whether the deadline passed before that was proven.
+    `loads` is a known plan. Each subset keeps the Pareto front of its ends under all delay
+    scenarios.
     """
     pricer = LoadPricer(windows, cost)
     value = pricer.iteration_ns(loads)
@@ -117,10 +78,25 @@ def robust_whole(
     return most_robust(loads, value, lasts, attempt, deadline)
 
 
-class _Table:
-    """Head, tail and time of every subset as one transfer; index j of a bit is parameter j.
+def fewest_whole(
+    windows: Windows, cost: TransferCost, most_ns: int, below: int, deadline: Deadline
+) -> list[Load] | None:
+    """Return fewest transfers of whole parameters within `most_ns`; None unless below `below`.
 
-    Times may be as large as 64 bits hold: sums of several are compared by their differences.
+    Raises
+    ------
+    TimeUpError
+        If the deadline passes.
+    """
+    if most_ns < windows.compute_ns:
+        return None
+    return _Table(windows, cost).fewest(most_ns, below, deadline)
+
+
+class _Table:
+    """Head, tail and time of every subset as one transfer; bit j is parameter j.
+
+    Times may need all of 64 bits, so sums are compared by their differences.
     """
 
     def __init__(self, windows: Windows, cost: TransferCost) -> None:
@@ -131,7 +107,7 @@ class _Table:
             tail = np.concatenate([tail, np.maximum(tail, windows.tails[j])])
             size = np.concatenate([size, size + own])
         self.head, self.tail, self.time = head, tail, cost.costs_ns(size)
-        self.left = np.minimum(self.time, _NEVER - tail) + tail  # from a start to the end
+        self.left = np.minimum(self.time, _NEVER - tail) + tail  # from start to iteration end
         self.parts = [self._subsets(left) for left in range(len(head))]
 
     def _subsets(self, of: int) -> NDArray[np.int64]:
@@ -145,7 +121,7 @@ class _Table:
     def ends(self, target: int, deadline: Deadline) -> tuple[NDArray[np.int64] | None, int]:
         """Return the earliest end for every sent set, and the least target that allows more.
 
-        None if the deadline passed.
+        The ends are None if the deadline passed.
         """
         everything = len(self.head) - 1
         end = np.full(len(self.head), _NEVER, dtype=np.int64)
@@ -168,7 +144,7 @@ class _Table:
         return end, target + least
 
     def plan(self, end: NDArray[np.int64], target: int) -> tuple[list[Load], int]:
-        """Return the groups of a reachable target, and what they really cost."""
+        """Return the groups of a reachable target, and their value."""
         sent = len(self.head) - 1
         value = self.windows.compute_ns
         loads: list[Load] = []
@@ -185,22 +161,48 @@ class _Table:
             sent ^= last
         return loads[::-1], value
 
+    def fewest(self, most_ns: int, below: int, deadline: Deadline) -> list[Load] | None:
+        """Return the fewest groups within a time: the earliest ends with 1, 2, … groups."""
+        everything = len(self.head) - 1
+        end = np.full(len(self.head), _NEVER, dtype=np.int64)
+        end[0] = 0
+        rounds: list[NDArray[np.int64]] = []
+        while len(rounds) < below - 1 and end[everything] == _NEVER:
+            later = np.full(len(self.head), _NEVER, dtype=np.int64)
+            last = np.zeros(len(self.head), dtype=np.int64)
+            for sent in np.flatnonzero(end != _NEVER).tolist():
+                deadline.check()
+                group = self.parts[everything ^ sent]
+                start = np.maximum(end[sent], self.head[group])
+                kept = start - most_ns <= -self.left[group]
+                after = start[kept] + self.time[group[kept]]
+                together = sent | group[kept]
+                sooner = after < later[together]
+                later[together[sooner]] = after[sooner]
+                last[together[sooner]] = group[kept][sooner]
+            rounds.append(last)
+            end = later
+        if end[everything] == _NEVER:
+            return None
+        sent, loads = everything, []
+        for last in reversed(rounds):
+            loads.append(self._load(int(last[sent])))
+            sent ^= int(last[sent])
+        return loads[::-1]
+
     def within(self, limits: Sequence[Limit], deadline: Deadline) -> tuple[list[Load] | None, int]:
         """Return a plan that keeps all limits, or the least last limit that allows more.
 
-        Raises
-        ------
-        TimeUpError
-            If the deadline passes.
+        Raises `TimeUpError` at the deadline.
         """
         wide = max(most for _, most in limits) > int(_NEVER) // 16
-        exact = np.dtype(object if wide else np.int64)  # Python's integers, if need be
+        exact = np.dtype(object if wide else np.int64)  # Python integers if need be
         slower = np.array([[strain.transfer] for strain, _ in limits], dtype=exact)
         longer = np.array([[strain.compute] for strain, _ in limits], dtype=exact)
         most = np.array([[limit] for _, limit in limits], dtype=exact)
         head, latest = longer * self.head.astype(exact), most - longer * self.tail.astype(exact)
         time = slower * self.time.astype(exact)
-        ends = [np.zeros((len(limits), 1), dtype=exact)]  # of each set, one column a label
+        ends = [np.zeros((len(limits), 1), dtype=exact)]  # one column per label
         came = [np.zeros((2, 1), dtype=np.int64)]  # the last group, and the label before it
         least: int | None = None
         for sent in range(1, len(self.head)):

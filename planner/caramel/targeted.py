@@ -1,14 +1,13 @@
-"""Plans under the rules of a target: how its buckets leave, its default, and what breaks a rule.
+"""Plans under the rules of an export target: its buckets, its default, and rule violations.
 
-Problem: given how many parameters each bucket has, when does the target send it? And is a plan one
-that the target can be told?
-
-Method: the rules are data (`planner.targets`). Under them a plan is its buckets: the order of the
-parameters, when each bucket leaves, and the barrier follow. So a plan keeps the rules exactly if it
-is the plan that the target makes of the same buckets.
-
-Guarantee: exact without interference. With it, cycles are those without.
-Complexity: O(n log n), after that of the op orders. Source: see each rule.
+Problem: when does the target send buckets with given numbers of parameters, and can the target be
+given a plan?
+Method: the rules are data (`planner.targets`). A plan under them is determined by its buckets:
+order, start times and barrier follow. So a plan keeps the rules exactly if the target makes it of
+the same buckets.
+Guarantee: exact without contention. Under contention, cycles are those without it.
+Complexity: O(n log n), after that of the op orders.
+Source: see each rule.
 """
 
 from collections.abc import Sequence
@@ -37,18 +36,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a target knows of a problem: its parameters in order, and when each is ready.
+    """A target's view of a problem: its parameters in bucket order.
 
-    Attributes
-    ----------
-    plan : Plan
-        One without transfers: nothing enforces an op order.
-    order : tuple of int
-        Parameters in the order in which they fill buckets.
-    ready : tuple of int
-        When each of them is ready on the last worker.
-    sizes : tuple of int
-        Bytes of each of them.
+    `plan` has no transfers, and enforces no op order; `ready` is when the last worker has each
+    gradient (ns); `sizes` in bytes.
     """
 
     plan: Plan
@@ -58,12 +49,9 @@ class Lane:
 
 
 def lane_of(problem: Problem, target: Target, deadline: Deadline = NEVER) -> Lane:
-    """Return what a target knows of a problem.
+    """Return a target's view of a problem.
 
-    Raises
-    ------
-    NotApplicableError
-        If there is no time to draw the workers' op orders.
+    Raises `NotApplicableError` if there is no time to draw the workers' op orders.
     """
     plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
@@ -79,23 +67,13 @@ def lane_of(problem: Problem, target: Target, deadline: Deadline = NEVER) -> Lan
 
 
 def cost_of(problem: Problem) -> AffineCost | TableCost:
-    """Return what a transfer costs a library that chooses no depth."""
+    """Return the cost for a library that chooses no depth."""
     cost = problem.cost
     return cost.at_depth(1) if isinstance(cost, DepthCost) else cost
 
 
 def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequence[int]) -> Plan:
-    """Return what a target makes of buckets.
-
-    Parameters
-    ----------
-    problem, target : Problem, Target
-        What is planned, and by whose rules.
-    lane : Lane
-        Theirs.
-    counts : sequence of int
-        Number of parameters in each bucket, in the order of the lane.
-    """
+    """Return the plan that a target makes of buckets with `counts` parameters."""
     spans = list(pairwise(accumulate(counts, initial=0)))
     groups = [whole(problem, lane.order[start:stop]) for start, stop in spans]
     heads = [max(lane.ready[start:stop]) for start, stop in spans]
@@ -110,26 +88,16 @@ def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequen
 def in_cycles(
     problem: Problem, cycle_ns: int, groups: Sequence[Group], heads: Sequence[int]
 ) -> list[Group]:
-    """Return groups in the order, and at the times, in which cycles find them complete.
+    """Return groups in the order, and with the starts, in which cycles find them complete.
 
-    Cycles are those of `planner.caramel.baselines.horovod`.
-
-    Parameters
-    ----------
-    problem : Problem
-        Their problem.
-    cycle_ns : int
-        Time from one cycle to the next, if transfers do not take longer.
-    groups : sequence of Group
-        The groups.
-    heads : sequence of int
-        When each parameter's gradient is ready.
+    Cycles are those of `planner.caramel.baselines.horovod`. `heads`: when each gradient is ready
+    (ns).
     """
     cost, tick, free = cost_of(problem), 0, 0
     complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
     timed = []
     for place in sorted(range(len(groups)), key=complete.__getitem__):
-        if complete[place] > tick:  # the next cycle, then those that find nothing
+        if complete[place] > tick:  # the next cycle, then cycles that find no group
             tick = max(tick + cycle_ns, free) if free > tick else tick
             tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns
             free = tick
@@ -139,7 +107,7 @@ def in_cycles(
 
 
 def default_counts(problem: Problem, target: Target, lane: Lane, deadline: Deadline) -> list[int]:
-    """Return the buckets that a target makes if nobody tells it anything."""
+    """Return the target's default buckets, as numbers of parameters."""
     first, limit = target.limits(problem.workers, problem.element_bytes)
     if target.cycle_ns:
         plan = horovod(problem, deadline, target.cycle_ns, limit).plan
@@ -151,7 +119,7 @@ def default_counts(problem: Problem, target: Target, lane: Lane, deadline: Deadl
 
 
 def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
-    """Return which rule of a target a plan of the problem breaks; None if it keeps to all."""
+    """Return the first target rule that the plan violates, or None."""
     if not plan.barrier:
         return f"{target.title} waits for all transfers before the next forward pass"
     if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
@@ -178,7 +146,7 @@ def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
 
 
 def _same(first: Plan, second: Plan) -> bool:
-    """Return whether two plans send the same at the same times."""
+    """Return whether two plans send the same groups at the same times."""
 
     def sent(plan: Plan) -> list[object]:
         return [

@@ -1,9 +1,7 @@
-"""The constraint program of grouped transfers: transfers, durations, heads, tails, and its solver.
+"""The constraint program of grouped transfers, shared by `exact` and `op_order`, and its solver.
 
-What `planner.caramel.exact` and `planner.caramel.op_order` have in common; the model is described
-in the former.
-
-Problem and guarantee: as there; numbers too large for the solver are refused, never rounded.
+Problem: the model of docs/caramel.md, "The constraint program".
+Guarantee: numbers too large for the solver are refused, never rounded.
 Complexity: K (n + H + D) Booleans for K transfers, n parameters, H heads and D tails.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
@@ -28,14 +26,14 @@ _LIMIT = 2**60
 """CP-SAT adds in 63 bits; every linear expression of a model stays below this."""
 
 _FIRST_ROUND = 0.3
-"""Deterministic time of the first round of a search, in about seconds; the rounds double."""
+"""Deterministic time of the first round of a search, about seconds; it doubles each round."""
 
 SentBytes = tuple[int, int]
 """A parameter's index and a number of its bytes."""
 
 
 def plan_value(windows: Windows, cost: TransferCost, groups: Sequence[Sequence[SentBytes]]) -> int:
-    """Return what an iteration lasts."""
+    """Return the iteration time (ns)."""
     clock, value = 0, windows.compute_ns
     for group in groups:
         clock = max(clock, *(windows.heads[j] for j, _ in group))
@@ -45,7 +43,7 @@ def plan_value(windows: Windows, cost: TransferCost, groups: Sequence[Sequence[S
 
 
 class ModelAnswer(NamedTuple):
-    """The best solution found, a bound on the objective, and whether there is nothing better."""
+    """The best solution found, a bound on the objective, and whether it is optimal."""
 
     solution: Any
     bound: int
@@ -76,9 +74,9 @@ class Transfers(NamedTuple):
 
 
 class TransferModel:
-    """A model whose objective lies between two bounds; its times are `shift` below the real ones.
+    """A model with an objective between two bounds; its times are `shift` below the real ones.
 
-    What it looks for need not exist.
+    It may be infeasible.
     """
 
     def __init__(self, upper: int, lower: int, shift: int) -> None:
@@ -113,7 +111,7 @@ class TransferModel:
                 model.add(sum(part) == share.pieces)
                 for k in range(places):
                     model.add(part[k] <= share.pieces * used[k])
-            if len(portions) == 2:  # no quanta after the rest
+            if len(portions) == 2:  # no quanta after the remainder
                 for k in range(1, places):
                     model.add(sum(variables[0][k:]) <= portions[0].pieces * sum(variables[1][k:]))
         model.add(used[0] == 1)
@@ -150,7 +148,7 @@ class TransferModel:
             )
 
     def after_heads(self, transfers: Transfers, of: Sequence[int]) -> None:
-        """Add that a transfer starts after the head of everything sent up to then."""
+        """Add that a transfer starts after the heads of everything sent up to then."""
         model, heads = self.model, sorted(set(of))
         previous: dict[int, Any] = {}
         for k, start in enumerate(transfers.starts):
@@ -164,7 +162,7 @@ class TransferModel:
             previous = reached
 
     def before_tails(self, transfers: Transfers, of: Sequence[int]) -> None:
-        """Add that the objective is at least each end and the longest tail of all from then on."""
+        """Add that the objective is at least each end plus the longest tail sent from then on."""
         model, tails = self.model, sorted(set(of))
         previous: dict[int, Any] = {}
         for k, end in enumerate(transfers.ends):
@@ -181,22 +179,22 @@ class TransferModel:
     def _allow(
         self, transfers: Transfers, places: slice, of: Sequence[int], literals: dict[int, Any]
     ) -> None:
-        """Add that a parameter is sent in some places only if the literal of its value is true."""
+        """Add that a parameter is sent at some places only if the literal of its value is true."""
         for value, portions, variables in zip(of, transfers.shares, transfers.parts, strict=True):
             if value in literals:
                 for share, part in zip(portions, variables, strict=True):
                     self.model.add(sum(part[places]) <= share.pieces * literals[value])
 
     def alike_in_order(self, transfers: Transfers, windows: Windows) -> None:
-        """Add an order of whole parameters of one size.
+        """Add an order of whole parameters of one size, to break symmetry.
 
-        Of two, the one that has no later head and no shorter tail goes first, or with the other:
-        exchanging them breaks nothing.
+        Of two, the one with no later head and no shorter tail goes first, or with the other:
+        exchanging them violates nothing.
         """
         sizes, tails = windows.sizes, windows.tails
         jobs = sorted(range(len(sizes)), key=lambda j: (sizes[j], windows.heads[j], -tails[j]))
         for number, j in enumerate(jobs):
-            nearest: int | None = None  # those that go before a parameter before j follow from it
+            nearest: int | None = None  # enough: earlier parameters follow by transitivity
             for i in reversed(jobs[:number]):
                 if sizes[i] != sizes[j]:
                     break
@@ -245,16 +243,9 @@ class TransferModel:
     ) -> ModelAnswer:
         """Solve; the same answer every time unless the deadline passes.
 
-        Parameters
-        ----------
-        deadline : Deadline
-            When to stop.
-        levels : sequence of int
-            How much of the model CP-SAT puts into its linear relaxation. Neither none nor more is
-            always better, and the wrong choice can cost a factor of ten or more: several levels
-            take turns, for a deterministic time that doubles, each looking for something better.
-        max_work : float, optional
-            Deterministic time after which to stop.
+        `levels` are CP-SAT's linearization levels. No level is always better, and the wrong one can
+        cost a factor of ten or more. So several levels take turns, for a deterministic time that
+        doubles, each searching for a better solution. `max_work` limits the deterministic time.
         """
         best, bound, turn = None, 0, 0
         left = float("inf") if max_work is None else max_work

@@ -1,13 +1,12 @@
 """Transfer windows: when each gradient is ready, and how much computation waits for it.
 
-Problem: with the order of computation fixed, sending gradients is the one-machine problem with
-heads and tails, 1 | r_j, q_j | Cmax: parameter j is ready at its head r_j (time 0 is the start of
-the backward pass), and from the op that first reads it, q_j of forward computation is still to do.
-An iteration lasts max(backward + forward, max over transfers of (end + tail)).
-
+Problem: for a fixed op order, sending gradients is the one-machine problem 1 | r_j, q_j | Cmax.
+Parameter j is ready at its head r_j (time 0 is the start of the backward pass); its tail q_j is the
+forward computation from the op that first reads it. An iteration lasts max(backward + forward, max
+over transfers of (end + tail)).
 Complexity: O(ops + parameters).
-Source: Caramel §3.1 (start and end boundary); Carlier, "The one-machine sequencing problem",
-EJOR 11 (1982), for heads and tails.
+Source: Caramel §3.1 (start and end boundary); Carlier, "The one-machine sequencing problem", EJOR
+11 (1982), for heads and tails.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ __all__ = ["Windows", "ready_times", "windows"]
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What a transfer planner needs to know of a graph and its op order.
+    """The windows of all parameters under one op order.
 
     Attributes
     ----------
@@ -43,27 +42,19 @@ class Windows:
 
     @property
     def compute_ns(self) -> int:
-        """Computation of an iteration: what it lasts when no transfer is waited for."""
+        """Computation of an iteration: its length if no transfer is waited for (ns)."""
         return self.backward_ns + self.forward_ns
 
 
 def ready_times(graph: Graph, backward: Sequence[int]) -> tuple[int, ...]:
-    """Return when each gradient is complete if the backward ops run in the order `backward`."""
+    """Return when each gradient is complete under the op order `backward` (ns)."""
     ends = accumulate(graph.ops[index].duration_ns for index in backward)
     end = dict(zip(backward, ends, strict=True))
     return tuple(max(end[index] for index in updaters) for updaters in graph.updaters)
 
 
 def windows(graph: Graph, backward: Sequence[int], forward: Sequence[int]) -> Windows:
-    """Return the windows of every parameter under one order of all ops.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    backward, forward : sequence of int
-        Indices of the ops of each pass, in the order in which they run.
-    """
+    """Return the windows of every parameter under one order of all ops."""
     left = forward_ns = sum(graph.ops[index].duration_ns for index in forward)
     tail = {}
     for index in forward:

@@ -16,7 +16,6 @@ from planner.printing import escaped, escaped_json, printable
 
 __all__ = [
     "ERROR_SIGN",
-    "REGRET_HELP",
     "add_fit_options",
     "add_fit_outputs",
     "add_loudness",
@@ -43,11 +42,6 @@ T = TypeVar("T")
 
 ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"
 """Meaning of the sign of prediction errors, printed wherever they are."""
-
-REGRET_HELP = (
-    "also say how far the plan is from the best one if computation, start-ups or bandwidth are "
-    "others, or a rank falls behind"
-)
 
 
 def command(

@@ -1,31 +1,24 @@
-"""``planner compare``: compare all methods on one problem.
+"""``planner compare``: every method on one problem, side by side.
 
-The problem comes from a request, or from a profile and a network.
+The problem is that of a request, or made of a profile and a network. What is asked and shown each
+family declares (`planner.solving.compare`); here stands what only JSON and event logs know.
 """
 
 import argparse
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace as changed
 
-from planner.cli import (
-    compare_bigdl,
-    compare_bml,
-    compare_caramel,
-    compare_drizzle,
-    compare_fsdp,
-    compare_ibatch,
-    compare_iteration,
-    compare_overlap,
-    compare_yan,
-)
+from planner.bigdl import BIGDL
+from planner.bml import BML
+from planner.caramel import CARAMEL
 from planner.cli.common import (
     check_outputs,
     in_file,
@@ -34,101 +27,126 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
-from planner.cli.compare_cluster import MEMORY, OPTIONS, settle_cluster
-from planner.cli.compare_help import add_compare
-from planner.cli.compare_network import ASSUMED, on_network, settle_network
-from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
+from planner.cli.compare_options import (
+    DEFAULT_SECONDS,
+    NETWORK,
+    OPTIONS,
+    Families,
+    add_compare,
+    refuse,
+    settle,
+    settle_cluster,
+    settle_network,
+)
+from planner.cli.compare_tables import lines
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.parsing import parse_names
+from planner.cli.naming import as_typed
+from planner.cli.parsing import parse_names, parse_number
 from planner.cli.progress import Progress
-from planner.cli.regret_text import beside
+from planner.cli.spark_logs import read_logs
 from planner.cli.writing import replacing
-from planner.comparison import Comparison, compare
-from planner.draw import format_table
+from planner.collectives import Collective
+from planner.collectives.predicted import range_note
+from planner.comparison import compare
+from planner.costs import TableCost
+from planner.deadline import Cancel, Deadline
 from planner.draw.plans import DRAWINGS, plan_chart
+from planner.drizzle import DRIZZLE
+from planner.drizzle.family import limits_text
 from planner.errors import InvalidInputError, PlannerError
-from planner.jsonio import PROBLEMS, decode_profile
+from planner.fsdp import FSDP
+from planner.ibatch import IBATCH, OWN_UNITS
+from planner.iteration import ITERATION, fully_sharded, scheduling
+from planner.jsonio import PROBLEMS, bml_answer, decode_profile, yan, yan_answer
+from planner.jsonio import bigdl as bigdl_json
+from planner.jsonio import caramel as caramel_json
+from planner.jsonio import ibatch as ibatch_json
+from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
-from planner.jsonio.heads import Head
+from planner.jsonio.heads import Head, of_profile, warned
+from planner.jsonio.iteration_making import answer as iteration_answer
 from planner.jsonio.mistaken import refuse_other
+from planner.jsonio.profiles import profile_of
+from planner.jsonio.regret import regret_answers
 from planner.jsonio.service import decode_request
+from planner.jsonio.settled_network import warnings_of
 from planner.jsonio.types import or_none
-from planner.printing import printable
+from planner.overlap import OVERLAP
+from planner.profiles import Profile
+from planner.results import Result
+from planner.solving.compare import IGNORE_MEMORY, Case, Place
+from planner.solving.family import Family
+from planner.solving.what_if import regrets
+from planner.yan.family import YAN
 
-__all__ = ["add_parser"]
+__all__ = ["FAMILIES", "PROFILED", "add_parser"]
 
-FAMILIES: Mapping[str, Family] = {
-    "ibatch": compare_ibatch.FAMILY,
-    "caramel": compare_caramel.FAMILY,
-    "yan": compare_yan.FAMILY,
-    "bml": compare_bml.FAMILY,
-    "bigdl": compare_bigdl.FAMILY,
-    "drizzle": compare_drizzle.FAMILY,
-    "fsdp": compare_fsdp.FAMILY,
-    "iteration": compare_iteration.FAMILY,
-    "overlap": compare_overlap.FAMILY,
+FAMILIES: Families = {
+    family.name: family
+    for family in (IBATCH, CARAMEL, YAN, BML, BIGDL, DRIZZLE, FSDP, ITERATION, OVERLAP)
 }
-"""Families that can be compared."""
+"""What can be compared."""
 
-_MEMORY: Mapping[str, Sequence[str]] = {
-    "fsdp": ("--activations",),
-    "iteration": (),
-    "yan": ("--activations",),
+_COMPOSED: Mapping[str, Callable[[Profile, Place, Mapping[str, Any]], Any]] = {
+    "drizzle": scheduling.from_profile,
+    "fsdp": fully_sharded.from_profile,
 }
-"""Memory options that a problem does not take; problems without an entry take none."""
+"""Problems of a profile that take other families to make; the others' families make them."""
 
-PROFILED: Mapping[str, Profiled] = {
-    name: family.profiled for name, family in FAMILIES.items() if family.profiled is not None
+PROFILED: Families = {
+    name: family
+    for name, family in FAMILIES.items()
+    if name in _COMPOSED or type(family).from_profile is not Family.from_profile
 }
-"""Families that can be compared on a profile; the first is the default."""
+"""What can be compared on a profile; the first one is the default."""
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    add_compare(commands, run, FAMILIES)
+    add_compare(commands, run, FAMILIES, PROFILED)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare the methods; print a table or JSON and write the best plan."""
-    name, compared = _of_events(options) if "events" in options else _of_file(options)
+    """Compare."""
+    name, case = _of_events(options) if "events" in options else _of_file(options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
     with in_option("--picture"):
         draw = drawing.writer(Path(options.picture)) if options.picture else None
     inputs = options.events if "events" in options and options.events else (options.file,)
     check_outputs({"--picture": options.picture, "--output": options.output}, inputs)
-    seconds = compared.time_limit or DEFAULT_SECONDS
-    progress = Progress(quiet=options.quiet)
-    limit = seconds if options.time_limit is None else options.time_limit
+    progress, limit = Progress(quiet=options.quiet), case.options["time_limit"]
+    unasked: Mapping[str, str] = {}
+    if options.methods:
+        methods = parse_names(options.methods, "--methods")
+    else:
+        unasked = family.unasked(case)
+        methods = tuple(method for method in family.compared(case) if method not in unasked)
     with interruptible() as cancel:
         comparison = compare(
-            compared.problem,
-            parse_names(options.methods, "--methods")
-            if options.methods
-            else compared.methods or family.methods,
-            solve=compared.solve or partial(family.solve, cancel=cancel),
+            case,
+            methods,
+            solve=partial(family.solve_case, cancel=cancel),
             time_limit=limit,
             progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
             cancel=cancel,
         )
-    results = comparison.rows
-    best = None
-    if results and results[0].plan is not None:
-        progress(f"looking around the plan of {results[0].method}")
-        best = compared.told((compared.best or compared.answer)(results[0]), results[0])
+        rows, best, answers = comparison.rows, None, []
+        if rows and rows[0].plan is not None:
+            progress(f"looking around the plan of {rows[0].method}")
+            best, apart = _best(family, case, rows[0], cancel)
+            answers = [best]
+            rows = rows if apart else rows[1:]
     progress.done()
-    chart = None if best is None else plan_chart(best, PROBLEMS[name].view(best), compared.name)
+    chart = None if best is None else plan_chart(best, PROBLEMS[name].view(best), case.title)
     to_file = options.output not in (None, "-")
-    if best is not None and to_file:  # before standard output, whose reader may stop early
+    if best is not None and to_file:  # before printing: a reader of that may stop early
         write_json(msgspec.json.encode(best).decode() + "\n", options.output)
     try:
         if options.json:
-            first = [] if best is None else [best]
-            others = results if compared.best_apart else results[len(first) :]
-            rest = (compared.told(compared.answer(result), result) for result in others)
-            answers = [*first, *rest]
+            answers += [_told(family, case, _answer(name, case, row), row) for row in rows]
             write_json(msgspec.json.encode(answers).decode() + "\n", None)
         else:
-            _print_table(family, compared, comparison, best)
+            write_text("\n".join(lines(family, case, comparison, unasked, best)) + "\n")
             if chart is not None:
                 width = shutil.get_terminal_size((100, 24)).columns
                 write_text("\n" + drawing.text(chart, width) + "\n")
@@ -143,20 +161,39 @@ def run(options: argparse.Namespace) -> int:
     return ended(cancel)
 
 
-def _of_events(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
-    """Return the name and the problem of Spark's event logs."""
-    options.problem = options.problem or "drizzle"
+def _limit(options: argparse.Namespace, request: Any = None) -> dict[str, float]:
+    """Return the seconds of a method: as typed, or the request's, or the default."""
+    asked = None if request is None else or_none(request.time_limit_s)
+    typed = options.time_limit
+    return {"time_limit": typed if typed is not None else asked or DEFAULT_SECONDS}
+
+
+def _of_events(options: argparse.Namespace) -> tuple[str, Case[Any]]:
+    """Return the problem that event logs make."""
+    problem = options.problem or DRIZZLE.name
     if options.file:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
-    others = ("--startup", "--bandwidth", "--network", "--network-model")
-    _refuse(options, (*others, *OPTIONS), "--events")
-    vars(options).setdefault("max_group", None)  # a log does not tell its users' limit
-    _settle(options, options.problem)
-    return options.problem, compare_drizzle.of_events(options)
+    refuse(options, (*NETWORK, *OPTIONS), "--events")
+    settled = settle(options, problem, PROFILED)
+    logs = read_logs(
+        options.events,
+        max_overhead=settled["max_overhead"],
+        # Nobody knows what the log's users can wait for.
+        max_group_ns=settled["max_group"] if "max_group" in options else None,
+        quiet=options.quiet,
+    )
+    return problem, Case(
+        logs.problem,
+        options=_limit(options),
+        title=logs.applications[0].name,
+        warnings=logs.warnings,
+        lines=(f"events: {logs.about()}", f"limits: {limits_text(logs.problem)}"),
+        sentence=lambda plan: logs.sentence(None if plan is None else plan.group_size),
+    )
 
 
-def _of_file(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
-    """Return the name and the problem of a request, or of a profile."""
+def _of_file(options: argparse.Namespace) -> tuple[str, Case[Any]]:
+    """Return the problem of a request, or of a profile."""
     if not options.file:
         raise InvalidInputError("FILE", "missing: a profile, or a request of planner solve")
     data = read(options.file)
@@ -171,95 +208,186 @@ def _of_file(options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     return (_requested if of_request else _profiled)(data, options)
 
 
-def _apart() -> list[str]:
-    """Return the options that build a problem from a profile."""
-    only = ["--problem", "--startup", "--bandwidth", "--network", "--network-model"]
-    return only + [option.name for profiled in PROFILED.values() for option in profiled.options]
-
-
-def _refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
-    """Raise InvalidInputError for the first given option that does not apply."""
-    for name in names:
-        if vars(options).get(name.removeprefix("--").replace("-", "_")) is not None:
-            raise InvalidInputError(name, f"does not apply to {where}")
-
-
-def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
-    """Return the name and the problem of a request."""
-    _refuse(
-        options,
-        (*_apart()[1:], *OPTIONS),
-        f"a request, and {options.file} holds one, not a profile",
-    )
+def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
+    """Return what a request asks, and the problem it makes."""
+    own = [option.name for family in PROFILED.values() for option in family.options]
+    where = f"a request, and {options.file} holds one, not a profile"
+    refuse(options, (*NETWORK, *own, *OPTIONS), where)
     with in_file(options.file):
         request = decode_request(data)
         problem: str = request.problem
-        compared = FAMILIES[problem].requested(request)
-        compared = replace(compared, time_limit=or_none(request.time_limit_s))
+        made = yan.asked(request) if problem == YAN.name else request.to_problem()
+        if getattr(request, "sensitivity", False):
+            yan_answer.refuse_sensitivity(made.problem, "exact")
+        document, cluster = (getattr(request, name, UNSET) for name in ("profile", "cluster"))
+        profile = None if document is UNSET else profile_of(document)
+        doubts = () if cluster is UNSET else cluster_of(cluster, "cluster").memory_doubts
     if options.problem not in (None, problem):
         raise InvalidInputError("--problem", f"{options.file} holds a request of {problem}")
-    return problem, compared
+    asked = {"method": request.method, **_limit(options, request)}
+    asked["regret"] = getattr(request, "regret", False)
+    title = "" if profile is None else profile.name
+    return problem, Case(made, "request", asked, profile, None, request, title, doubts)
 
 
-def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
-    """Return the name and the problem of a profile on a network."""
+def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
+    """Return what is asked about a profile, and the problem it makes with a network."""
     problem: str = options.problem or next(iter(PROFILED))
     if problem not in PROFILED:
         raise InvalidInputError(
             "--problem", f"{problem} needs a request; {options.file} holds a profile"
         )
-    family = PROFILED[problem]
-    _settle(options, problem)
-    _refuse(options, _MEMORY.get(problem, MEMORY), f"--problem {problem}")
-    scale = settle_cluster(options)
-    network = settle_network(options, family)
-    family.check(options)
+    family, settled = PROFILED[problem], settle(options, problem, PROFILED)
+    settled |= _limit(options)
+    scale = parse_number(options.computation or "1", "--computation", positive=True)
+    cluster = settle_cluster(options, needed=family.on_cluster)
+    place = settle_network(options, cluster, family.collective(settled), settled)
+    settled = {**settled, **family.settled(settled, place)}
     with in_file(options.file):
         profile = decode_profile(data).scaled(scale)
-        part = family.part(profile, options)
-    typed = on_network(part, family, network, options)
-    compared = family.compared(profile, part, typed, options)
-    notes = () if options.network is None else options.network.notes
-    return problem, replace(compared, warnings=(*compared.warnings, *notes), profile=profile)
+        family.check_profile(profile)
+    make = _COMPOSED.get(problem, family.from_profile)
+    try:
+        made = make(profile, place, settled)
+    except InvalidInputError as error:
+        raise _of_network(error, place, options) from None
+    doubts = place.notes
+    if place.cluster is not None and IGNORE_MEMORY in family.options:
+        doubts = (*place.cluster.memory_doubts, *doubts)
+    name = profile.name
+    return problem, Case(made, name, settled, profile, place, None, name, doubts)
 
 
-def _settle(options: argparse.Namespace, problem: str) -> None:
-    """Refuse options of other problems, and set missing options to their defaults."""
-    settings = vars(options)
-    own = {option.key for option in PROFILED[problem].options}
-    for name, family in PROFILED.items():
-        for option in family.options:
-            if name == problem:
-                settings.setdefault(option.key, option.default)
-            elif option.key in settings and option.key not in own:
-                raise InvalidInputError(
-                    option.name, f"does not apply to --problem {problem}, only to {name}"
-                )
+def _of_network(
+    error: InvalidInputError, place: Place, options: argparse.Namespace
+) -> PlannerError:
+    """Return what is wrong with a problem of a profile: what no option says the network does."""
+    if error.path.startswith("--") or as_typed(error, options) is not error:
+        return error
+    if not place.path:
+        return InvalidInputError("--startup, --bandwidth", error.message)
+    path = error.path if error.path.startswith("network.") else "network"
+    if place.ranks is None:  # the document itself is the network
+        path = path.removeprefix("network").removeprefix(".")
+    try:
+        with in_file(place.path):
+            raise InvalidInputError(path, error.message)
+    except PlannerError as told:
+        return told
 
 
-def _print_table(
-    family: Family, compared: ComparedProblem, comparison: Comparison[Any, Any], best: Head | None
-) -> None:
-    known = () if compared.profile is None else compared.profile.doubts
-    doubts = (*known, *compared.warnings)
-    doubts = doubts if best is None or best.warnings is UNSET else best.warnings
-    about = list(map(printable, compared.about))
-    first = [text for text in doubts if text == ASSUMED]
-    rest = [text for text in doubts if text != ASSUMED]
-    lines = [
-        *warning_lines(first),
-        *about,
-        *warning_lines(rest),
-        "",
-        format_table(*family.table(comparison)),
-    ]
-    lines += [
-        printable(f"{row.method}: {row.infeasibility.reason}")
-        for row in comparison.rows
-        if row.infeasibility
-    ]
-    lines += [printable(f"left out: {method} ({reason})") for method, reason in comparison.left_out]
-    lines += map(printable, compared.notes(comparison) if compared.notes else ())
-    remarks = list(beside(best))
-    lines += ["", *remarks] if remarks and remarks[0] else remarks
-    write_text("\n".join(lines) + "\n")
+def _best(
+    family: Family[Any, Any, Any], case: Case[Any], row: Result[Any, Any], cancel: Cancel
+) -> tuple[Head, bool]:
+    """Return the answer that is drawn and written, and whether it is another than that of a row."""
+    request, interface = case.request, PROBLEMS[family.name]
+    outlook = getattr(request, "to_outlook", None)
+    if outlook is not None and outlook(case.problem) is not None:
+        return _told(family, case, interface.run(request, cancel=cancel), row), True
+    result, deadline = family.chosen(case, row), Deadline.of(case.options["time_limit"], cancel)
+    made: Any = _answer(family.name, case, result, deadline)
+    if case.options.get("regret"):
+        table = regrets(family, case.problem, result.plan, deadline)
+        made = changed(made, regret=regret_answers(table))
+    return _told(family, case, made, result), result is not row
+
+
+def _told(
+    family: Family[Any, Any, Any], case: Case[Any], answer: Head, result: Result[Any, Any]
+) -> Head:
+    """Return an answer that says why its numbers may be off, each reason once."""
+    known = [*case.warnings]
+    if result.plan is not None:
+        known += family.doubts(case.problem, result.plan)
+        known += _beyond(case, family.sent_bytes(case.problem, result.plan))
+    before = () if answer.warnings is UNSET else answer.warnings
+    new = [text for text in dict.fromkeys(known) if text not in before]
+    if case.profile is not None:
+        return of_profile(answer, case.profile, new)
+    return warned(answer, new)
+
+
+def _beyond(case: Case[Any], sizes: Any) -> tuple[str, ...]:
+    """Return what of the costs of transfers of some sizes was not measured."""
+    place, settled = case.place, getattr(case.request, "settled", None)
+    if settled is not None:
+        network = settled()
+        return () if network is None else warnings_of(network, sizes)
+    if place is None or place.collective is None or not isinstance(place.network, TableCost):
+        return ()
+    note = range_note(place.network, place.collective, sizes)
+    return () if note is None else (note,)
+
+
+def _answer(
+    problem: str, case: Case[Any], result: Result[Any, Any], deadline: Deadline | None = None
+) -> Any:
+    """Return the JSON form of a result; of the best one, until a deadline, with all it has."""
+    if problem in _ANSWERS:
+        return _ANSWERS[problem](case, result, deadline)
+    told = PROBLEMS[problem].told
+    assert told is not None
+    return told(case.problem, result)
+
+
+def _ibatch(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
+    request, place, blocks = case.request, case.place, case.made
+    if request is not None:
+        known = or_none(request.layer_names), or_none(request.layer_parameters)
+        return ibatch_json.answer(case.problem, result, *known)
+    assert case.profile is not None
+    assert place is not None
+    chain = case.profile.chain("layer")
+    names = tuple(layer.name for layer in chain.layers)
+    made = ibatch_json.answer(case.problem, result, names, chain.layer_parameters())
+    made = changed(made, ranks=place.ranks or UNSET)
+    if case.options["granularity"] != "block" or result.method in OWN_UNITS:
+        return made
+    least = blocks.best_of_layers.objective_ns
+    cost = ibatch_json.BlocksCost(count=blocks.merged.layers, layers_objective_ns=least)
+    return changed(made, blocks=cost)
+
+
+def _caramel(case: Case[Any], result: Result[Any, Any], deadline: Deadline | None) -> Any:
+    if deadline is None:
+        made = caramel_json.answer(case.problem, result)
+    else:
+        made = caramel_json.answer_beside(case.problem, result, deadline)
+    return made if case.place is None else changed(made, ranks=case.problem.workers)
+
+
+def _yan(case: Case[Any], result: Result[Any, Any], deadline: Deadline | None) -> Any:
+    made, request = yan.told(yan_answer.answer(case.problem, result), case.made), case.request
+    if request is None or deadline is None:
+        return made
+    return yan_answer.with_extras(
+        made,
+        case.problem,
+        result,
+        pareto=request.pareto,
+        landscape=request.landscape,
+        sensitivity=request.sensitivity and result.method == "exact",
+    )
+
+
+def _bml(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
+    if isinstance(result.plan, Collective):
+        return bml_answer.algorithm_answer(case.problem, result)
+    return bml_answer.answer(case.problem, result)
+
+
+def _bigdl(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
+    listed = "listed" if case.problem.nodes <= bigdl_json.MAX_LISTED else "rule"
+    order = listed if case.request is None else case.request.pull_order
+    return bigdl_json.answer(case.problem, result, pull_order=order)
+
+
+_ANSWERS: Mapping[str, Callable[[Case[Any], Result[Any, Any], Deadline | None], Any]] = {
+    "ibatch": _ibatch,
+    "caramel": _caramel,
+    "yan": _yan,
+    "bml": _bml,
+    "bigdl": _bigdl,
+    "iteration": lambda case, result, _: iteration_answer(case.problem, result, model=case.title),
+}
+"""Answers that say more than the problem and the result (`planner.jsonio.Interface.told`)."""

@@ -16,7 +16,7 @@ from planner.cli.common import (
     warn,
     write_text,
 )
-from planner.cli.family import warning_lines
+from planner.cli.compare_tables import warning_lines
 from planner.cli.writing import replacing
 from planner.draw.plans import DRAWINGS, plan_chart
 from planner.jsonio import decode_answer

@@ -18,10 +18,10 @@ from planner.cli.common import (
     warn,
     write_json,
 )
+from planner.cli.compare_tables import warning_lines
 from planner.cli.export_priced import check_worth, made_for
 from planner.cli.export_programs import write_algorithm, write_traces
 from planner.cli.export_tuner import write_tuner
-from planner.cli.family import warning_lines
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import decode_answer, decode_profile

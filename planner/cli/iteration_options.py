@@ -17,6 +17,7 @@ from planner.jsonio.files import cluster_data
 from planner.jsonio.network import decode_network, measured_as
 from planner.measured import MeasuredNetwork
 from planner.profiles import Profile
+from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY
 from planner.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
 from planner.units import parse_bytes
 from planner.validation import shown
@@ -24,12 +25,9 @@ from planner.validation import shown
 __all__ = [
     "Job",
     "add_failed_option",
-    "add_ignoring",
     "add_iteration_options",
-    "add_memory_options",
     "asked_cluster",
     "damaged",
-    "memory_options",
     "settle",
 ]
 
@@ -83,7 +81,8 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
         help="bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; "
         "default: 0",
     )
-    add_memory_options(parser)
+    parser.add_argument(ACTIVATIONS.name, metavar="SIZE", help=ACTIVATIONS.help)
+    parser.add_argument(IGNORE_MEMORY.name, action="store_true", help=IGNORE_MEMORY.help)
     parser.add_argument(
         "--max-transfer", metavar="SIZE", help="no transfer may be larger, such as 25MiB"
     )
@@ -143,38 +142,6 @@ def damaged(cluster: Cluster, failed: str | None) -> Cluster:
         raise InvalidInputError(f"--failed {path}".rstrip(), error.message) from None
 
 
-def add_memory_options(parser: Any) -> None:
-    """Add the options about memory."""
-    parser.add_argument(
-        "--activations",
-        metavar="SIZE",
-        help="memory for the activations of an iteration, such as 2GiB; default: what the "
-        "profile's layers keep for the backward pass, or else all their outputs",
-    )
-    add_ignoring(parser)
-
-
-def add_ignoring(parser: Any) -> None:
-    """Add the option that ignores memory limits."""
-    parser.add_argument(
-        "--ignore-memory",
-        action="store_true",
-        default=None,
-        help="plan as if memory did not bind",
-    )
-
-
-def memory_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the memory arguments of `planner.iteration.Problem.from_profile`."""
-    activations = options.activations
-    return {
-        "activation_bytes": None
-        if activations is None
-        else parse_bytes(activations, "--activations"),
-        "ignore_memory": bool(options.ignore_memory),
-    }
-
-
 def measured_tables(data: bytes) -> MeasuredNetwork:
     """Return the measured tables of a network document; InvalidInputError without any."""
     known = decode_network(data)
@@ -225,7 +192,10 @@ def settle(options: argparse.Namespace) -> Job:
     settled = {
         "computation": scale,
         "optimiser": ratio,
-        **memory_options(options),
+        "activation_bytes": None
+        if options.activations is None
+        else parse_bytes(options.activations, "--activations"),
+        "ignore_memory": options.ignore_memory,
         "max_transfer_bytes": cap,
         "algorithms": algorithms,
         "modes": MODES if options.mode in ("any", "fsdp") else (options.mode,),

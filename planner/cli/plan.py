@@ -10,7 +10,6 @@ from msgspec import UNSET
 from planner import iteration
 from planner.cli import plan_fsdp
 from planner.cli.common import (
-    REGRET_HELP,
     check_outputs,
     command,
     in_option,
@@ -28,6 +27,7 @@ from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.outlook import OUTLOOKS
+from planner.solving.compare import REGRET
 from planner.solving.methods import concrete
 from planner.units import format_ns, parse_time
 
@@ -73,7 +73,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--regret",
         action="store_true",
-        help=REGRET_HELP,
+        help=REGRET.help,
     )
     parser.add_argument(
         "--outlook",

@@ -11,8 +11,7 @@ import msgspec
 
 from planner import fsdp
 from planner.cli.common import check_outputs, in_option
-from planner.cli.compare_fsdp import FAMILY, summary
-from planner.cli.family import provenance, warning_lines
+from planner.cli.compare_tables import provenance, reasons, table, warning_lines
 from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import Job, settle
 from planner.cli.parsing import parse_names
@@ -179,7 +178,7 @@ def _lines(
     result: Result[fsdp.Plan, fsdp.Evaluation],
     comparison: Comparison[Any, Any],
 ) -> Iterator[str]:
-    yield f"{printable(job.profile.name)}: {summary(problem)}"
+    yield f"{printable(job.profile.name)}: {fsdp.FSDP.summary(problem)}"
     yield provenance(job.profile)
     yield from warning_lines(made.warnings or ())
     yield f"cluster: {about_cluster(job.cluster)}"
@@ -191,10 +190,8 @@ def _lines(
         assert result.evaluation is not None
         yield from _plan(problem, result.plan, result.evaluation)
     yield ""
-    yield format_table(*FAMILY.table(comparison))
-    for row in comparison.rows:
-        if row.infeasibility is not None and row is not result:
-            yield printable(f"{row.method}: {row.infeasibility.reason}")
+    yield format_table(*table(fsdp.FSDP, problem, comparison))
+    yield from reasons(row for row in comparison.rows if row is not result)
 
 
 def _plan(problem: fsdp.Problem, plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> Iterator[str]:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from planner.cli.family import lost, percent, provenance, warning_lines
+from planner.cli.compare_tables import beside, provenance, warning_lines
 from planner.cli.iteration_options import Job
-from planner.cli.regret_text import beside
 from planner.clusters import Cluster
 from planner.draw import format_table
 from planner.iteration import Problem
@@ -23,7 +22,14 @@ from planner.jsonio.iteration_answer import (
 from planner.printing import printable
 from planner.report.words import CHANGES
 from planner.topologies import BCube, FatTree, Rails
-from planner.units import counted, format_bytes, format_factor, format_ns, format_rate
+from planner.units import (
+    counted,
+    format_bytes,
+    format_factor,
+    format_ns,
+    format_rate,
+    format_share,
+)
 from planner.views import epoch_text
 
 __all__ = ["about_cluster", "lines", "sentence"]
@@ -72,7 +78,7 @@ def about_cluster(cluster: Cluster) -> str:
     if isinstance(topology, BCube):
         kind = f"BCube({topology.n},{topology.k})"
         if cluster.failed:
-            kind += f" without {lost(cluster.failed)}"
+            kind += f" without {cluster.failed.in_words()}"
     elif isinstance(topology, FatTree):
         kind = f"Fat-Tree of {topology.ports}-port switches"
     elif isinstance(topology, Rails):
@@ -132,10 +138,11 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
         yield f"transfers slow the computation down by {format_ns(answer.slowed_ns)} in all"
     if answer.lower_bound_ns is not None:
         gap = answer.objective_ns / answer.lower_bound_ns - 1 if answer.lower_bound_ns else 0.0
-        text = f"{answer.status}: {percent(gap)} above the bound {format_ns(answer.lower_bound_ns)}"
+        bound = format_ns(answer.lower_bound_ns)
+        text = f"{answer.status}: {format_share(gap)} above the bound {bound}"
         if answer.network_bound_ns is not UNSET and answer.network_bound_ns:
             least = answer.objective_ns / answer.network_bound_ns - 1
-            text += f", {percent(least)} above what any algorithm needs on this network"
+            text += f", {format_share(least)} above what any algorithm needs on this network"
         yield text
     if answer.memory is not UNSET:
         have = answer.memory.available_bytes
@@ -182,7 +189,7 @@ def _scheduled(scheduling: SchedulingAnswer) -> str:
         )
     return (
         f"scheduling: groups of {counted(scheduling.group_size, 'iteration')}, "
-        f"{percent(scheduling.overhead)} overhead, "
+        f"{format_share(scheduling.overhead)} overhead, "
         f"{format_ns(scheduling.iteration_ns)} an iteration with it, "
         f"{scheduling.speedup:.2f}x groups of one"
     )
@@ -202,7 +209,7 @@ def _runner_up(why: WhyAnswer, objective_ns: int) -> str:
     longer = runner_up.objective_ns / objective_ns - 1 if objective_ns else 0.0
     if not longer:
         return f"next: {runner_up.algorithm}, {runner_up.mode}, equally long"
-    text = f"next: {runner_up.algorithm}, {runner_up.mode}, {percent(longer)} longer; "
+    text = f"next: {runner_up.algorithm}, {runner_up.mode}, {format_share(longer)} longer; "
     if runner_up.dominated_by is not None:
         return f"{text}{runner_up.dominated_by} costs no more for any size, so it can never win"
     if not runner_up.wins_if:
@@ -233,8 +240,8 @@ def _table(
                 alternative.mode,
                 str(alternative.transfers),
                 format_ns(alternative.objective_ns),
-                percent(alternative.objective_ns / answer.objective_ns - 1),
-                percent(alternative.objective_ns / bound - 1) if bound else "?",
+                format_share(alternative.objective_ns / answer.objective_ns - 1),
+                format_share(alternative.objective_ns / bound - 1) if bound else "?",
             )
         )
     return header, rows

@@ -1,6 +1,6 @@
 """The text of ``planner profile``."""
 
-from planner.cli.family import provenance, warning_lines
+from planner.cli.compare_tables import provenance, warning_lines
 from planner.printing import printable
 from planner.profiles import Profile
 from planner.units import counted, format_bytes, format_ns

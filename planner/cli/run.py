@@ -17,9 +17,9 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
+from planner.cli.compare_tables import kept
 from planner.cli.loading import check_factory, load_model
 from planner.cli.parsing import parse_bcube, parse_names, seconds
-from planner.cli.regret_text import kept
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.draw import GANTT, Chart

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from planner.bml.replan import made
 from planner.cli.common import ERROR_SIGN
-from planner.cli.family import warning_lines
+from planner.cli.compare_tables import warning_lines
 from planner.disturbances import Circumstances
 from planner.draw.table import format_table
 from planner.jsonio import PROBLEMS

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -36,13 +37,17 @@ class SuggestingParser(argparse.ArgumentParser):
         return parsed, rest
 
     def error(self, message: str) -> NoReturn:
-        """Exit with the message and a suggestion."""
+        """Exit with the message and a suggestion; with the usage where nothing was given."""
         choice = _CHOICE.search(message)
         if choice is not None:
             names = re.findall(r"[\w.-]+", choice[2])
-            super().error(message + _meant([choice[1]], names))
-        options = [name for name in self._option_string_actions if name.startswith("--")]
-        super().error(message + _meant(self._unknown(options), options))
+            meant = _meant([choice[1]], names)
+        else:
+            options = [name for name in self._option_string_actions if name.startswith("--")]
+            meant = _meant(self._unknown(options), options)
+        if not self._given:
+            self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}{meant}\n")
 
     def _unknown(self, options: Iterable[str]) -> list[str]:
         """Return the given options that are neither known nor a known prefix."""

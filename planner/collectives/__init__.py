@@ -1,8 +1,8 @@
-"""What synchronising gradients costs: all-reduce algorithms on BCubes and Fat-Trees.
+"""All-reduce algorithms on BCubes, Fat-Trees and rails: their costs and their programs.
 
-Each algorithm is a closed form, an exact `Collective`; `compare` puts all of them side by side,
-`choose` takes the fastest on a network, and `lower_bound` says what none of them can beat. What it
-does, message by message, is a `program`, which `check` proves right and `time_of` prices.
+Each algorithm has a closed-form cost, an exact `Collective`, and a `Program`, which lists its
+messages. `compare` lists all algorithms, `choose` returns the fastest, `lower_bound` holds for
+all of them, `check` proves that a program is correct, and `time_of` prices it.
 """
 
 from planner.collectives.bml import bml_bcube

@@ -1,22 +1,14 @@
-"""Halving and doubling among any number of ranks: what is to be handed out doubles along a circle.
-
-Problem: the halves of an all-reduce in few steps, each rank with its share in between, where ranks
-are no power of two. (Folding the ranks too many into partners, as `halving_doubling` does, leaves
-them without a share.)
+"""Bruck's algorithm: halving and doubling for any number of ranks, each with a share in between.
 
 Method: ranks stand in a circle. In step i of the all-gather a rank sends the 2^i shares that begin
-with its own, or as many as are still missing, to the rank 2^i places before it. The reduce-scatter
-is the same backwards: what was kept is added.
-
-Guarantee: in each half ⌈log2 N⌉ steps, the least in which one can know of N others, and volume
-(N-1)/N, the lower bound for one NIC, at once; each rank exchanges with one other in a step. At
-powers of two that is what `halving_doubling` costs.
-
-Complexity: O(1) for the cost; N-1 chunks a rank and half for the program, by symmetry.
-
+with its own, or as many as are missing, to the rank 2^i places before it. The reduce-scatter is the
+same backwards, with additions.
+Guarantee: per half ⌈log2 N⌉ steps, the fewest possible, and volume (N-1)/N, the lower bound for one
+NIC; one partner per step. At powers of two the cost is that of `halving_doubling`.
+Complexity: O(1) for the cost; O(N) chunks per rank and half for the program, by symmetry.
 Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient Algorithms for All-to-All Communications
-in Multiport Message-Passing Systems", IEEE TPDS 1997 (all-gather); NCCL's PAT is a form of both
-halves: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025.
+in Multiport Message-Passing Systems", IEEE TPDS 1997. NCCL's PAT has both halves: Jeaugey, "PAT: a
+new algorithm for all-gather and reduce-scatter operations at scale", 2025.
 """
 
 from planner.collectives.collective import Cost
@@ -27,7 +19,7 @@ __all__ = ["bruck_cost", "bruck_program"]
 
 
 def bruck_cost(ranks: int) -> Cost:
-    """Return the cost of an all-reduce, on a network where any rank reaches any other."""
+    """Return the cost of an all-reduce on a network where every rank reaches every other."""
     share = scattered(ranks)
     return Cost(steps=2 * (ranks - 1).bit_length(), volume=2 * share, reduced=share)
 

@@ -1,27 +1,14 @@
-"""Whether a program sums up every contribution exactly once: by its symmetry, or by replay.
+"""Proves that a program sums up every contribution exactly once: by symmetry, or by replay.
 
-Problem. A program may come from a file. Before its first byte it has to be known that every rank
-ends with each chunk summed up over all ranks exactly once, and that nothing is sent that is not
-there.
-
-Method. Of a symmetric program one chunk a lane is followed, since moving ranks takes it to every
-other one. If every rank but the owner sends it once, after all that it receives of it, and receives
-the sum once, from one that has had it since an earlier step, then every contribution reaches the
-owner once, and the sum everyone: steps only grow on the way. Two messages of one step use the same
-link if they have the same shift.
-
-Any other program is looked at range after range of chunks that no message cuts, in the same way,
-once it is known that no two lanes carry a chunk. If that fails, as it does where things are passed
-on through third ranks, the range is replayed: how often each rank's contribution is in what each
-buffer holds. All messages of a step send what was there before.
-
-Guarantee. Both are proofs, for any number of bytes.
-
-Complexity. O(N) a lane for a symmetric program: 65,536 ranks take a second. Else O(messages of its
-lane) a range, and O(ranks² + messages·ranks) if it is replayed; memory O(messages + ranks²).
-
-Source. The multiset is that of the checker of BML's plans (`planner.bml.checker`); links of one
-step: Wang et al., "BML", NeurIPS 2018, section 3.2.
+Method: in a symmetric program one chunk per lane is followed, as shifts map it to all others. Other
+programs are checked range by range of chunks that no message cuts; if the simple argument fails,
+as where data is relayed, the range is replayed: how often each rank's contribution is in each
+buffer, where messages of a step send what was there before it. Proof: docs/bml.md, "Why following
+one chunk proves a program".
+Guarantee: both are proofs, for any number of bytes.
+Complexity: symmetric: O(N) per lane (65,536 ranks take a second). Else O(messages of its lane) per
+range, O(ranks² + messages·ranks) if it is replayed; memory O(messages + ranks²).
+Source: multisets as in `planner.bml.checker`; links: Wang et al., "BML", NeurIPS 2018, section 3.2.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["check", "replay"]
 
 _Held = dict[tuple[int, int], "NDArray[np.int64]"]
-"""How often each rank's contribution is in a rank's buffer."""
+"""How often each rank's contribution is in a buffer, by rank and buffer."""
 
 
 def check(program: Program, deadline: Deadline = NEVER) -> Literal["symmetry", "replay"]:
-    """Check a program, and say how.
+    """Check a program, and return the kind of proof.
 
     Raises
     ------
     InvalidPlanError
-        At the first thing that is wrong, with step, ranks and chunk.
+        At the first fault, with step, ranks and chunk.
     TimeUpError
         At the deadline.
     """
@@ -69,15 +56,7 @@ def check(program: Program, deadline: Deadline = NEVER) -> Literal["symmetry", "
 
 
 def replay(program: Program, deadline: Deadline = NEVER) -> None:
-    """Follow all messages of a program.
-
-    Raises
-    ------
-    InvalidPlanError
-        At the first thing that is wrong, with step, ranks and chunk.
-    TimeUpError
-        At the deadline.
-    """
+    """Check a program by following all its messages."""
     import numpy as np
 
     messages = sorted(watched(program.messages(), deadline))
@@ -127,7 +106,7 @@ def _ranges(
 
 
 def _check_links(program: SymmetricProgram) -> None:
-    """Refuse two messages of one step from one rank to another over one link."""
+    """Refuse two messages of one step between the same two ranks over one link."""
     used: set[tuple[int, int, tuple[int, ...]]] = set()
     for hop in program.hops:
         apart = hop.lane if not program.exclusive or program.wire is lane_link else 0
@@ -139,7 +118,7 @@ def _check_links(program: SymmetricProgram) -> None:
 
 
 def _wrong(way: Way, count: int, kind: Kind) -> tuple[int, str] | None:
-    """Return who does what wrong if a chunk goes along trees, one up and one down; None: nobody."""
+    """Return the first rank that breaks the reduction or broadcast tree, and how; or None."""
     import numpy as np
 
     once = np.ones(count, dtype=np.int64)
@@ -167,7 +146,7 @@ def _wrong(way: Way, count: int, kind: Kind) -> tuple[int, str] | None:
 
 
 def _check_forms(program: Program, messages: Iterable[Message]) -> None:
-    """Refuse messages to nobody, of nothing, over no link, and two over one link at once."""
+    """Refuse messages with invalid ranks, links or chunks, and two over one link in a step."""
     used: set[tuple[int, int, int, int]] = set()
     for message in messages:
         where = _where(message)
@@ -187,7 +166,7 @@ def _check_forms(program: Program, messages: Iterable[Message]) -> None:
 
 
 def _follow(program: Program, messages: Iterable[Message], chunk: int, owner: int) -> None:
-    """Replay the messages of one chunk, and look at what every rank has in the end."""
+    """Replay the messages of one chunk, and check the final contents of every rank."""
     import numpy as np
 
     count = program.ranks

@@ -1,6 +1,7 @@
-"""What a synchronisation algorithm costs, in steps and in shares of the gradient.
+"""The cost of an all-reduce algorithm: its steps, and its volume as a share of the gradient.
 
-Closed forms for pieces that divide evenly; times follow for any network and any gradient.
+The closed forms assume pieces that divide evenly. `Cost.time_ns` applies them to any network and
+any gradient size.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ __all__ = ["Collective", "Cost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Steps, and what the busiest send and add in them; also a bound on these.
+    """The steps of an algorithm and its largest loads. A lower bound has the same form.
 
     Attributes
     ----------
@@ -25,8 +26,7 @@ class Cost:
         Bytes through the busiest NIC in one direction, summed over the steps, as a share of the
         gradient: the synchronisation time in units of T_F.
     reduced : Fraction
-        Bytes the busiest server adds to what it has, summed over the steps, as a share of the
-        gradient.
+        Bytes that the busiest server adds, summed over the steps, as a share of the gradient.
     """
 
     steps: int
@@ -34,7 +34,7 @@ class Cost:
     reduced: Fraction
 
     def time_ns(self, network: Network, gradient_bytes: int) -> int:
-        """Return the time of one synchronisation, rounded up once.
+        """Return the time of one synchronisation in ns, rounded up once.
 
         Parameters
         ----------
@@ -57,12 +57,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective(Cost):
-    """An all-reduce algorithm on a topology.
+    """The cost of an all-reduce algorithm on a topology.
 
     Attributes
     ----------
     algorithm : str
-        Which algorithm.
+        Name of the algorithm.
     topology : str
         ``bcube`` or ``fattree``.
     servers : int
@@ -72,7 +72,7 @@ class Collective(Cost):
     switches : int
         Switches as the BML paper counts them (`Fabric.switches`).
     tree : FatTree or None
-        The smallest three-layer Fat-Tree that can be built for so many servers; None on a BCube.
+        The smallest three-layer Fat-Tree with room for all servers; None on a BCube.
     """
 
     algorithm: str
@@ -84,10 +84,10 @@ class Collective(Cost):
 
     @property
     def name(self) -> str:
-        """Algorithm and topology."""
+        """The algorithm and the topology, such as ``ring_bcube``."""
         return f"{self.algorithm}_{self.topology}"
 
     @property
     def built_switches(self) -> int:
-        """Switches of a network that can be built: every NIC is plugged into a whole Fat-Tree."""
+        """Number of switches if every NIC is plugged into a complete Fat-Tree."""
         return self.switches if self.tree is None else self.nics * self.tree.switches

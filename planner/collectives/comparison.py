@@ -1,4 +1,4 @@
-"""All algorithms side by side for the servers of one BCube, and the choice among them."""
+"""All algorithms for the servers of one BCube, and the choice among them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -92,7 +92,7 @@ COLLECTIVES: Mapping[str, Maker] = MappingProxyType(
         "ps_tensors_greedy_fattree": _placed(ps_tensors_greedy_fattree),
     }
 )
-"""Each algorithm on each topology, by its name, for the servers and the switches of a BCube."""
+"""The cost of each algorithm on each topology, for the servers and switch ports of a BCube."""
 
 
 def _flat(make: Callable[[int], Program]) -> ProgramMaker:
@@ -130,11 +130,11 @@ PROGRAMS: Mapping[str, ProgramMaker] = MappingProxyType(
         "ps_tensors_greedy_fattree": _tensors(balanced=True),
     }
 )
-"""What each algorithm of `COLLECTIVES` does, message by message."""
+"""The program of each algorithm of `COLLECTIVES`."""
 
 
 def program(name: str, bcube: BCube, *, tensors: Tensors = None) -> Program:
-    """Return what one algorithm of `COLLECTIVES` does, message by message.
+    """Return the program of an algorithm of `COLLECTIVES`, message by message.
 
     Parameters and errors are those of `collective`.
     """
@@ -142,27 +142,27 @@ def program(name: str, bcube: BCube, *, tensors: Tensors = None) -> Program:
 
 
 def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collective:
-    """Return one algorithm of `COLLECTIVES`; it raises NotApplicableError if it cannot be used.
+    """Return the cost of an algorithm of `COLLECTIVES`; NotApplicableError if it does not apply.
 
     Parameters
     ----------
     name : str
-        Its name.
+        Name of the algorithm.
     bcube : BCube
-        Its servers and switches; a Fat-Tree has as many servers, and switches with as many ports.
+        The servers and switches; a Fat-Tree has as many servers, and switches with as many ports.
     tensors : sequence of int, optional
-        Bytes of each tensor, in order of creation, for the algorithms that place whole ones.
+        Bytes of each tensor, in order of creation, for the algorithms that place whole tensors.
 
     Raises
     ------
     InvalidInputError
-        If the name is unknown (path ``method``), or the tensors are none.
+        If the name is unknown (path ``method``), or the tensors have no bytes.
     """
     return COLLECTIVES[known_method(name, COLLECTIVES)](bcube, tensors)
 
 
 def compare(bcube: BCube, *, tensors: Tensors = None) -> tuple[Collective, ...]:
-    """Return every algorithm that can be used for the servers of a BCube.
+    """Return the costs of all algorithms that apply to the servers of a BCube.
 
     Parameters and errors are those of `collective`.
     """
@@ -176,14 +176,14 @@ def compare(bcube: BCube, *, tensors: Tensors = None) -> tuple[Collective, ...]:
 
 
 def choose(collectives: Iterable[Collective], network: Network, gradient_bytes: int) -> Collective:
-    """Return the fastest; of equally fast ones the one with the least hardware.
+    """Return the fastest algorithm; ties go to the one with the least hardware.
 
-    Ties go to fewer switches, then fewer NICs, fewer steps, and the name.
+    Further ties go to fewer switches, then fewer NICs, fewer steps, and the name.
 
     Raises
     ------
     InvalidInputError
-        If there is none, or a time does not fit in 63 bits.
+        If there are no algorithms, or a time does not fit in 63 bits.
     """
     best = min(
         collectives,

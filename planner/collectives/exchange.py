@@ -1,23 +1,12 @@
-"""Direct exchanges: every server sums 1/N of the gradient, fetched from all the others.
+"""Direct exchange: every server sums 1/N of the gradient, fetched from all others.
 
-Problem: all-reduce with as few steps as there can be, and no sums on the way.
-
-Method: two names of one pattern. As a parameter server (`ps`), every server is a worker too: all
-push a piece to each server, and pull all the summed pieces. In BigDL's shuffle (`shuffle`) servers
-pull their slice of every gradient, and then all updated slices. On a Fat-Tree both are 2 steps, and
-with k NICs (`k_nics`) each NIC carries 1/k of every piece over a Fat-Tree of its own.
-
-On BCube(n, k) a piece crosses a link at each level where the digits of the two servers differ, and
-nothing is added on the way. Each piece is cut into k parts; part t corrects digit t first, then
-t+1, … (mod k), so that all NICs are equally busy in each of the 2k store-and-forward steps. For
-each digit, n-1 of n destinations differ from where a part is: every NIC carries (n-1)/(kn) a step.
-
-Guarantee: volume 2(N-1)/N with one NIC and 2(N-1)/(kN) with k, the lower bounds; on a BCube exactly
-2(n-1)/n, which is k(n-1)N / (n(N-1)) times BML's: for k = 2 that is 2n/(n+1), towards 2 as n grows.
-
-Complexity: O(1) for the costs.
-
-Source: Wang et al., "BML", NeurIPS 2018, sections 2 and 3.3 (the paper states the limit, "double");
+Two names of one pattern: parameter servers on all workers (`ps`), and BigDL's shuffle (`shuffle`).
+On a Fat-Tree both take 2 steps; with k NICs (`k_nics`) each NIC carries 1/k of every piece. On
+BCube(n, k) pieces are relayed without additions. Each piece is cut into k parts; part t corrects
+digit t first, then t+1, … (mod k), so all NICs are equally busy: (n-1)/(kn) in each of 2k steps.
+Guarantee: volume 2(N-1)/N with one NIC and 2(N-1)/(kN) with k, the lower bounds. On a BCube
+2(n-1)/n, which is k(n-1)N / (n(N-1)) times BML's: for k = 2, 2n/(n+1), towards the paper's 2.
+Complexity: O(1) for the costs. Source: Wang et al., "BML", NeurIPS 2018, sections 2 and 3.3;
 Venkataraman et al., "Accelerating Deep Learning Training with BigDL and Drizzle on Apache Spark".
 """
 
@@ -65,24 +54,24 @@ def shuffle_fattree(fabric: Fabric) -> Collective:
 
 
 def k_nics_fattree(fabric: Fabric) -> Collective:
-    """Return the cost with several NICs a server, and as many Fat-Trees."""
+    """Return the cost with several NICs per server, and one Fat-Tree per NIC."""
     return _direct("k_nics", fabric, many=True)
 
 
 def direct_program(ranks: int, nics: int = 1) -> SymmetricProgram:
-    """Return the program of a direct exchange, over each NIC that of a share of the data.
+    """Return the program of a direct exchange; each NIC carries its share of the data.
 
-    Ranks send to those behind them first, so that nobody is asked by all at once.
+    Ranks send to their successors first, so that no rank receives from all others at once.
     """
     name = f"direct({ranks})" if nics == 1 else f"direct({ranks}, {nics} NICs)"
     return staged(name, (ranks,), [[0]] * nics, links=nics, wire=lane_link)
 
 
 def routed_program(bcube: BCube) -> ListedProgram:
-    """Return the program of a direct exchange on a BCube: pieces are passed on, not added up.
+    """Return the program of a direct exchange on a BCube: pieces are relayed, not added up.
 
-    Of at most 2·k²·N² messages, each of one chunk. What is on its way from a server, or to it, is
-    in the buffer of that server's number.
+    It has at most 2·k²·N² messages of one chunk each. A relayed chunk is in the buffer that has the
+    number of the chunk's origin, or of its destination.
     """
     n, k, count = bcube.n, bcube.k, bcube.servers
     messages: list[Message] = []

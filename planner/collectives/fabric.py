@@ -1,9 +1,9 @@
-"""Fat-Trees as costs see them, and how many switches a topology takes.
+"""Fat-Trees as the cost models see them, and their number of switches.
 
-A Fat-Tree has full bisection bandwidth: to its servers it is one non-blocking switch, and only the
-number of real switches tells it from one. Two counts of them are kept apart. The paper's, 5·N/p
-with p-port switches, takes any N and p; but p-port switches carry at most p³/4 servers, so for more
-the switches have to be larger, and fewer: the smallest tree that can be built.
+A Fat-Tree has full bisection bandwidth, so it costs the same as one non-blocking switch. There are
+two counts of its switches. The paper's count, 5·N/p with p-port switches, takes any N and p. But
+p-port switches carry at most p³/4 servers; for more servers a tree that can be built has larger
+and fewer switches (`Fabric.tree`).
 
 Source: Wang et al., "BML", NeurIPS 2018, section 3.1; Al-Fares et al., SIGCOMM'08.
 """
@@ -18,17 +18,7 @@ __all__ = ["Fabric"]
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """Servers on Fat-Trees, one tree for each of their NICs.
-
-    Parameters
-    ----------
-    servers : int
-        Number of servers N, at least 2.
-    ports : int
-        Ports p of a switch, for the paper's count.
-    nics : int
-        NICs of a server.
-    """
+    """Servers connected by one Fat-Tree per NIC; `ports` is the p of the paper's count."""
 
     servers: int
     ports: int
@@ -41,12 +31,12 @@ class Fabric:
 
     @classmethod
     def beside(cls, bcube: BCube, nics: int = 1) -> "Fabric":
-        """Return the one of the same servers and the same switches as a BCube."""
+        """Return the Fat-Tree with the servers and the switch ports of a BCube."""
         return cls(bcube.servers, bcube.n, nics)
 
     @property
     def switches(self) -> int:
-        """The paper's count for every NIC, 5·N/p rounded up."""
+        """The paper's number of switches for all NICs, 5·N/p rounded up for each NIC."""
         return self.nics * -(-5 * self.servers // self.ports)
 
     @property

@@ -1,23 +1,15 @@
-"""Recursive halving and doubling: partners exchange half of what they still sum.
+"""Recursive halving and doubling: in step i, servers that differ in bit i exchange half of a range.
 
-Problem: all-reduce in few steps.
+log2 N steps leave every server with the sum of 1/N of the gradient; log2 N more hand it back. If N
+is no power of two, let p be the largest below it: the N - p folded servers first send their whole
+gradient to a partner and get the sum back at the end, so they own no share between the halves (with
+`bruck` all do). On BCube(n, k), n a power of two, partners are neighbours and one NIC is in use.
 
-Method: in step i a server and the one whose number differs in bit i exchange halves of the range
-they share, and each adds one half; log2 N steps leave every server with the sum of 1/N of the
-gradient, log2 N more hand it back. If N is no power of two, p the largest one below it, the N - p
-servers too many first give their whole gradient to a partner, and get the whole sum from it at the
-end. On BCube(n, k) with n a power of two a bit lies within one digit, so partners are neighbours;
-one NIC is in use at a time.
-
-The servers too many have no share of the sums between the halves; by `bruck` all have one.
-
-Guarantee: at powers of two volume 2(N-1)/N, the lower bound for one NIC, in 2·log2 N steps;
-otherwise 2(p-1)/p + 2 in 2·log2 p + 2, and a partner adds one whole gradient more.
-
-Complexity: O(1) for the cost, O(log N) for the program.
-
-Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004; Thakur,
-Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+Guarantee: volume 2(N-1)/N, the lower bound for one NIC, in 2·log2 N steps at powers of two. Else
+2(p-1)/p + 2 in 2·log2 p + 2 steps, and a partner adds one whole gradient more.
+Complexity: O(1) for the cost, O(log N) for the program. Source: Rabenseifner, "Optimization of
+Collective Reduction Operations", ICCS 2004; Thakur, Rabenseifner and Gropp, "Optimization of
+Collective Communication Operations in MPICH", 2005.
 """
 
 from collections.abc import Iterator
@@ -46,13 +38,7 @@ __all__ = [
 
 
 def halving_doubling_bcube(bcube: BCube) -> Collective:
-    """Return the cost on a BCube.
-
-    Raises
-    ------
-    NotApplicableError
-        If n is no power of two.
-    """
+    """Return the cost on a BCube; a `NotApplicableError` if n is no power of two."""
     if bcube.n & (bcube.n - 1):
         raise NotApplicableError(
             "n",
@@ -75,14 +61,8 @@ def halving_doubling_program(ranks: int) -> Program:
 
 
 def halving_doubling_bcube_program(bcube: BCube) -> SymmetricProgram:
-    """Return the program on a BCube, bit after bit of its digits.
-
-    Raises
-    ------
-    NotApplicableError
-        If n is no power of two.
-    """
-    halving_doubling_bcube(bcube)  # whether it applies
+    """Return the program on a BCube, bit by bit; a `NotApplicableError` if n is no power of two."""
+    halving_doubling_bcube(bcube)  # raises if it does not apply
     bits = (bcube.n.bit_length() - 1) * bcube.k
     name = f"halving_doubling_bcube({bcube.n}, {bcube.k})"
     return staged(name, (2,) * bits, [range(bits)], links=bcube.k, wire=bcube.wire)
@@ -90,14 +70,9 @@ def halving_doubling_bcube_program(bcube: BCube) -> SymmetricProgram:
 
 @dataclass(frozen=True)
 class FoldedProgram(Program):
-    """A program of p ranks for more: each one too many sends all it has to a partner first.
+    """A program of p core ranks for up to 2p ranks: rank p + i is folded into its partner, rank i.
 
-    Parameters
-    ----------
-    core : SymmetricProgram
-        The all-reduce of ranks 0 … p-1, of one lane, or a half of it.
-    ranks : int
-        How many ranks there are, at most 2p; rank p + i is the partner of rank i.
+    `core` is an all-reduce of one lane, or one of its halves.
     """
 
     core: SymmetricProgram
@@ -106,48 +81,48 @@ class FoldedProgram(Program):
     links: int = 1
 
     @property
-    def name(self) -> str:  # type: ignore[override]  # all of these follow from the core
-        """That of the core."""
+    def name(self) -> str:  # type: ignore[override]  # derived from the core, like the next ones
+        """The name of the core program."""
         return self.core.name
 
     @property
     def kind(self) -> Kind:  # type: ignore[override]
-        """That of the core."""
+        """The collective of the core program."""
         return self.core.kind
 
     @property
     def chunks(self) -> int:  # type: ignore[override]
-        """One for each rank of the core."""
+        """The number of chunks: one per core rank."""
         return self.core.chunks
 
     @property
     def steps(self) -> int:  # type: ignore[override]
-        """Two more than the core has."""
+        """The number of steps: those of the core, a fold before and an unfold behind them."""
         return self.core.steps + 2
 
     @property
     def scatter_steps(self) -> int:  # type: ignore[override]
-        """One more than the core has."""
+        """The number of steps that sum up: the fold and those of the core."""
         return self.core.scatter_steps + 1
 
     def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return where the chunks start."""
+        """Return the layout of the chunks."""
         return self.core.layout(elements, element_bytes)
 
     def owner(self, chunk: int) -> int:
-        """Return the rank of the core that a chunk is summed up on."""
+        """Return the core rank that a chunk is summed up on."""
         return self.core.owner(chunk)
 
     def half(self, kind: Kind) -> Self:
-        """Return a half: of the first, ranks too many have nothing in the end."""
+        """Return one half of the all-reduce; folded ranks own nothing after the reduce-scatter."""
         return replace(self, core=self.core.half(kind))
 
     def sends(self, rank: int) -> Iterator[Message]:
-        """Yield what a rank sends, in the order of steps."""
+        """Yield the messages that a rank sends, in the order of steps."""
         return self._of(rank, sent=True)
 
     def receives(self, rank: int) -> Iterator[Message]:
-        """Yield what a rank receives, in the order of steps."""
+        """Yield the messages that a rank receives, in the order of steps."""
         return self._of(rank, sent=False)
 
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
@@ -165,7 +140,7 @@ class FoldedProgram(Program):
 
 
 def _cost(servers: int) -> tuple[int, Fraction, Fraction]:
-    """Return steps, volume and what the busiest server adds."""
+    """Return the steps, the volume, and the share that the busiest server adds."""
     levels = servers.bit_length() - 1
     core = scattered(1 << levels)
     fold = int(servers != 1 << levels)

@@ -1,18 +1,12 @@
-"""Hierarchical all-reduce: reduce-scatter in groups, then among groups, and all the way back.
+"""Hierarchical all-reduce: reduce-scatter within groups, then among groups, and all the way back.
 
-Problem: all-reduce that keeps most of its traffic near.
-
-Method: on a Fat-Tree the servers of an edge switch exchange directly, then servers in the same
-place of the edges of a pod the 1/g1 they have, then those of the pods 1/(g1·g2). Where N does not
-fill the tree, the group sizes are the largest divisors of N that fit the switches, and the last
-level takes the rest: full bisection bandwidth carries any grouping equally well. On a BCube it is a
-single thread of BML: one level, and so one NIC, at a time.
-
+On a Fat-Tree, servers of an edge switch exchange directly; then servers in the same place of the
+edges of a pod exchange their 1/g1; then those of the pods their 1/(g1·g2). If N does not fill the
+tree, group sizes are the largest divisors of N that fit the switches. On a BCube it is a single
+thread of BML: one level, and so one NIC, at a time.
 Guarantee: volume (g1-1)/g1 + (g2-1)/(g1·g2) + (g3-1)/N each way, which telescopes to 2(N-1)/N: with
-one NIC a hierarchy gains nothing on two direct steps. Two steps a level of more than one member.
-
+one NIC it gains nothing over two direct steps. Two steps per level of more than one member.
 Complexity: O(N^(1/3)) to find the groups.
-
 Source: Wang et al., "BML", NeurIPS 2018, section 3.3.
 """
 
@@ -44,7 +38,7 @@ def groups_of(fabric: Fabric) -> tuple[int, int, int]:
 
 
 def tree_groups(servers: int, tree: FatTree) -> tuple[int, int, int]:
-    """Return the group sizes of so many servers at the edge of a tree, in a pod, over the cores."""
+    """Return the sizes of groups at the edge of a tree, in a pod and over the cores."""
     edge, pod, _ = tree.groups
     first = _largest_divisor(servers, edge)
     rest = servers // first
@@ -53,7 +47,7 @@ def tree_groups(servers: int, tree: FatTree) -> tuple[int, int, int]:
 
 
 def hierarchical_cost(groups: Sequence[int]) -> Cost:
-    """Return the cost of direct exchanges in groups of these sizes, the nearest first."""
+    """Return the cost of direct exchanges in groups of these sizes, innermost first."""
     volume, below = Fraction(0), 1
     for size in groups:
         volume += scattered(size) / below
@@ -73,13 +67,13 @@ def hierarchical_fattree(fabric: Fabric) -> Collective:
 
 
 def hierarchical_program(groups: Sequence[int]) -> SymmetricProgram:
-    """Return the program of direct exchanges in groups of these sizes, the nearest first."""
+    """Return the program of direct exchanges in groups of these sizes, innermost first."""
     name = f"hierarchical({', '.join(map(str, groups))})"
     return staged(name, groups, [range(len(groups))])
 
 
 def hierarchical_bcube_program(bcube: BCube) -> SymmetricProgram:
-    """Return the program on a BCube: one level after the other."""
+    """Return the program on a BCube, level by level."""
     name = f"hierarchical_bcube({bcube.n}, {bcube.k})"
     levels = range(bcube.k)
     return staged(name, (bcube.n,) * bcube.k, [levels], links=bcube.k, wire=bcube.wire)

@@ -1,17 +1,11 @@
-"""What a program costs: what every NIC carries in every step, and the time that takes.
+"""Prices a program: the load of every NIC in every step, and the time.
 
-Problem. Price any program, on ranks whose NICs differ, with one round or in parts that follow each
-other.
-
-Method. A step lasts as long as its busiest NIC takes to carry what it has to, and the busiest rank
-to add what arrives (`planner.network`). With depth d the data is cut into d parts, and each takes
-every step one step later than the part before it: NICs then carry several parts at once, each in
-another step of the program, so that NICs that would wait for each other work side by side.
-
-Guarantee. Exact, and rounded up once. The costs of `planner.collectives` are what this says of
+Method: a step lasts as long as its busiest NIC sends or receives, plus the time in which the
+busiest rank adds what arrives (`planner.network`). At depth d the data is cut into d parts, each
+one step behind the part before, so NICs that would wait for each other work at the same time.
+Guarantee: exact, rounded up once; the closed forms of `planner.collectives` are the costs of
 their programs.
-
-Complexity. Linear in the messages: of a symmetric program one rank's stand for all. Source. Own.
+Complexity: linear in the messages; for a symmetric program, in those of one rank. Source: own.
 """
 
 from collections import Counter
@@ -30,17 +24,7 @@ __all__ = ["Load", "cost_of", "loads", "time_of"]
 
 
 class Load(NamedTuple):
-    """What ranks do in one step.
-
-    Attributes
-    ----------
-    sent, received : Counter of (int, int)
-        Bytes by rank and NIC.
-    added : Counter of int
-        Bytes by rank.
-    messages : int
-        The most that one NIC sends.
-    """
+    """The load of a step: bytes by rank and NIC, bytes added by rank, most messages of a NIC."""
 
     sent: Counter[tuple[int, int]]
     received: Counter[tuple[int, int]]
@@ -49,9 +33,9 @@ class Load(NamedTuple):
 
 
 def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]:
-    """Return what ranks carry in every step, of so many elements of so many bytes.
+    """Return the load of every step, for a tensor of `elements` elements.
 
-    Of a symmetric program whose chunks all have one size only what rank 0 carries.
+    For a symmetric program with chunks of one size it is that of rank 0 only.
     """
     layout = program.layout(elements, element_bytes)
     steps = [Load(Counter(), Counter(), Counter(), 0) for _ in range(program.steps)]
@@ -79,7 +63,7 @@ def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]
 
 
 def cost_of(program: Program) -> Cost:
-    """Return what a program costs whose chunks all have one size, as closed forms say it."""
+    """Return the cost of a program with chunks of one size, in the units of the closed forms."""
     steps = [step for step in loads(program, program.chunks) if step.sent or step.received]
     volume = sum(max((*step.sent.values(), *step.received.values())) for step in steps)
     added = sum(max(step.added.values(), default=0) for step in steps)
@@ -97,19 +81,19 @@ def time_of(
     element_bytes: int = 1,
     depth: int = 1,
 ) -> int:
-    """Return the time of a program in nanoseconds, rounded up once.
+    """Return the time of a program (ns), rounded up once.
 
     Parameters
     ----------
     program : Program
-        What is done.
+        The program.
     networks : sequence of Network
-        For each NIC of a rank, its speed and start-up cost; one for NICs that are alike. What a
-        byte costs that is added says the first one.
+        Speed and start-up cost of each NIC of a rank; one entry if all are alike. The first one
+        gives the time of adding a byte.
     elements, element_bytes : int
-        How many elements there are, and the size of one.
+        Number of elements, and the size of one.
     depth : int
-        In how many parts.
+        Number of parts that follow each other through the steps.
     """
     integer(depth, "depth", minimum=1)
     parts = min(depth, elements)
@@ -132,7 +116,7 @@ def time_of(
 
 
 def _moment(under_way: Sequence[Load], networks: Sequence[Network]) -> Fraction:
-    """Return the time of steps that are taken at once."""
+    """Return the time of steps of several parts that run at the same time (ns)."""
     sent: Counter[tuple[int, int]] = Counter()
     received: Counter[tuple[int, int]] = Counter()
     added: Counter[int] = Counter()

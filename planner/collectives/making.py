@@ -1,4 +1,4 @@
-"""How algorithms put their costs together with where they run."""
+"""Builds the `Collective` of an algorithm on a BCube or a Fat-Tree."""
 
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ __all__ = ["on_bcube", "on_fabric"]
 def on_bcube(
     algorithm: str, bcube: BCube, steps: int, volume: Fraction, reduced: Fraction | None = None
 ) -> Collective:
-    """Return the algorithm on a BCube; as a rule a server adds (N-1)/N of the gradient."""
+    """Return the algorithm on a BCube; by default a server adds (N-1)/N of the gradient."""
     return Collective(
         algorithm=algorithm,
         topology="bcube",
@@ -36,12 +36,9 @@ def on_fabric(
     *,
     many: bool = False,
 ) -> Collective:
-    """Return the algorithm on a Fat-Tree; as a rule a server adds (N-1)/N of the gradient.
+    """Return the algorithm on a Fat-Tree; by default a server adds (N-1)/N of the gradient.
 
-    Raises
-    ------
-    NotApplicableError
-        If servers have many NICs and the algorithm is for one.
+    Without `many` the algorithm is for one NIC per server: more NICs are a `NotApplicableError`.
     """
     if fabric.nics > 1 and not many:
         raise NotApplicableError(

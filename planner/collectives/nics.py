@@ -1,17 +1,12 @@
-"""The NICs over which a collective takes what was measured: for models of messages between two.
+"""The NIC on which a ring (or BML) would cost what a collective was measured at.
 
-Problem. What was timed is a collective as a whole, among N ranks. Yan's model, BML's schedules and
-slices on Spark send messages of their own: they ask for NICs.
-
-Method. The inverse of what a collective costs: a ring takes N-1 steps a half and carries (N-1)/N
-bytes for each byte; BML on a BCube(n, k) takes 2k steps of (n-1) messages each, whose further ones
-count as part of the start-up, and carries 2(N-1)/(kN) over each of k NICs. Of tables the affine
-cost nearest to all sizes is taken, of an all-gather if it was timed, else a reduce-scatter, else an
-all-reduce.
-
-Guarantee. By a ring on these NICs it costs what that affine cost says, but for rounding.
-
-Complexity. O(sizes). Source. `planner.iteration.synchronisation`, backwards.
+Problem: collectives are measured as a whole, among N ranks. Yan's model, BML and slices on Spark
+send single messages and need NICs.
+Method: a ring takes N-1 steps per half and carries (N-1)/N bytes per byte. BML on BCube(n, k)
+takes 2k steps of n-1 messages (further messages count as start-up) and carries 2(N-1)/(kN) over
+each NIC. Tables are first fitted by an affine cost.
+Guarantee: a ring on this NIC costs what the affine cost says, up to rounding.
+Complexity: O(sizes). Source: own; the inverse of `planner.iteration.synchronisation`.
 """
 
 from dataclasses import replace
@@ -29,27 +24,15 @@ from planner.units import format_ns, format_rate
 __all__ = ["measured_nic", "nic_of", "with_measured_nics"]
 
 FIRST: tuple[Collective, ...] = ("all_gather", "reduce_scatter", "all_reduce")
-"""Which is taken: what a half takes says most of single messages."""
+"""Collectives in order of preference: the time of a half says most about single messages."""
 
 
 def nic_of(cost: AffineCost, ranks: int, bcube: BCube | None = None, halves: int = 2) -> Nic:
-    """Return the NICs over which a collective costs so much.
+    """Return the NICs on which a collective would have the given affine cost.
 
-    Parameters
-    ----------
-    cost : AffineCost
-        What it costs, as a whole.
-    ranks : int
-        Among how many machines, one rank on each; at least 2.
-    bcube : BCube, optional
-        Whose servers they are, if BML summed up; else a ring did, over one NIC a machine.
-    halves : int
-        2 of an all-reduce, 1 of an all-gather or a reduce-scatter.
-
-    Raises
-    ------
-    InvalidInputError
-        If more bytes cost no more time.
+    `halves` is 2 for an all-reduce and 1 for an all-gather or reduce-scatter. With a `bcube`, BML
+    is assumed, else a ring over one NIC per machine. A cost without a slope is an
+    `InvalidInputError`.
     """
     if not cost.ns_per_byte:
         raise InvalidInputError("ns_per_byte", "expected above 0: time larger transfers")
@@ -66,20 +49,7 @@ def nic_of(cost: AffineCost, ranks: int, bcube: BCube | None = None, halves: int
 def measured_nic(
     network: MeasuredNetwork, ranks: int, per_host: int
 ) -> tuple[Nic, tuple[str, ...]]:
-    """Return a NIC of each rank, and what of it was not measured.
-
-    Parameters
-    ----------
-    network : MeasuredNetwork
-        What was measured.
-    ranks, per_host : int
-        Among how many ranks, so many a host.
-
-    Raises
-    ------
-    InvalidInputError
-        If the tables say nothing of such ranks.
-    """
+    """Return the NIC of each rank, and notes on assumptions."""
     collective = next(name for name in FIRST if name in network.collectives)
     known = predicted(network, collective, ranks, per_host)
     fit = fit_affine(known.cost.points)
@@ -94,12 +64,9 @@ def measured_nic(
 
 
 def with_measured_nics(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
-    """Return a cluster with NICs as measured, if it was, and what of them was not.
+    """Return the cluster with NICs fitted to its measured network, and notes on assumptions.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        Where something of it has failed its NICs stay as they are.
+    A cluster with failures keeps its NICs.
     """
     if cluster.network is None or cluster.failed or cluster.workers == 1:
         return cluster, ()

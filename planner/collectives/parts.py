@@ -1,18 +1,11 @@
-"""A program whose data is cut into parts that follow each other, as a program of its own.
+"""A program that pipelines its data in parts, written out as a program of chunks and steps.
 
-Problem. Depth is how an executor runs a program: everything in parts, each a step behind the part
-before it, so that no link idles where steps differ. Formats with no word for it have to be given
-the parts as chunks and steps.
-
-Method. The chunks once for each part, part by part; a part's messages are the program's, later by
-as many steps as there are parts before it.
-
-Guarantee. Sums are the program's: parts share no chunk. It has no halves, as no step ends the
-summing up.
-
-Complexity. Linear in the messages times the parts.
-
-Source. Own; chunks in flight: Hashemi et al., "Caramel", section 4.4.
+Problem: at depth d an executor cuts the data into d parts, each one step behind the part before,
+so that no link idles. File formats without depth need the parts as chunks and steps.
+Guarantee: the sums are those of the program, as parts share no chunk. The result has no halves,
+because no step ends the reduce-scatter of all parts.
+Complexity: O(messages · parts).
+Source: own; chunks in flight: Hashemi et al., "Caramel", section 4.4.
 """
 
 from planner.collectives.layout import Layout
@@ -23,23 +16,20 @@ __all__ = ["in_parts", "layouts_of", "sizes_of"]
 
 
 def sizes_of(elements: int, parts: int) -> list[int]:
-    """Return how many elements each part has: as equal as they can be, and none of them empty."""
+    """Return the elements of each part: as equal as possible, no part empty."""
     quotient, rest = divmod(elements, parts)
     return [quotient + (part < rest) for part in range(min(parts, elements))]
 
 
 def layouts_of(program: Program, elements: int, element_bytes: int, parts: int) -> list[Layout]:
-    """Return where the chunks of each part are, from its own beginning."""
+    """Return the chunk layout of each part, relative to the start of that part."""
     return [program.layout(size, element_bytes) for size in sizes_of(elements, parts)]
 
 
 def in_parts(program: Program, parts: int) -> Program:
-    """Return a program that does the same in so many parts; one part is the program itself.
+    """Return the program in `parts` pipelined parts; one part is the program itself.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is no all-reduce, or its chunks are not all of one size.
+    Only an all-reduce with chunks of one size can be cut into parts.
     """
     if parts == 1:
         return program
@@ -48,7 +38,7 @@ def in_parts(program: Program, parts: int) -> Program:
             "program", "expected an all_reduce in chunks of one size to cut into parts"
         )
     messages = (
-        # Not `_replace`, which takes three times as long.
+        # Not `_replace`: it takes three times as long.
         Message(
             message.step + part,
             message.lane,

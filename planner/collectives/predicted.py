@@ -1,29 +1,15 @@
-"""What a collective costs among ranks for which it may not have been measured.
+"""Predicts the cost of a collective for numbers of ranks that may not have been measured.
 
-Problem. Of a network there are tables of times by size, each of one collective among some ranks, so
-many a host. What does a collective cost among N ranks, g a host?
-
-Method. A table of just that is taken as it is. Else tables of the same collective and as many ranks
-a host count (in one host: those of one host):
-
-- N between two of them: at each size between their times, linear in log N;
-- N beyond: the time of the nearest table, times the ratio of what an algorithm's own cost says for
-  N and for that table, p·S + q·V: S the steps of one half between hosts of the algorithm that suits
-  the collective, V the volume. Only the times of a step, p, and of the volume, q, are fitted at
-  each size, to all tables, by non-negative least squares on relative errors. Of a single table its
-  bytes take what the line nearest to all its sizes says, and steps the rest.
-
-All-reduces are said to take the steps of a tree, ⌈log2⌉ of the hosts, halves those of a ring
-(hosts - 1): by these the libraries that were measured choose. Within a host S is 1: a kernel is
-launched once, and waits for the others' launches, which takes far longer than steps over its links.
-Where hosts have several kinds of link, V is divided by the line rate of the slowest that so many
-ranks need: what share of it is reached is taken for the same. A missing collective is made of the
-others: an all-reduce is both halves, one after the other, and a half is half of an all-reduce.
-
-Guarantee. The cost never falls with the size; between two tables that rise with the ranks it lies
-between them. Whatever was not measured is said in the notes. Exact fractions: the same everywhere.
-
-Complexity. O(tables · sizes). Source: own; the costs are those of `planner.collectives`.
+Problem: a network has tables of times by size, each of one collective among some ranks, g per host.
+What does a collective cost among N ranks?
+Method: a table of exactly these ranks is used unchanged. Between two tables times are interpolated,
+linear in log N. Beyond them the nearest table is scaled by a fitted cost p·steps + q·volume. A
+collective without tables is composed of the others. Details: docs/calibration.md, "Collectives
+among other numbers of ranks".
+Guarantee: the cost never falls with the size; between two tables that rise with the ranks it lies
+between them. Notes name everything that was not measured. Exact fractions: the same on all
+machines.
+Complexity: O(tables · sizes). Source: own; the costs are those of `planner.collectives`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,22 +29,12 @@ __all__ = ["Basis", "Predicted", "predicted", "range_note"]
 
 
 Basis = Literal["measured", "interpolated", "extrapolated", "taken for another"]
-"""What a cost rests on: a table of just that, tables around, tables on one side, or of others."""
+"""Evidence of a cost: a table of these ranks, tables around, tables on one side, or of others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What a collective costs by its size, and what of that was not measured.
-
-    Attributes
-    ----------
-    cost : TableCost
-        Never falling.
-    notes : tuple of str
-        What is interpolated, extrapolated or assumed; empty if it was measured.
-    basis : str
-        What it rests on.
-    """
+    """The cost of a collective by size, with notes on what was not measured."""
 
     cost: TableCost
     notes: tuple[str, ...] = ()
@@ -125,39 +101,16 @@ def _predicted(
 def predicted(
     network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
 ) -> Predicted:
-    """Return what a collective costs, and what of that was not measured.
+    """Return the cost of a collective, with notes on what was not measured.
 
-    Parameters
-    ----------
-    network : MeasuredNetwork
-        What was measured.
-    collective : {"all_reduce", "all_gather", "reduce_scatter"}
-        Which collective.
-    ranks : int
-        Among how many ranks, at least 2.
-    per_host : int
-        How many of them share a host; a divisor of `ranks`.
-
-    Raises
-    ------
-    InvalidInputError
-        If it was measured within hosts only and is asked for across them, or the reverse.
+    `ranks` is at least 2, `per_host` a divisor of it. Tables within a host say nothing about
+    several hosts, nor the reverse: an `InvalidInputError`.
     """
     return _predicted(network, collective, ranks, per_host)
 
 
 def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
-    """Return what to say if some of the sizes are beyond a table, None if none is.
-
-    Parameters
-    ----------
-    cost : TableCost
-        The table.
-    what : str
-        What it is a table of.
-    sizes : sequence of int
-        Bytes of each transfer.
-    """
+    """Return a note if some of the sizes (bytes) lie outside a table, else None."""
     least, most = cost.points[0][0], cost.points[-1][0]
     small = sum(size < least for size in sizes)
     large = sum(size > most for size in sizes)
@@ -174,7 +127,7 @@ def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
 def _of_others(
     network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
 ) -> Predicted:
-    """Return a collective's cost made of those of others."""
+    """Return the cost of a collective without tables, composed of other collectives."""
     known = network.collectives
     if collective == "all_reduce":
         halves = [
@@ -201,7 +154,7 @@ def _of_others(
 
 
 def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measured]:
-    """Return the tables of as many ranks a host; in one host those of one host."""
+    """Return the tables with as many ranks per host; within one host those of one host."""
     if ranks == per_host:
         return [table for table in tables if table.hosts == 1]
     return [table for table in tables if table.hosts > 1 and table.per_host == per_host]
@@ -216,7 +169,7 @@ def _listed(tables: Sequence[Measured]) -> str:
 
 
 def _between(low: Measured, high: Measured, ranks: int) -> Iterator[tuple[int, tuple[int]]]:
-    """Yield the times between two tables, for all sizes of either that both have."""
+    """Yield the times interpolated between two tables, at sizes that both cover."""
     share = Fraction(round(log2(ranks / low.ranks) / log2(high.ranks / low.ranks) * 2**20), 2**20)
     sizes = sorted({size for table in (low, high) for size, _ in table.cost.points})
     first = max(table.cost.points[0][0] for table in (low, high))
@@ -228,7 +181,7 @@ def _between(low: Measured, high: Measured, ranks: int) -> Iterator[tuple[int, t
 
 
 def _grounds(network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int) -> str:
-    """Return what an extrapolation rests on."""
+    """Return the text that explains an extrapolation."""
     if ranks > per_host:
         name = "a tree" if collective == "all_reduce" else "a ring"
         return (
@@ -245,7 +198,7 @@ def _beyond(
     ranks: int,
     per_host: int,
 ) -> Iterator[tuple[int, tuple[int]]]:
-    """Yield the base's times, scaled as an algorithm's own cost says."""
+    """Yield the times of the base table, scaled by the fitted cost of the algorithm."""
     collective = base.collective
     shapes = {table: _shape(network, collective, table.ranks, table.per_host) for table in tables}
     aim, own = _shape(network, collective, ranks, per_host), shapes[base]
@@ -264,7 +217,7 @@ def _beyond(
 def _shape(
     network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
 ) -> tuple[Fraction, Fraction]:
-    """Return by what start-ups grow, and the volume, of one half."""
+    """Return the factor by which start-ups grow, and the volume, of one half."""
     if ranks == per_host:
         return Fraction(1), scattered(ranks) / network.link_rate(ranks)
     members = ranks // per_host
@@ -275,7 +228,7 @@ def _shape(
 def _of_one(
     shape: tuple[Fraction, Fraction], time: int, sending: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """Return the times of a step and of the volume of a single table."""
+    """Return the times of a step and of the volume, from a single table."""
     volume = min(sending, Fraction(time))
     return (time - volume) / shape[0], volume / shape[1]
 
@@ -283,7 +236,7 @@ def _of_one(
 def _fitted(
     known: Sequence[tuple[tuple[Fraction, Fraction], int]],
 ) -> tuple[Fraction, Fraction]:
-    """Return the times of a step and of the volume with the least squares of relative errors."""
+    """Fit the times of a step and of the volume by least squares on relative errors, both >= 0."""
     rows = [(steps / time, volume / time) for (steps, volume), time in known]
     aa = sum(a * a for a, _ in rows)
     bb = sum(b * b for _, b in rows)

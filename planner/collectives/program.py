@@ -1,15 +1,13 @@
 """Collective programs: who sends which chunk to whom in which step, as plain data.
 
 A collective is cut into chunks. In each step ranks send ranges of chunks to each other, all at
-once: what is sent is what was there before the step. The receiver adds what arrives to what it has,
-or keeps it instead. That is all an executor needs, all a checker looks at, and all a price depends
-on; every algorithm of this package is generated in this one form.
+once: a message carries what was there before the step. The receiver adds it or stores it.
+Executors, the checker and the pricing need nothing else, and every algorithm is generated in this
+form. In the first half of an all-reduce (`scatter_steps`) each chunk is summed up on its owner; in
+the second half the sums are handed out.
 
-An all-reduce has two halves: in the steps of the first (`scatter_steps`) each chunk is summed up on
-its owner, in those of the second the sums are handed out.
-
-Source. The form is that of MSCCL's programs (Cowan et al., "MSCCLang", ASPLOS 2023) without thread
-blocks: steps and lanes stand for them.
+Source: MSCCL's programs (Cowan et al., "MSCCLang", ASPLOS 2023) without thread blocks: steps and
+lanes stand for them.
 """
 
 from abc import ABC, abstractmethod
@@ -26,19 +24,18 @@ Kind = Literal["all_reduce", "reduce_scatter", "all_gather"]
 KINDS: tuple[Kind, ...] = ("all_reduce", "reduce_scatter", "all_gather")
 
 OWN = -1
-"""The buffer that is summed up in place; others are numbered from 0, and only pass things on."""
+"""The buffer that is summed up in place; others, numbered from 0, hold relayed data."""
 
 
 class Message(NamedTuple):
-    """One rank sends a range of chunks to another.
+    """A range of chunks that one rank sends to another.
 
     Attributes
     ----------
     step : int
-        When; messages of a step are under way at once.
+        Messages of one step are under way at once.
     lane : int
-        Which lane of the sender: chunks of a lane are no other lane's, so that lanes need not keep
-        pace with each other.
+        Lane of the sender. Lanes share no chunks, so they need not keep pace with each other.
     sender, receiver : int
         The ranks.
     link : int
@@ -46,9 +43,9 @@ class Message(NamedTuple):
     first, stop : int
         The chunks first … stop-1.
     adds : bool
-        Whether the receiver adds them to what it has, or keeps them instead.
+        Whether the receiver adds the chunks or stores them.
     source, target : int
-        The buffers of the sender and of the receiver; `OWN` but on the way through a third rank.
+        The buffers of the sender and of the receiver: `OWN`, except for relayed data.
     """
 
     step: int
@@ -73,9 +70,9 @@ class Program(ABC):
     kind : str
         "all_reduce", or one of its halves: "reduce_scatter" or "all_gather".
     ranks, lanes, links : int
-        How many ranks N, lanes of a rank, and NICs of a rank.
+        Number of ranks N, lanes of a rank, and NICs of a rank.
     chunks : int
-        Into how many chunks the data is cut.
+        Number of chunks.
     steps, scatter_steps : int
         Steps of the all-reduce, and how many of them sum up.
     exclusive : bool
@@ -97,11 +94,11 @@ class Program(ABC):
 
     @abstractmethod
     def sends(self, rank: int) -> Iterator[Message]:
-        """Yield what a rank sends, in the order of steps."""
+        """Yield the messages that a rank sends, in the order of steps."""
 
     @abstractmethod
     def receives(self, rank: int) -> Iterator[Message]:
-        """Yield what a rank receives, in the order of steps."""
+        """Yield the messages that a rank receives, in the order of steps."""
 
     @abstractmethod
     def owner(self, chunk: int) -> int:
@@ -109,19 +106,19 @@ class Program(ABC):
 
     @abstractmethod
     def half(self, kind: Kind) -> "Program":
-        """Return a half of an all-reduce."""
+        """Return one half of the all-reduce."""
 
     def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return where the chunks of so many elements start: they share them evenly."""
+        """Return the layout of the chunks of a tensor; by default they share it evenly."""
         return EvenLayout(1, self.chunks, (), elements, element_bytes)
 
     def messages(self) -> Iterator[Message]:
-        """Yield what all ranks send."""
+        """Yield the messages of all ranks."""
         for rank in range(self.ranks):
             yield from self.sends(rank)
 
     def _is_of_kind(self, step: int) -> bool:
-        """Whether a step belongs to what this program does."""
+        """Whether a step belongs to the collective of this program."""
         return self.kind == "all_reduce" or (step < self.scatter_steps) == (
             self.kind == "reduce_scatter"
         )
@@ -129,26 +126,10 @@ class Program(ABC):
 
 @dataclass(frozen=True)
 class ListedProgram(Program):
-    """A program that is given message by message.
+    """A program given message by message; `listed` holds those of an all-reduce, in any order.
 
-    Parameters
-    ----------
-    name : str
-        What it is.
-    ranks, lanes, links, chunks : int
-        As in `Program`.
-    listed : tuple of Message
-        All messages of an all-reduce, in any order.
-    owners : sequence of int
-        The rank that each chunk is summed up on.
-    scatter_steps : int
-        How many steps sum up.
-    kind : str
-        What of it is done.
-    placed : callable, optional
-        Returns where chunks start, for so many elements of so many bytes; else they are even.
-    exclusive : bool
-        Whether no link may carry two messages to one rank in a step.
+    `owners` holds the rank that each chunk is summed up on. `placed` returns the chunk layout for a
+    number of elements and their size; without it chunks are even.
     """
 
     name: str
@@ -164,13 +145,13 @@ class ListedProgram(Program):
     exclusive: bool = False
 
     @property
-    def even(self) -> bool:  # type: ignore[override]  # worked out, not given
+    def even(self) -> bool:  # type: ignore[override]  # derived, not a field
         """Whether chunks share the data evenly."""
         return self.placed is None
 
     @cached_property
     def steps(self) -> int:  # type: ignore[override]
-        """How many steps there are."""
+        """Number of steps."""
         return max((message.step + 1 for message in self.listed), default=0)
 
     @cached_property
@@ -183,15 +164,15 @@ class ListedProgram(Program):
         return sent, received
 
     def messages(self) -> Iterator[Message]:
-        """Yield what all ranks send, step after step, whoever they are."""
+        """Yield the messages of all ranks, step by step."""
         return (message for message in sorted(self.listed) if self._is_of_kind(message.step))
 
     def sends(self, rank: int) -> Iterator[Message]:
-        """Yield what a rank sends, in the order of steps."""
+        """Yield the messages that a rank sends, in the order of steps."""
         return iter(self._by_rank[0][rank])
 
     def receives(self, rank: int) -> Iterator[Message]:
-        """Yield what a rank receives, in the order of steps."""
+        """Yield the messages that a rank receives, in the order of steps."""
         return iter(self._by_rank[1][rank])
 
     def owner(self, chunk: int) -> int:
@@ -199,11 +180,11 @@ class ListedProgram(Program):
         return self.owners[chunk]
 
     def half(self, kind: Kind) -> Self:
-        """Return a half of an all-reduce."""
+        """Return one half of the all-reduce."""
         return replace(self, kind=kind)
 
     def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return where the chunks of so many elements start."""
+        """Return the layout of the chunks of a tensor."""
         if self.placed is None:
             return super().layout(elements, element_bytes)
         return self.placed(elements, element_bytes)

@@ -1,28 +1,14 @@
-"""All-reduce on hosts with several accelerators, a NIC and a rail for each.
+"""All-reduce costs on hosts of several accelerators with one NIC, and one rail, per accelerator.
 
-Problem: what does a half of an all-reduce, summing up or handing out, cost on h hosts of g
-accelerators, N = h·g, when links within hosts and NICs between them differ?
-
-Method: every algorithm is a sequence of hops, each some steps over links or NICs.
-
-- `hierarchical`: accelerators of a host exchange 1/g each directly, those of a rail 1/h of that.
-- `halving_doubling`: the same with log2 g and log2 h steps instead of one and one.
-- `ring`: g rings through all accelerators, each with 1/g of the gradient, each leaving a host by a
-  NIC of its own. In every one of the N-1 steps some hop crosses hosts, so NICs pace it; links carry
-  the (g-1)/g that stay within hosts, at the same time. Rings keep to their rails, but for two
-  accelerators on an odd number of hosts: there each ring ends with a hop from rail to rail.
-- `ps`, `shuffle`: all exchange directly, also from rail to rail; N-g of the N-1 partners are on
-  other hosts.
-
-Guarantee: `hierarchical` and `halving_doubling` send (h-1)/(g·h) of the gradient over each NIC, the
-lower bound for a host of g NICs; `ring` sends (N-1)/(g·N), little more; `ps` g times the bound
-and almost that.
-
-Complexity: O(1) for the costs.
-
-Source: rings through all NICs as NCCL builds them; "PXN" and rail-optimised networks as NVIDIA's
-documentation of NCCL and of DGX pods describes them. The direct exchanges within groups: Wang et
-al., "BML", NeurIPS 2018, section 3.3.
+Every algorithm is a sequence of hops over links within a host or NICs between the h hosts of g
+accelerators, N = h·g. `hierarchical` and `halving_doubling` exchange 1/g within hosts, then 1/h of
+that on the rails; `ps` and `shuffle` exchange directly, also across rails. `ring`: g rings, each
+with 1/g of the gradient, leave a host by NICs of their own, so NICs pace each of the N-1 steps.
+Guarantee: per half and NIC `hierarchical` and `halving_doubling` send (h-1)/(g·h) of the gradient,
+the lower bound; `ring` sends (N-1)/(g·N), little more; `ps` and `shuffle` g times the bound.
+Complexity: O(1) for the costs. Source: rings through all NICs as NCCL builds them; "PXN" and
+rail-optimised networks: NVIDIA's documentation of NCCL and DGX pods; direct exchanges within
+groups: Wang et al., "BML", NeurIPS 2018, section 3.3.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,17 +27,11 @@ __all__ = ["RAILS", "RAIL_PROGRAMS", "RailSteps"]
 
 
 class RailSteps(NamedTuple):
-    """A number of steps, and what the busiest link and NIC carry in them at once.
+    """Some steps, and the load of the busiest link and NIC in them.
 
-    Attributes
-    ----------
-    steps : int
-        Steps; each waits for a NIC if `nic` is above 0, else for a link.
-    further : int
-        Messages that one accelerator sends in them beside the first of each step; of steps that
-        wait for a NIC, those it sends by its NIC.
-    link, nic : Fraction
-        Bytes over the busiest link and NIC, summed over the steps, as shares of the gradient.
+    A step waits for a NIC if `nic` is above 0, else for a link. `further` counts the messages that
+    one accelerator sends besides the first of each step, over its NIC if the steps wait for one.
+    `link` and `nic` are bytes summed over the steps, as shares of the gradient.
     """
 
     steps: int
@@ -82,12 +62,12 @@ def _halving_doubling(rails: Rails) -> tuple[RailSteps, ...]:
 
 
 def _halves(count: int) -> list[Fraction]:
-    """Return what each step of halving sends among so many, a power of two."""
+    """Return the share of the data that each step of recursive halving sends."""
     return [Fraction(1, 2**step) for step in range(1, count.bit_length())]
 
 
 def _ring(rails: Rails) -> tuple[RailSteps, ...]:
-    each = scattered(rails.servers) / rails.accelerators  # of a ring, over each of its hops
+    each = scattered(rails.servers) / rails.accelerators  # share of one ring over each of its hops
     crosses = each if rails.hosts > 1 else Fraction(0)
     inside = each * (rails.accelerators - 1) if crosses else each * rails.accelerators
     return (RailSteps(rails.servers - 1, 0, inside, crosses),)
@@ -108,11 +88,11 @@ RAILS: Mapping[str, Callable[[Rails], tuple[RailSteps, ...]]] = MappingProxyType
         "shuffle": _direct,
     }
 )
-"""The hops of one half of an all-reduce by each algorithm."""
+"""The hops of one half of an all-reduce, by algorithm."""
 
 
 def _wire(rails: Rails) -> Callable[[int, int, int], int]:
-    """Return link 0 within hosts, and the NIC, 1, between them."""
+    """Return the function that gives the link: 0 within a host, 1 (the NIC) between hosts."""
     size = rails.accelerators
     return lambda sender, receiver, _: int(sender // size != receiver // size)
 
@@ -126,7 +106,7 @@ def _hierarchical_program(rails: Rails) -> Program:
 
 
 def _halving_doubling_program(rails: Rails) -> Program:
-    _halving_doubling(rails)  # whether it applies
+    _halving_doubling(rails)  # raises if it does not apply
     bits = rails.servers.bit_length() - 1
     return _digits(rails, f"halving_doubling{_shape(rails)}", [2] * bits)
 
@@ -136,11 +116,11 @@ def _direct_program(rails: Rails) -> Program:
 
 
 def _ring_program(rails: Rails) -> Program:
-    """Return g rings; each enters a host by one NIC, visits all accelerators, leaves by another."""
+    """Return g rings; each enters a host by one NIC and leaves it by another."""
     hosts, size = rails.hosts, rails.accelerators
-    # By which NIC, counted from the ring's own, one enters each host; the last leaves by the first.
-    # Of two NICs there is no third: after an odd number of hosts they alternate wrongly, and the
-    # last host is left by the NIC that is still to be visited, which is on the other rail.
+    # The NIC, relative to the ring's own, by which the ring enters each host; it leaves a host by
+    # the NIC by which it enters the next. NICs 0 and 1 alternate; an odd number of hosts needs a
+    # third NIC. With two accelerators there is none, so the ring has one hop from rail to rail.
     enters = [place % 2 for place in range(hosts)] + [0]
     if hosts % 2 and hosts > 1:
         enters[-2] = 2
@@ -171,4 +151,4 @@ RAIL_PROGRAMS: Mapping[str, Callable[[Rails], Program]] = MappingProxyType(
         "shuffle": _direct_program,
     }
 )
-"""The program of an all-reduce by each algorithm; link 0 is within hosts, 1 the NIC."""
+"""The program of an all-reduce, by algorithm; link 0 is within hosts, link 1 is the NIC."""

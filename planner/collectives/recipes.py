@@ -1,7 +1,7 @@
-"""Programs by the name of their generator and a few numbers: how plans and answers say them.
+"""Recipes: the name of a program's generator and a few numbers, as answers carry them.
 
-A program of many ranks is long, and its generator's name and shape say the same. `made` makes it
-again, whoever reads the plan; `planner.bml.replan` has it with programs around failures.
+A program of many ranks is long, but its generator's name and shape determine it. `made` builds it
+again; `planner.bml.replan` does so for programs around failures.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,17 +33,17 @@ MAX_RANKS = 2**16
 
 
 class Recipe(NamedTuple):
-    """How to make a program.
+    """The generator of a program, and its arguments.
 
     Attributes
     ----------
     generator : str
         A key of `GENERATORS`.
     shape : tuple of int
-        What it takes: the ranks; the sizes of groups, the nearest first; n and k of a BCube; or
-        hosts and their accelerators.
+        Arguments: the number of ranks; group sizes, innermost first; n and k of a BCube; or hosts
+        and accelerators per host.
     failed : Failures
-        What of a BCube does not work, for a program that goes around it (`planner.bml.replan`).
+        Failed parts of a BCube, for a program that avoids them (`planner.bml.replan`).
     """
 
     generator: str
@@ -101,19 +101,11 @@ GENERATORS: Mapping[str, Callable[[tuple[int, ...]], Program]] = MappingProxyTyp
         **{f"{name}_rails": partial(_rails, name) for name in RAIL_PROGRAMS},
     }
 )
-"""Every generator by its name."""
+"""The generators by name."""
 
 
 def made(recipe: Recipe) -> Program:
-    """Return the program of a recipe.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no such generator, its shape is none, or it is to go around failures.
-    NotApplicableError
-        If the generator does not apply to such a shape.
-    """
+    """Return the program of a recipe; recipes with failures are for `planner.bml.replan`."""
     make = GENERATORS[known_method(recipe.generator, GENERATORS, "generator")]
     if recipe.failed:
         raise InvalidInputError("failed", f"{recipe.generator} knows no failures")
@@ -121,13 +113,7 @@ def made(recipe: Recipe) -> Program:
 
 
 def ranks_of(recipe: Recipe) -> int:
-    """Return among how many ranks the program of a recipe is, without making it.
-
-    Raises
-    ------
-    InvalidInputError
-        If its shape is none.
-    """
+    """Return the number of ranks of a recipe's program, without generating it."""
     generator, shape, _ = recipe
     if generator == "bml" or generator.endswith("_bcube"):
         n, k = _numbers(shape, 2)

@@ -1,19 +1,14 @@
-"""Ring all-reduce: pieces go round, are added up on the first tour and handed out on the second.
+"""Ring all-reduce: N pieces go round twice, N-1 steps to be summed up and N-1 to be handed out.
 
-Problem: all-reduce where a server talks to one neighbour in each direction only.
+On a BCube ring neighbours have to be BCube neighbours: the modular n-ary Gray code is a
+Hamiltonian cycle in which consecutive servers differ in one digit. Each server then sends over one
+NIC and receives over one NIC; its other NICs idle.
 
-Method: N pieces; in each step every server sends one to its successor, N-1 steps to sum and N-1 to
-hand out. On a BCube successors have to be neighbours: the modular n-ary Gray code is a Hamiltonian
-cycle in which consecutive servers, the last and the first too, differ in one digit. Each server
-then sends by one NIC and receives by one NIC; the others are idle.
-
-Guarantee: volume 2(N-1)/N, the lower bound for one NIC; 2(N-1) steps.
-
-Complexity: O(1) for the cost, O(k) a server of the cycle, O(N) for the program.
-
-Source: Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations",
-JPDC 2009; Wang et al., "BML", NeurIPS 2018, section 2. The modular Gray code: Knuth, "The Art of
-Computer Programming", volume 4A, section 7.2.1.1.
+Guarantee: volume 2(N-1)/N, the lower bound for one NIC, in 2(N-1) steps.
+Complexity: O(1) for the cost, O(k) per server of the cycle, O(N) for the program.
+Source: Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of
+Workstations", JPDC 2009; Wang et al., "BML", NeurIPS 2018, section 2. The modular Gray code:
+Knuth, "The Art of Computer Programming", volume 4A, section 7.2.1.1.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,21 +44,11 @@ def ring_program(
     links: int = 1,
     wire: Callable[[int, int, int], int] = one_link,
 ) -> SymmetricProgram:
-    """Return the program of a ring, or of several with a lane each.
+    """Return the program of one ring, or of several with a lane each.
 
-    Parameters
-    ----------
-    ranks : int
-        How many.
-    places : sequence of sequence of int
-        For each ring, the ranks in the order in which they follow each other; none: one ring in
-        the order of ranks.
-    name : str
-        What to call it.
-    links, wire
-        As in `SymmetricProgram`.
+    `places` lists the ranks of each ring in ring order; by default there is one ring in rank order.
     """
-    # The chunk of number q starts at q + 1 and is complete at q, from where it goes round again.
+    # Chunk q starts at rank q + 1 and is complete at rank q, from where it goes round again.
     lanes = max(len(places), 1)
     hops = tuple(
         Hop(step, lane, (1 % ranks,), (-(1 + step) % ranks,), 1, adds=step < ranks - 1)
@@ -94,10 +79,10 @@ def _ring(servers: int) -> tuple[int, Fraction]:
 
 
 def gray_cycle(bcube: BCube) -> Iterator[int]:
-    """Yield all servers once, each a neighbour of the next and the last one of the first.
+    """Yield the servers in an order in which neighbours, also last and first, differ in one digit.
 
-    Digit i of the server in place j is j_i - j_{i+1} mod n. Counting on by one changes digits of j
-    from n-1 to 0 up to some place and adds 1 there, so all differences but one stay the same.
+    Digit i of the server in place j is j_i - j_{i+1} mod n. Counting up by one turns trailing
+    digits n-1 of j into 0 and adds 1 to the next digit, so all differences but one stay the same.
     """
     for place in range(bcube.servers):
         server, stride, rest = 0, 1, place

@@ -1,20 +1,14 @@
-"""A rank's own script of a collective program: what it sends and receives, step by step.
+"""A rank's script: its sends and receives of a collective program in elements, with dependencies.
 
-Problem. A rank that follows a program has to know, in elements of the tensor at hand, what it sends
-and receives, and what may be under way at the same time. With several parts each takes every step
-one step later than the part before it, and nobody should wait for more than it has to.
-
-Method. Steps of a part and a lane are put in the order of time. Each asks for what it receives as
-early as it can: when nothing is under way to the same place or from there. What it sends has to be
-there: the last earlier step is complete that received some of it. All that is found chunk by chunk,
-once for all parts.
-
-Guarantee. Both ends of a link have the same messages in the same order, and a step waits for
-earlier steps alone, of the same order on all ranks: so ranks that go through their scripts at their
-own pace never wait for each other for ever, and get what they would get in step. Who arrives first
-does not matter: what a step brings is added in the order of links and of distances of ranks.
-
-Complexity. Linear in the chunks of a rank's messages, and in its messages times parts. Source. Own.
+Problem: a rank needs to know what it sends and receives, and what may be under way at once. Each of
+several parts takes every step one step after the part before, and waits should be few.
+Method: steps of a part and lane are ordered by time. A receive is posted as soon as no transfer
+reads or writes its target; a send waits for the last earlier step that received some of its data.
+Dependencies are found chunk by chunk, once for all parts.
+Guarantee: both ends of a link have the same messages in the same order, and a step waits only for
+earlier steps of an order common to all ranks. So ranks cannot deadlock at any pace, and compute
+what they would in lockstep: arrivals are added in the order of links and of rank distance.
+Complexity: linear in the chunks of a rank's messages, and in messages times parts. Source: own.
 """
 
 from collections import defaultdict
@@ -31,20 +25,10 @@ __all__ = ["Script", "ScriptHop", "Step", "scripts", "talking"]
 
 
 class ScriptHop(NamedTuple):
-    """Elements start … stop-1 go to a peer, or come from one.
+    """Elements start … stop-1 that are sent to a peer or received from it.
 
-    Attributes
-    ----------
-    peer, link : int
-        With whom, over which link.
-    own : bool
-        Whether they are the tensor's; else they are of what is passed on.
-    start, stop : int
-        Which.
-    adds : bool
-        Whether the receiver adds them.
-    aside : bool
-        Whether they arrive elsewhere, as what is in their place is sent in the same step.
+    `own` says whether they lie in the tensor or in the buffer of relayed data. `aside` says whether
+    they arrive in another place first, because the same step sends what their place holds.
     """
 
     peer: int
@@ -57,22 +41,24 @@ class ScriptHop(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is sent and received in one step, of one part and lane.
+    """The sends and receives of one step of one part and lane.
+
+    A place of -1 means that nothing has to be waited for; sends are numbered in script order.
 
     Attributes
     ----------
     before : int
-        The last step, by its place, that has to be complete before it asks; -1 if none has.
+        Place of the last step that has to be complete before the receives are posted.
     clear : tuple of int
-        Sends that have to be over before it asks, numbered in the order of the script.
+        Sends that have to be over before the receives are posted.
     receives : tuple of ScriptHop
-        What it asks for, first of all.
+        Posted first.
     after : int
-        The last step that has to be complete before it sends.
+        Place of the last step that has to be complete before the sends start.
     sends : tuple of ScriptHop
-        What it sends then.
+        Sent after that.
     held : tuple of int
-        Of its own sends those that have to be over before anything received is put in its place.
+        Sends of this step that have to be over before received data takes their place.
     """
 
     before: int
@@ -84,26 +70,18 @@ class Step(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What one thread of a rank does.
-
-    Attributes
-    ----------
-    steps : tuple of Step
-        In this order.
-    passing : int
-        Elements of room for what is passed on.
-    """
+    """The steps of one thread of a rank; `passing` is the room for relayed data (elements)."""
 
     steps: tuple[Step, ...]
     passing: int
 
 
 _Send = tuple[int, int]
-"""A send, by the place of its step and its own in that."""
+"""A send: the place of its step, and its number in that step."""
 
 
 class _Step(NamedTuple):
-    """A step of the program, whatever the sizes."""
+    """A step of the program, independent of sizes."""
 
     step: int
     lane: int
@@ -117,31 +95,16 @@ class _Step(NamedTuple):
 
 
 _Cell = tuple[int, int]
-"""A chunk in a buffer."""
+"""A buffer and a chunk in it."""
 
 
 def scripts(
     program: Program, rank: int, elements: int, width: int = 1, parts: int = 1
 ) -> tuple[Script, ...]:
-    """Return the scripts of a rank's threads: one for each lane, but no more than there are links.
+    """Return the scripts of a rank's threads: one per lane, but at most one per link.
 
-    Parameters
-    ----------
-    program : Program
-        What all ranks do.
-    rank : int
-        Whose.
-    elements, width : int
-        Elements of the tensor, and the bytes of one.
-    parts : int
-        Into how many parts to cut them.
-
-    Raises
-    ------
-    InvalidInputError
-        If the program is not for tensors of this size.
-    InvalidPlanError
-        If it adds sums to what need not be there, when it hands them out.
+    `width` is the size of an element (bytes). A program whose all-gather adds is an
+    `InvalidPlanError`.
     """
     steps = list(_steps(program, rank))
     sizes = sizes_of(elements, parts)
@@ -160,7 +123,7 @@ def scripts(
 
 
 def _steps(program: Program, rank: int) -> Iterator[_Step]:
-    """Yield a rank's steps in the order of time, with what they wait for."""
+    """Yield a rank's steps in order of time, with their dependencies."""
     messages: dict[tuple[int, int], tuple[list[Message], list[Message]]] = defaultdict(
         lambda: ([], [])
     )
@@ -174,7 +137,7 @@ def _steps(program: Program, rank: int) -> Iterator[_Step]:
     read: dict[_Cell, set[_Send]] = defaultdict(set)
     for place, key in enumerate(sorted(messages)):
         sends, receives = messages[key]
-        # Those behind a rank get first what it sends; nobody is then asked by all at once.
+        # Ranks send to their successors first, so that no rank receives from all others at once.
         sends.sort(key=lambda message: _order(message, message.receiver - rank, program.ranks))
         receives.sort(key=lambda message: _order(message, rank - message.sender, program.ranks))
         sent = [_cells(message, message.source) for message in sends]
@@ -212,7 +175,7 @@ def _script(
     width: int,
     rank: int,
 ) -> Script:
-    """Return what one thread does in all parts."""
+    """Return the script of one thread over all parts."""
     passing = sorted(
         {
             cell
@@ -281,14 +244,14 @@ def _script(
 def _numbered(
     numbers: dict[tuple[int, _Send], int], part: int, sends: Sequence[_Send]
 ) -> tuple[int, ...]:
-    """Return the numbers of sends that are not empty, in order."""
+    """Return the script numbers of the sends that are not empty, in order."""
     return tuple(sorted(numbers[part, send] for send in sends if (part, send) in numbers))
 
 
 def talking(messages: Sequence[Message]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each link with the ranks that reach each other over it, also through others.
+    """Yield each link with each set of ranks that are connected over it, also through others.
 
-    On a BCube those are the ranks on one switch; no others need reach each other over its links.
+    On a BCube these are the ranks on one switch.
     """
     for link in sorted({message.link for message in messages}):
         of: dict[int, set[int]] = {}

@@ -1,21 +1,13 @@
-"""Exchanges digit by digit: the one pattern behind most all-reduces.
+"""Digit-by-digit exchange: the common pattern of most all-reduce algorithms.
 
-Problem. Generate the program of an all-reduce in which ranks, numbers with mixed radices, exchange
-directly with those that differ from them in one digit, one digit after the other.
-
-Method. A lane goes through the digits in its order. In step w every rank sends to each rank that
-differs from it in the w-th digit the chunks whose owners agree with that one in the first w+1
-digits. Afterwards it goes backwards and hands the sums out. With one digit it is the direct
-exchange (parameter servers on all machines, BigDL's shuffle), with digits of radix 2 recursive
-halving and doubling, with one digit a level the hierarchy, and with k lanes whose orders are
-rotated by one digit each it is BML's Algorithm 1.
-
-Guarantee. Each rank sends (N-1)/N of a lane's data in each half, the least there can be; two steps
-a digit.
-
-Complexity. Σ(radix - 1) hops a lane and half.
-
-Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1, of which the others are special
+Method: ranks are numbers with mixed radices, and a lane goes through the digits in its order. In
+step w every rank sends to each rank that differs from it in the w-th digit the chunks whose owners
+agree with the receiver in the first w+1 digits; then it goes backwards to hand the sums out. One
+digit gives the direct exchange, digits of radix 2 recursive halving and doubling, one digit per
+level the hierarchy, and k lanes with rotated orders BML's Algorithm 1.
+Guarantee: each rank sends (N-1)/N of a lane's data per half, the minimum; two steps per digit.
+Complexity: Σ(radix - 1) hops per lane and half.
+Source: Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1, which has the others as special
 cases; Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.
 """
 
@@ -34,18 +26,11 @@ def staged(
     links: int = 1,
     wire: Callable[[int, int, int], int] = one_link,
 ) -> SymmetricProgram:
-    """Return the program.
+    """Return the program of a digit-by-digit exchange.
 
-    Parameters
-    ----------
-    name : str
-        What to call it.
-    radices : sequence of int
-        Of the digits of a rank, the least significant first; digits of radix 1 take no step.
-    orders : sequence of sequence of int
-        For each lane, the digits in the order in which it goes through them.
-    links, wire
-        As in `SymmetricProgram`.
+    `radices` belong to the digits of a rank, the least significant first; a digit of radix 1 takes
+    no step. `orders` holds for each lane the order in which it goes through the digits. `links` and
+    `wire` are those of `SymmetricProgram`.
     """
     radices = tuple(radices)
     orders = tuple(tuple(digit for digit in order if radices[digit] > 1) for order in orders)

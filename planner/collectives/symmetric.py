@@ -1,18 +1,14 @@
-"""Programs that look the same to every rank, given by what rank 0 sends.
+"""Symmetric programs: every rank sends what rank 0 sends, shifted to that rank.
 
-Problem. The program of 65,536 ranks has billions of messages. Generate any rank's in closed form,
-and know that all ranks together are right.
-
-Method. Ranks are numbers with mixed radices. Adding digits, each modulo its radix, takes every rank
-to every other one: it is a group, and a symmetric program is the same after any such move. It is
-given by hops, relative to the sender: what digits to add for the receiver, and which chunks. A lane
-has a chunk for each rank, its owner, numbered by the digits in an order of the lane; the chunks of
-a hop are those whose owners agree with some rank in the first digits of that order, one range.
-
-Guarantee. What holds for the chunks of rank 0, one a lane, holds for all: the moves take them
-there. So following these is a proof for the whole program (`planner.collectives.checking`).
-
-Complexity. O(digits) a message; `way` O(N) a lane. Source. Own.
+Problem: a program of 65,536 ranks has billions of messages. Generate each rank's messages in closed
+form, and verify all ranks together.
+Method: ranks are numbers with mixed radices. Adding digits modulo their radices is a group that
+takes every rank to every other one, and a symmetric program is invariant under it. It is given by
+hops relative to the sender. A lane has one chunk per rank, its owner; the chunks of a hop are those
+whose owners agree with some rank in the first digits of the lane's order, which is one range.
+Guarantee: what holds for the chunks of rank 0, one per lane, holds for all: the shifts map them
+there. So `planner.collectives.checking` proves the program by following these chunks only.
+Complexity: O(digits) per message; `way` O(N) per lane. Source: own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,23 +28,24 @@ __all__ = ["Hop", "SymmetricProgram", "Way", "lane_link", "one_link"]
 
 
 class Hop(NamedTuple):
-    """What every rank sends once.
+    """A message that every rank sends once, relative to the sender.
 
     Attributes
     ----------
     step, lane : int
-        When, and in which lane.
+        Step and lane of the message.
     shift : tuple of int
-        What is added to the digits of the sender for the receiver.
+        Digits to add to the sender's to get the receiver.
     anchor : tuple of int
-        What is added to them for the rank that the owners of the chunks agree with …
+        Digits to add to the sender's to get the anchor rank.
     depth : int
-        … in so many of the first digits of the lane's order.
+        The message carries the chunks whose owners agree with the anchor in the first `depth`
+        digits of the lane's order.
     adds : bool
         Whether the receiver adds.
     run : int
-        So many values of the last of these digits, in a circle from the anchor's on, count as
-        agreeing: at most two ranges of chunks, which are a message each.
+        Number of consecutive values of the last of these digits, from the anchor's on and cyclic,
+        that count as agreeing: at most two ranges of chunks, and a message for each.
     """
 
     step: int
@@ -61,16 +58,9 @@ class Hop(NamedTuple):
 
 
 class Way(NamedTuple):
-    """All messages that carry one chunk.
+    """All messages that carry one chunk, as arrays of shape (messages,).
 
-    Attributes
-    ----------
-    owner : int
-        The rank that it is summed up on.
-    steps, senders, receivers : ndarray of int64, shape (messages,)
-        When, from whom and to whom.
-    adds : ndarray of bool, shape (messages,)
-        Whether the receiver adds.
+    `owner` is the rank that the chunk is summed up on; `adds` says whether the receiver adds.
     """
 
     owner: int
@@ -80,13 +70,13 @@ class Way(NamedTuple):
     adds: "NDArray[np.bool_]"
 
 
-def one_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
-    """Return the NIC of ranks that have one."""
+def one_link(sender: int, receiver: int, lane: int) -> int:  # signature of all wirings
+    """Return the NIC of ranks that have one NIC."""
     return 0
 
 
-def lane_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
-    """Return the NIC of ranks that have one for each lane."""
+def lane_link(sender: int, receiver: int, lane: int) -> int:  # signature of all wirings
+    """Return the NIC of ranks that have one NIC for each lane."""
     return lane
 
 
@@ -94,26 +84,10 @@ def lane_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
 class SymmetricProgram(Program):
     """A program given by its hops.
 
-    Parameters
-    ----------
-    name : str
-        The algorithm and its parameters.
-    radices : tuple of int
-        Of the digits of a rank, the least significant first.
-    orders : tuple of tuple of int
-        For each lane, the digits from the most to the least significant in its chunks' numbers.
-    hops : tuple of Hop
-        Of an all-reduce, in the order of steps.
-    scatter_steps, steps : int
-        How many steps sum up, and how many there are.
-    links : int
-        NICs of a rank.
-    wire : callable
-        Returns the NIC for a sender, a receiver and a lane.
-    places : tuple of sequence of int
-        For each lane, the rank that takes the place of each number; none: its own.
-    kind : str
-        What of the all-reduce is done.
+    `radices` are those of the digits of a rank, the least significant first. `orders` holds for
+    each lane the digits of its chunk numbers, the most significant first. `wire` returns the NIC
+    for a sender, a receiver and a lane. `places` holds for each lane the rank of each number; by
+    default the number itself.
     """
 
     name: str
@@ -128,23 +102,23 @@ class SymmetricProgram(Program):
     kind: Kind = "all_reduce"
 
     @cached_property
-    def ranks(self) -> int:  # type: ignore[override]  # worked out, not given
-        """How many ranks there are."""
+    def ranks(self) -> int:  # type: ignore[override]  # derived, not a field
+        """Number of ranks."""
         return prod(self.radices)
 
     @property
     def lanes(self) -> int:  # type: ignore[override]
-        """How many lanes a rank has."""
+        """Number of lanes of a rank."""
         return len(self.orders)
 
     @cached_property
     def exclusive(self) -> bool:  # type: ignore[override]
-        """Whether no link carries two messages in a step: neither runs nor lanes that may meet."""
+        """Whether no link carries two messages in a step: no runs, and lanes cannot meet."""
         return len(self.places) < 2 and all(hop.run == 1 for hop in self.hops)
 
     @property
     def chunks(self) -> int:  # type: ignore[override]
-        """One for each rank in each lane."""
+        """Number of chunks: one per rank and lane."""
         return self.lanes * self.ranks
 
     @cached_property
@@ -153,7 +127,7 @@ class SymmetricProgram(Program):
 
     @cached_property
     def _scales(self) -> tuple[tuple[int, ...], ...]:
-        """For each lane, what each place of its order counts in a chunk's number."""
+        """For each lane, the weight of each place of its order in a chunk's number."""
         return tuple(
             tuple(
                 prod(self.radices[digit] for digit in order[place + 1 :])
@@ -164,11 +138,11 @@ class SymmetricProgram(Program):
 
     @cached_property
     def _numbers(self) -> tuple[dict[int, int], ...]:
-        """For each lane, the number whose place each rank takes."""
+        """For each lane, the number of each rank."""
         return tuple({rank: place for place, rank in enumerate(places)} for places in self.places)
 
     def layout(self, elements: int, element_bytes: int = 1) -> Layout:
-        """Return where the chunks start: lanes share the elements evenly, and chunks those."""
+        """Return the layout of the chunks: lanes share the elements, and chunks a lane, evenly."""
         return EvenLayout(self.lanes, self.ranks, (), elements, element_bytes)
 
     def owner(self, chunk: int) -> int:
@@ -180,15 +154,15 @@ class SymmetricProgram(Program):
         return self.rank(owner, lane)
 
     def half(self, kind: Kind) -> Self:
-        """Return a half of an all-reduce."""
+        """Return one half of the all-reduce."""
         return replace(self, kind=kind)
 
     def sends(self, rank: int) -> Iterator[Message]:
-        """Yield what a rank sends, in the order of steps."""
+        """Yield the messages that a rank sends, in the order of steps."""
         return self._of(rank, sent=True)
 
     def receives(self, rank: int) -> Iterator[Message]:
-        """Yield what a rank receives, in the order of steps."""
+        """Yield the messages that a rank receives, in the order of steps."""
         return self._of(rank, sent=False)
 
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
@@ -207,7 +181,7 @@ class SymmetricProgram(Program):
                     value = digits[digit]
                     peer += ((value + sign * more) % radices[digit] - value) * strides[digit]
             first = lane * self.ranks
-            turned, radix = 0, 1  # the last of the digits, and how many values it has
+            turned, radix = 0, 1  # value and radix of the last digit
             size = scales[depth - 1] if depth else self.ranks
             for digit, scale in zip(order[:depth], scales, strict=False):
                 more = hop.anchor[digit] - (0 if sent else hop.shift[digit])
@@ -230,7 +204,7 @@ class SymmetricProgram(Program):
         return self._numbers[lane][rank] if self.places else rank
 
     def rank(self, number: int, lane: int) -> int:
-        """Return the rank that takes the place of a number in a lane."""
+        """Return the rank of a number in a lane."""
         return self.places[lane][number] if self.places else number
 
     def _digits(self, number: int) -> tuple[int, ...]:
@@ -240,7 +214,7 @@ class SymmetricProgram(Program):
         )
 
     def _singles(self, hop: Hop) -> Iterator[Hop]:
-        """Yield a hop for each value that a run goes through."""
+        """Yield one hop for each value of a run."""
         for more in range(hop.run):
             anchor = [*hop.anchor]
             if more:
@@ -263,8 +237,8 @@ class SymmetricProgram(Program):
             np.array(rows, dtype=np.int64).reshape(shape)
             for rows in ([hop.anchor for hop in hops], [hop.shift for hop in hops])
         )
-        # The owner, 0, agrees with the sender moved by the anchor in the first digits. A sender
-        # in which all others are 0 stands for those that differ from it there.
+        # The owner, 0, agrees with sender + anchor in the first digits, which fixes them. The
+        # other digits are free: the loop below enumerates their values.
         depths = np.array([hop.depth for hop in hops], dtype=np.int64)
         fixed = np.argsort(self.orders[lane]) < depths[:, None]
         start = np.where(fixed, -anchors % radices, 0)
@@ -273,7 +247,7 @@ class SymmetricProgram(Program):
             free = ~fixed[rows, digit] if radix > 1 else np.zeros(len(rows), dtype=bool)
             times = np.where(free, radix, 1)
             rows, start = np.repeat(rows, times), np.repeat(start, times, axis=0)
-            # 0, 1, … within each that was repeated
+            # 0, 1, … within each repeated row
             count = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
             start[:, digit] += count
         return Way(

@@ -1,26 +1,14 @@
 """Parameter servers that hold whole tensors, as TensorFlow places variables.
 
-Problem: all N servers are workers and parameter servers, but a tensor is not cut: it lives on one
-of them. What do the unequal loads cost?
-
-Method: two placements of the tensors in the order in which they are created. `round_robin` gives
-tensor i to server i mod N; `least_loaded` gives each to the server that has the fewest bytes, the
-first of several.
-
-A server with the load L of S bytes receives (N-1)·L pushed by the others, and sends S - L. The
-largest load decides: S is at most (N-1)·L_max + L_min, so nobody sends more than the most loaded
-server receives. Pulling is the same the other way round.
-
-Guarantee: exact: volume 2(N-1)·L_max/S, additions (N-1)·L_max/S, 2 steps. `least_loaded` is
-list scheduling: L_max is at most S/N + (1 - 1/N)·(largest tensor), and less than twice the best
-placement's. Both are the balanced `ps` exactly when all loads are equal.
-
-Complexity: O(T·log N) for T tensors.
-
-Source: TensorFlow's ``replica_device_setter`` (round robin, the default) and
-``GreedyLoadBalancingStrategy`` with bytes as load; that whole tensors unbalance servers: Wang et
-al., "BML", NeurIPS 2018, section 4.3; the guarantee: Graham, "Bounds for Certain Multiprocessing
-Anomalies", 1966.
+Problem: all N servers are workers and parameter servers, but tensors are not cut. What do the
+unequal loads cost? `round_robin` gives tensor i to server i mod N; `least_loaded` gives each to the
+server with the fewest bytes. A server with L of S bytes receives (N-1)·L and sends S - L. As
+S <= (N-1)·L_max + L_min, the most loaded server decides; pulling is the mirror image.
+Guarantee: exact: volume 2(N-1)·L_max/S, additions (N-1)·L_max/S, 2 steps. `least_loaded` is list
+scheduling: L_max <= S/N + (1 - 1/N)·(largest tensor), below twice the optimum. O(T·log N).
+Source: TensorFlow's ``replica_device_setter`` (round robin) and ``GreedyLoadBalancingStrategy`` by
+bytes; Graham, "Bounds for Certain Multiprocessing Anomalies", 1966; that whole tensors unbalance
+servers: Wang et al., "BML", NeurIPS 2018, section 4.3.
 """
 
 from collections import Counter
@@ -49,29 +37,13 @@ __all__ = [
 
 
 def round_robin(tensors: Iterable[Any], servers: int) -> tuple[int, ...]:
-    """Return the bytes on each server that has a tensor, if they are dealt out in turn.
-
-    Parameters
-    ----------
-    tensors : iterable of int
-        Bytes of each tensor, in order of creation.
-    servers : int
-        Number of servers.
-
-    Raises
-    ------
-    InvalidInputError
-        If a size is no integer, there are no bytes at all, or more than fit in 63 bits.
-    """
+    """Return the bytes on each server that gets a tensor, if tensors go round robin."""
     sizes = _checked(tensors)
     return tuple(sum(sizes[first::servers]) for first in range(min(servers, len(sizes))))
 
 
 def least_loaded(tensors: Iterable[Any], servers: int) -> tuple[int, ...]:
-    """Return the bytes on each server that may have a tensor, if each goes where the least is.
-
-    Parameters and errors are those of `round_robin`.
-    """
+    """Return the bytes on each server, if each tensor goes to the least loaded one."""
     sizes = _checked(tensors)
     loads: Counter[int] = Counter()
     for size, server in zip(sizes, _balanced(sizes, servers), strict=True):
@@ -80,8 +52,8 @@ def least_loaded(tensors: Iterable[Any], servers: int) -> tuple[int, ...]:
 
 
 def _balanced(sizes: Sequence[int], servers: int) -> list[int]:
-    """Return the server of each tensor, if each goes where the least is."""
-    # Of ties the first server is taken, so those beyond the number of tensors stay empty.
+    """Return the server of each tensor, if each goes to the least loaded one."""
+    # Ties go to the first server, so servers beyond the number of tensors stay empty.
     loads = [(0, server) for server in range(min(servers, len(sizes)))]
     owners = []
     for size in sizes:
@@ -92,21 +64,9 @@ def _balanced(sizes: Sequence[int], servers: int) -> list[int]:
 
 
 def tensors_program(tensors: Iterable[Any], servers: int, *, balanced: bool) -> ListedProgram:
-    """Return the program of parameter servers with whole tensors; each is a chunk.
+    """Return the program of parameter servers with whole tensors; each tensor is a chunk.
 
-    Parameters
-    ----------
-    tensors : iterable of int
-        Bytes of each tensor, in order of creation.
-    servers : int
-        Number of servers, and workers.
-    balanced : bool
-        Whether a tensor goes where the fewest bytes are; else they are dealt out in turn.
-
-    Raises
-    ------
-    InvalidInputError
-        If a size is no integer, there are no bytes at all, or more than fit in 63 bits.
+    `balanced` places each tensor on the least loaded server; else round robin.
     """
     sizes = _checked(tensors)
     owners = _balanced(sizes, servers) if balanced else [*range(servers)] * len(sizes)
@@ -135,13 +95,13 @@ def tensors_program(tensors: Iterable[Any], servers: int, *, balanced: bool) -> 
 
 
 def ps_tensors_fattree(fabric: Fabric, tensors: Iterable[Any]) -> Collective:
-    """Return the cost with tensors dealt out in turn."""
+    """Return the cost with tensors placed round robin."""
     loads = round_robin(tensors, fabric.servers)
     return _placed("ps_tensors", fabric, loads)
 
 
 def ps_tensors_greedy_fattree(fabric: Fabric, tensors: Iterable[Any]) -> Collective:
-    """Return the cost with each tensor where the fewest bytes are."""
+    """Return the cost with each tensor on the least loaded server."""
     loads = least_loaded(tensors, fabric.servers)
     return _placed("ps_tensors_greedy", fabric, loads)
 

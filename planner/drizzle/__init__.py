@@ -1,9 +1,11 @@
-"""How many iterations to schedule at once: Drizzle's group scheduling.
+"""Group scheduling (Drizzle): how many iterations the driver schedules at once.
 
 `solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
-plan, `check` rejects what is none. `calibrate` finds the constants of a scheduler from measured
-overheads; `adjusted` is the rule that finds the group size while a job runs, and `group_sizes`
-simulates it.
+plan, `check` rejects invalid plans. `calibrate` fits the constants of a scheduler to measured
+overheads; `adjusted` is the online rule for the group size, and `group_sizes` simulates it.
+
+Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
+on Apache Spark".
 """
 
 from planner.drizzle.calibration import Calibration, Measurement, calibrate

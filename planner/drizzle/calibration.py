@@ -1,17 +1,14 @@
-"""The constants of the scheduler from measured overheads.
+"""Fit of the scheduler's constants to measured overheads.
 
 Problem: for measured (m, g, o), find d0, d1, d2 >= 0 such that (d0 + d1·m)/g + d2·m is near o.
 
-Method: least squares on the relative error, exactly (`least_squares`). Weights 1/o are rounded to
-40 bits; a weight scales a whole row, so what fits exactly or equally well still does.
+Method: exact least squares on relative errors (`least_squares`). Weights 1/o are rounded to 40
+bits; a weight scales a whole row, so exact fits and equally good fits stay so.
 
-Guarantee: the least sum of squares. Where the rows cannot tell constants apart, the answer uses as
-few constants as possible, task_ns before group_ns before constant_task_ns, and names them: other
-constants fit as well, but promise other things of larger groups.
-
-Complexity: O(rows), and O(rows) fits of three unknowns for the errors held out.
-Source: the model is that of group scheduling in Venkataraman, Ding, Ermolin, "Accelerating Deep
-Learning Training with BigDL and Drizzle on Apache Spark"; the fit is own.
+Guarantee: the least sum of squares. Among equal fits: as few constants as possible, task_ns before
+group_ns before constant_task_ns. The constants that cannot be told apart are named.
+Complexity: O(rows), and O(rows) fits of three unknowns for the held-out errors.
+Source: group scheduling in Venkataraman, Ding, Ermolin; the fit is own.
 """
 
 from collections.abc import Sequence
@@ -26,7 +23,6 @@ from planner.validation import integer, shown
 __all__ = ["CONSTANTS", "Calibration", "Measurement", "calibrate"]
 
 CONSTANTS = ("group_ns", "task_ns", "constant_task_ns")
-"""What is fitted, as a `planner.drizzle.Problem` names it."""
 
 _PREFERRED = (1, 0, 2)
 _SETS = [columns for size in (1, 2, 3) for columns in combinations(_PREFERRED, size)]
@@ -54,19 +50,19 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Fitted constants, and how far they can be trusted.
+    """Fitted constants, and how well the measurements determine them.
 
     Attributes
     ----------
     group_ns, task_ns, constant_task_ns : Fraction
         The constants, in nanoseconds.
     errors : tuple of Fraction
-        For each measurement, by how much the fit exceeds it, relative to it.
+        Relative error of the fit at each measurement; positive if the fit is too high.
     held_out : tuple of Fraction or None
-        The same of a fit to all other measurements; None if they are too few, that is if they
-        tell fewer constants apart than all do.
+        Relative error at each measurement of a fit to all others; None if leaving one out tells
+        fewer constants apart.
     confounded : tuple of str
-        Constants that the measurements cannot tell apart; empty if they tell all.
+        Constants that the measurements cannot tell apart.
     """
 
     group_ns: Fraction
@@ -88,7 +84,7 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     Raises
     ------
     InvalidInputError
-        If there is none, or one is none, with its path.
+        If there is no measurement, or one is invalid, with its path.
     """
     untyped: object = measurements
     if not isinstance(untyped, Sequence):
@@ -132,12 +128,12 @@ def _check(measurement: object, path: str) -> None:
 
 
 def _shape(measurement: Measurement) -> tuple[int, int, int]:
-    """Return what the constants are multiplied by for the overhead of a whole group."""
+    """Return the factors of the constants in the overhead of a whole group."""
     return 1, measurement.tasks, measurement.tasks * measurement.group_size
 
 
 def _weighted(measurements: Sequence[Measurement]) -> list[list[int]]:
-    """Return a row of whole numbers for each measurement, its right side last and all alike."""
+    """Return one integer row per measurement, weighted so that all right sides (last) are near."""
     spent = [measurement.overhead_ns * measurement.group_size for measurement in measurements]
     scale = max(spent) << _BITS
     return [
@@ -147,7 +143,6 @@ def _weighted(measurements: Sequence[Measurement]) -> list[list[int]]:
 
 
 def _without(equations: Normal, row: list[int]) -> Normal:
-    """Return normal equations without one of their rows."""
     *left, value = row
     return Normal(
         [
@@ -162,7 +157,7 @@ def _without(equations: Normal, row: list[int]) -> Normal:
 
 
 def _error(constants: list[Fraction], measurement: Measurement) -> Fraction:
-    """Return by how much a prediction exceeds what was measured, relative to it."""
+    """Return the relative error of a prediction; positive if it is too high."""
     group, task, always = constants
     tasks = measurement.tasks
     predicted = (group + task * tasks) / measurement.group_size + always * tasks

@@ -1,16 +1,15 @@
 """The smallest group within a limit on overhead and a limit on the time of a group.
 
-Problem: minimise the time g·(T + o(g)) that a job goes without a scheduling decision, over whole
-g >= 1, subject to o(g)/(T + o(g)) <= u and g·(T + o(g)) <= A, with o(g) = S/g + R.
+Problem: minimise the time g·(T + o(g)) without a scheduling decision, over integers g >= 1, subject
+to o(g)/(T + o(g)) <= u and g·(T + o(g)) <= A, with o(g) = S/g + R.
 
-Method: the first limit says o(g) <= c = T·u/(1 - u), that is g >= S/(c - R); the time of a group is
-g·(T + R) + S, which never falls as g grows. So the smallest g of the first limit is the best, and
-the second one either admits it or no g at all.
+Method: the first limit is o(g) <= c = T·u/(1 - u), that is g >= S/(c - R). The time of a group,
+g·(T + R) + S, does not decrease with g. So the smallest g within the first limit is optimal, and if
+it breaks the second limit, every such g does.
 
-Guarantee: optimal, or proof that no group keeps the limits; in exact fractions.
-
+Guarantee: optimal, or proof that the limits exclude each other; in exact fractions.
 Complexity: O(1). Source: own; the limits are those of group scheduling in Venkataraman, Ding,
-Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on Apache Spark".
+Ermolin.
 """
 
 from fractions import Fraction
@@ -29,7 +28,7 @@ __all__ = ["largest_group", "smallest_group", "solve_exact"]
 
 
 def smallest_group(problem: Problem) -> int | None:
-    """Return the smallest group whose overhead keeps its limit; None if there is none."""
+    """Return the smallest group size within the limit on overhead, or None."""
     share = Fraction(problem.max_overhead)
     room = problem.compute_ns * share / (1 - share) - problem.always_ns
     if room < 0:
@@ -40,7 +39,7 @@ def smallest_group(problem: Problem) -> int | None:
 
 
 def largest_group(problem: Problem) -> int | None:
-    """Return the largest group whose time keeps its limit, 0 if none does; None without an end."""
+    """Return the largest group size within the limit on time, 0 if none is, None if unlimited."""
     each = problem.compute_ns + problem.always_ns
     if problem.max_group_ns is None:
         return None
@@ -53,10 +52,7 @@ def largest_group(problem: Problem) -> int | None:
 def solve_exact(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Return the smallest group within both limits.
 
-    Raises
-    ------
-    InvalidInputError
-        If nothing limits the time of a group and it does not fit in 63 bits.
+    InvalidInputError if the time of a group is unlimited and does not fit in 63 bits.
     """
     least, most = smallest_group(problem), largest_group(problem)
     if least is None or (most is not None and most < least):

@@ -1,26 +1,13 @@
-"""The group size found while a job runs: up by a factor, down by steps.
+"""Online rule for the group size: multiplicative increase, additive decrease.
 
-Problem: keep the share s(g) of scheduling in the time of an iteration within a band [low, high]
-when the constants are not known, or change.
-
-Method: after each group, multiply g by `factor` (rounded up) if the measured share is above `high`,
-subtract `step` if it is below `low`, else keep it; always within [1, max_group_size].
-
-Guarantee: let s fall, or stay, as g grows, as the model's does; let a be the smallest size with
-s(g) <= high and b the largest, up to max_group_size, with low <= s(g). If a … b are at least `step`
-many, then from any size g0 the group size is in a … b after at most
-
-    ⌈log_factor(a / g0)⌉ groups from below a,     ⌈(g0 - b) / step⌉ groups from above b,
-
-and from below a, if the last increase jumps over b, at most ⌈(⌈factor·(a - 1)⌉ - b) / step⌉ more;
-and it stays while s does. With a step of 1 any size in the band is enough. If the sizes are fewer
-it may jump over them for ever, between a - step and the larger of b and ⌈factor·(a - 1)⌉. If even
-the largest size is above the band it settles there; if a group of one is below it, at one.
-
-Complexity: O(1) a group.
-Source: the rule of Drizzle's group-size tuning, after the congestion control of TCP: Venkataraman
-et al., "Drizzle: Fast and Adaptable Stream Processing at Scale" (SOSP'17), section 3.4; what it
-promises is own.
+Problem: keep the share s(g) of scheduling in an iteration within a band [low, high] while the
+constants are unknown or change.
+Method: multiply g by `factor` (rounded up) if the last group's share is above `high`, subtract
+`step` if it is below `low`; stay within [1, max_group_size].
+Guarantee: if s does not increase with g and the band holds at least `step` sizes, g enters it from
+any start and stays; see docs/drizzle.md, "Why the online rule settles".
+Complexity: O(1) a group. Source: Venkataraman et al., "Drizzle: Fast and Adaptable Stream
+Processing at Scale" (SOSP'17), section 3.4, after TCP; the guarantee is own.
 """
 
 from dataclasses import dataclass
@@ -37,23 +24,23 @@ __all__ = ["Band", "State", "adjusted", "group_sizes"]
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Where the share of scheduling should stay, and how the group size moves.
+    """Band for the share of scheduling, and how the group size changes.
 
     Attributes
     ----------
     low, high : Fraction
         The band; 0 <= low <= high < 1.
     factor : Fraction
-        What a group size is multiplied by, above 1.
+        Factor above 1 by which the group size is multiplied.
     step : int
-        What is subtracted from it.
+        Number that is subtracted from the group size.
     max_group_size : int
         Largest group size, such as the largest within a limit on the time of a group.
 
     Raises
     ------
     InvalidInputError
-        If one of them is out of range, with its name.
+        If a value is out of range, with its name.
     """
 
     low: Fraction
@@ -77,7 +64,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the rule remembers.
+    """State of the online rule.
 
     Attributes
     ----------
@@ -97,16 +84,16 @@ def adjusted(band: Band, state: State, overhead: Fraction) -> State:
     Parameters
     ----------
     band : Band
-        Where the overhead should stay.
+        Band for the overhead.
     state : State
         The state with which the group ran.
     overhead : Fraction
-        Its measured share of scheduling, from 0 to 1, averaged by the caller if it is noisy.
+        The group's measured share of scheduling, from 0 to 1; average it first if it is noisy.
 
     Raises
     ------
     InvalidInputError
-        If `overhead` is no such share.
+        If `overhead` is not from 0 to 1.
     """
     overhead = exact(overhead, "overhead")
     if overhead > 1:
@@ -122,14 +109,14 @@ def adjusted(band: Band, state: State, overhead: Fraction) -> State:
 def group_sizes(
     problem: Problem, band: Band, groups: int, start: State | None = None
 ) -> tuple[int, ...]:
-    """Return the sizes of so many groups in a row, if scheduling costs what a problem says.
+    """Return the sizes of successive groups under the cost model of a problem.
 
     Parameters
     ----------
     problem : Problem
-        What an iteration computes, and what scheduling costs; its limits do not matter here.
+        Computation and scheduling costs of an iteration; its limits are not used.
     band : Band
-        Where the overhead should stay.
+        Band for the overhead.
     groups : int
         How many groups to simulate, the first one included; at least 1.
     start : State, optional
@@ -138,7 +125,7 @@ def group_sizes(
     Raises
     ------
     InvalidInputError
-        If `groups` is no such number.
+        If `groups` is not an integer of at least 1.
     """
     states = [start or State()]
     for _ in range(integer(groups, "groups", minimum=1) - 1):

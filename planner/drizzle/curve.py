@@ -1,7 +1,4 @@
-"""What other group sizes would do, for whoever looks at a plan.
-
-Complexity: O(log g). Source: own.
-"""
+"""Costs of other group sizes, shown next to a plan."""
 
 from planner.drizzle.closed_form import largest_group
 from planner.drizzle.evaluation import Evaluation, evaluate
@@ -11,16 +8,16 @@ from planner.validation import MAX_TOTAL
 __all__ = ["curve"]
 
 _BEYOND = 4
-"""How many times the chosen size the curve goes on at least."""
+"""The curve extends to at least this multiple of the chosen size."""
 _FAR = 1000
 _FEW = 8
 
 
 def curve(problem: Problem, chosen: int) -> tuple[tuple[int, Evaluation], ...]:
-    """Return some group sizes, in order, and what each costs.
+    """Return some group sizes, in order, each with its cost.
 
-    Powers of two (every size if these are few), the chosen size and, if it is not far away, the
-    largest within the limit on the time of a group; as far as times fit in 63 bits.
+    The sizes are powers of two (every size if there are few), the chosen size and, unless it is far
+    away, the largest within the limit on time; as long as times fit in 63 bits.
     """
     largest = largest_group(problem) or chosen
     if largest > _FAR * chosen:

@@ -1,4 +1,4 @@
-"""Shares as decimals that show which is larger."""
+"""Shares as decimals with enough digits to show which is larger."""
 
 from decimal import Context
 from fractions import Fraction
@@ -6,11 +6,11 @@ from fractions import Fraction
 __all__ = ["told_apart"]
 
 _DIGITS = (6, 17, 50)
-"""Tried one after the other; the second always tells floats apart."""
+"""Numbers of digits, tried in order; 17 always tell floats apart."""
 
 
 def told_apart(first: Fraction, second: Fraction) -> tuple[str, str]:
-    """Return two numbers with enough digits to see their difference, as far as that is sensible."""
+    """Return two numbers as decimals with enough digits (up to 50) to differ if they do."""
     for digits in _DIGITS:
         context = Context(digits)
         rounded = [context.divide(*value.as_integer_ratio()) for value in (first, second)]

@@ -1,12 +1,10 @@
-"""What a group size costs, and whether it keeps the limits.
+"""Cost of a group size, and whether it is within the limits.
 
-The one place where plans are priced and checked; it knows no method. An overhead is given in both
-ways in use: as a share of the whole iteration, o/(T+o), and beside computation alone, o/T, the axis
-of Fig. 4.
+The one place where plans are priced and checked; it depends on no method. The overhead is given as
+a share of the iteration, o/(T+o), and relative to computation, o/T, the axis of Fig. 4.
 
 Complexity: O(1), and O(stages + dependencies) for the check.
-Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
-Apache Spark", Fig. 4 and section "What is Drizzle".
+Source: Venkataraman, Ding, Ermolin, Fig. 4 and section "What is Drizzle".
 """
 
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ __all__ = ["Evaluation", "check", "check_triggers", "evaluate"]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a group size costs, exactly.
+    """Exact cost of a group size.
 
     Attributes
     ----------
@@ -39,7 +37,7 @@ class Evaluation:
     overhead_of_compute : Fraction or None
         o/T; None if nothing is computed.
     speedup : Fraction
-        Time of an iteration in groups of one over its time here.
+        Time of an iteration in groups of one, divided by its time here.
     """
 
     overhead_time: Fraction
@@ -61,7 +59,7 @@ class Evaluation:
 
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
-    """Price a plan with a group size of at least 1, whether or not it keeps the limits."""
+    """Price a plan with a group size of at least 1, whether or not it is within the limits."""
     size, computation = plan.group_size, problem.compute_ns
     spent = _overhead(problem, size)
     iteration = computation + spent
@@ -81,15 +79,15 @@ def _overhead(problem: Problem, size: int) -> Fraction:
 
 
 def check(problem: Problem, plan: Plan) -> None:
-    """Check that `plan` is a plan of `problem`.
+    """Raise an error unless `plan` is a valid plan of `problem`.
 
-    A group of at least one iteration, within both limits, and every stage once, after those it
-    waits for, with as many triggers as these have tasks.
+    The group has at least one iteration and is within both limits. Each stage appears once, after
+    the stages it waits for, with as many triggers as these have tasks.
 
     Raises
     ------
     InvalidPlanError
-        With the first thing that is wrong.
+        With the path of the first fault.
     """
     if not isinstance(plan, Plan):
         raise InvalidPlanError("", f"expected a Plan, got {shown(plan)}")
@@ -115,13 +113,7 @@ def check(problem: Problem, plan: Plan) -> None:
 
 
 def check_triggers(stages: tuple[Stage, ...], rows: tuple[Triggers, ...]) -> None:
-    """Check that these are what the tasks of the stages wait for, each stage once.
-
-    Raises
-    ------
-    InvalidPlanError
-        With the first that is not.
-    """
+    """Raise InvalidPlanError unless the rows hold each stage once, with the right triggers."""
     known = {stage.name: stage for stage in stages}
     followed = {name for stage in stages for name in stage.after}
     seen: set[str] = set()

@@ -1,16 +1,15 @@
-"""Least squares with few unknowns, none of them below 0, in integers.
+"""Exact non-negative least squares with few unknowns.
 
-Problem: minimise the sum of squares of A·x - b over x >= 0, for integer A and b.
+Problem: minimise |A·x - b|² over x >= 0, for integer A and b.
 
-Method: some optimum uses linearly independent columns only (Carathéodory), and on the columns it
-uses it is the plain least-squares solution. So all independent sets of columns are tried; each is
-solved by the normal equations in rational arithmetic.
+Method: some optimum uses linearly independent columns only (Carathéodory), and on these columns it
+is the plain least-squares solution. So every independent set of columns is tried, by the normal
+equations in rational arithmetic.
 
 Guarantee: optimal, exactly. Of several optima the one whose set of columns comes first in `sets`.
-
-Complexity: O(rows·columns²), and O(columns³) for each of up to 2^columns sets. Source: Lawson,
-Hanson, "Solving Least Squares Problems", chapter 23 (the optimality conditions; their method swaps
-columns instead).
+Complexity: O(rows·columns²), and O(columns³) for each of up to 2^columns sets.
+Source: Lawson, Hanson, "Solving Least Squares Problems", chapter 23 (the optimality conditions;
+their method exchanges columns instead).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,22 +20,14 @@ __all__ = ["Normal", "best_of", "independent", "normal_equations"]
 
 
 class Normal(NamedTuple):
-    """The normal equations of A·x = b.
+    """The normal equations of A·x = b."""
 
-    Attributes
-    ----------
-    matrix : list of list of int
-        Aᵀ·A.
-    right : list of int
-        Aᵀ·b.
-    """
-
-    matrix: list[list[int]]
-    right: list[int]
+    matrix: list[list[int]]  # Aᵀ·A
+    right: list[int]  # Aᵀ·b
 
 
 def normal_equations(rows: Iterable[Sequence[int]], columns: int) -> Normal:
-    """Return the normal equations of rows that each end with their right side."""
+    """Return the normal equations of rows whose last entry is the right side."""
     matrix = [[0] * columns for _ in range(columns)]
     right = [0] * columns
     for *row, value in rows:
@@ -48,10 +39,7 @@ def normal_equations(rows: Iterable[Sequence[int]], columns: int) -> Normal:
 
 
 def best_of(equations: Normal, sets: Iterable[Sequence[int]]) -> list[Fraction]:
-    """Return the best non-negative x that uses one of some sets of columns only.
-
-    Sets whose columns depend on each other are passed over.
-    """
+    """Return the best non-negative x whose support is one of `sets`; dependent sets are skipped."""
     matrix, right = equations
     best, gained = [Fraction(0)] * len(right), Fraction(0)
     for columns in sets:
@@ -69,7 +57,7 @@ def best_of(equations: Normal, sets: Iterable[Sequence[int]]) -> list[Fraction]:
 
 
 def independent(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Return the places of the first rows that are linearly independent and span all."""
+    """Return the places of the first rows that form a basis of the row space."""
     places: list[int] = []
     for place, row in enumerate(rows):
         chosen = [rows[earlier] for earlier in places]
@@ -83,7 +71,7 @@ def independent(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _solved(rows: list[list[int]]) -> list[Fraction] | None:
-    """Return the solution of a square system whose rows end with the right side, if just one."""
+    """Return the unique solution of a square system (right side last in each row), or None."""
     size = len(rows)
     reduced = _reduced([[Fraction(entry) for entry in row] for row in rows])
     regular = len(reduced) == size and all(row[place] == 1 for place, row in enumerate(reduced))

@@ -1,23 +1,10 @@
-"""Iterations as an engine's log shows them: which jobs repeat, and what each round of them took.
+"""Training loops found in an engine's log: jobs that repeat, and the time of each round.
 
-Problem: a log lists jobs one after the other; which of them are the iterations of a training loop,
-how long does one compute, and what does the driver's scheduling add?
+Problem: given the jobs of a log in order, find the iterations of a training loop, their
+computation, and the driver's overhead. Method: docs/spark.md, "How loops are found".
 
-Method. Jobs are of one shape if their stages have the same names, tasks and links. From the left,
-the longest stretch of jobs that repeats a pattern of up to 64 at least three times is a loop; the
-shortest such pattern is its iteration. A round lasts until the next one begins; the last round,
-whose end nobody sees, is left out, and so are rounds with failed, repeated, speculative or missing
-tasks as long as others are left. A round computes for as long as its jobs do, its stages one after
-the other where they read each other; the rest is overhead: waiting for tasks to be launched,
-reading and writing them, and time between jobs, in which the driver's own code may also run.
-
-A job may run a group of iterations. Then what computes an iteration is the slope of the groups'
-computation over their sizes, if there are several sizes: what a group needs once, such as making
-connections, is overhead too.
-
-Guarantee: none of the loop being what its author calls an iteration. Medians, so few slow rounds,
-such as the first, do not matter.
-
+Guarantee: none that the loop is what its author calls an iteration. Times are medians, so a few
+slow rounds, such as the first, do not matter.
 Complexity: O(jobs · 64). Source: own; the constants are those of `planner.drizzle.calibrate`.
 """
 
@@ -45,55 +32,29 @@ __all__ = [
 ]
 
 MAX_PATTERN = 64
-"""Most jobs of an iteration."""
+"""Largest number of jobs in an iteration."""
 REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One pass through a loop: an iteration, or a group of them.
-
-    Attributes
-    ----------
-    iterations : int
-        How many iterations it is.
-    wall_ns : int
-        From its start to that of the next round.
-    compute_ns : int
-        How long its jobs computed.
-    between_ns : int
-        Time in which no job of it ran.
-    disturbed : bool
-        Whether something failed, was repeated, or is missing.
-    """
+    """One pass through a loop: an iteration, or a group of iterations."""
 
     iterations: int
-    wall_ns: int
+    wall_ns: int  # from its start to the start of the next round
     compute_ns: int
-    between_ns: int
-    disturbed: bool
+    between_ns: int  # time in which none of its jobs ran
+    disturbed: bool  # whether a task failed, was repeated, or is missing
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A stretch of jobs that repeats itself.
+    """A sequence of jobs that repeats."""
 
-    Attributes
-    ----------
-    jobs : tuple of Job
-        Those of its last round, which stand for all.
-    rounds : tuple of Round
-        All but the last.
-    grouped : bool
-        Whether jobs said how many iterations they ran.
-    overlapping : bool
-        Whether jobs ran side by side: then times between them mean little.
-    """
-
-    jobs: tuple[Job, ...]
-    rounds: tuple[Round, ...]
-    grouped: bool
-    overlapping: bool
+    jobs: tuple[Job, ...]  # of the last round, as an example of all
+    rounds: tuple[Round, ...]  # without the last, whose end is unknown
+    grouped: bool  # whether jobs state how many iterations they run
+    overlapping: bool  # whether jobs overlap; then `between_ns` means little
 
     @property
     def tasks(self) -> int:
@@ -102,7 +63,7 @@ class Loop:
 
     @property
     def counted(self) -> tuple[Round, ...]:
-        """The rounds that say something: the undisturbed ones, or all if there are none."""
+        """The undisturbed rounds, or all rounds if none is undisturbed."""
         calm = tuple(row for row in self.rounds if not row.disturbed)
         return calm or self.rounds
 
@@ -113,7 +74,7 @@ class Loop:
 
     @property
     def compute_ns(self) -> int:
-        """How long an iteration computes."""
+        """Computation time of an iteration."""
         sizes = sorted({row.iterations for row in self.counted})
         if len(sizes) > 1:
             groups = [(size, self._median(size, "compute_ns")) for size in sizes]
@@ -129,7 +90,7 @@ class Loop:
 
     @property
     def wall_ns(self) -> int:
-        """How long an iteration lasts."""
+        """Duration of an iteration."""
         return round(median(Fraction(row.wall_ns, row.iterations) for row in self.counted))
 
     @property
@@ -139,7 +100,7 @@ class Loop:
 
     @property
     def overhead(self) -> Fraction:
-        """The share of an iteration in which it does not compute."""
+        """Share of an iteration that is not computation."""
         wall = self.wall_ns
         return max(Fraction(wall - self.compute_ns, wall), Fraction(0)) if wall else Fraction(0)
 
@@ -148,7 +109,7 @@ class Loop:
         return round(median(times))
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """Return the median overhead of each size of a group."""
+        """Return the median overhead for each group size."""
         compute = self.compute_ns
         return tuple(
             Measurement(
@@ -160,7 +121,7 @@ class Loop:
         )
 
     def stages(self) -> tuple[Stage, ...]:
-        """Return the stages of an iteration as a problem has them, jobs one after the other."""
+        """Return the stages of an iteration, its jobs executed sequentially."""
         stages: list[Stage] = []
         before: tuple[str, ...] = ()
         for job in self.jobs:
@@ -174,7 +135,7 @@ class Loop:
 
 
 def loops_of(jobs: Sequence[Job]) -> tuple[Loop, ...]:
-    """Return the loops among jobs in order, each of at least three rounds."""
+    """Return the loops in a list of jobs, in order, each of at least three rounds."""
     ran = [job for job in jobs if job.shape]
     numbers: dict[object, int] = {}
     shapes = [numbers.setdefault((job.shape, job.iterations > 0), len(numbers)) for job in ran]
@@ -189,7 +150,7 @@ def loops_of(jobs: Sequence[Job]) -> tuple[Loop, ...]:
 
 
 def _longest(shapes: Sequence[int], start: int) -> tuple[int, int]:
-    """Return the pattern that repeats over most jobs from a place on, and how often it does."""
+    """Return the length of the pattern from `start` that covers most jobs, and its rounds."""
     best, most = 0, 0
     for pattern in range(1, min(MAX_PATTERN, (len(shapes) - start) // REPEATS) + 1):
         end = start
@@ -225,15 +186,15 @@ def _round(jobs: Sequence[Job], end_ns: int) -> Round:
 
 
 def main_loop(loops: Sequence[Loop]) -> Loop:
-    """Return the loop in which most time passed, of groups if there are such."""
+    """Return the loop that took most time, among loops of groups if there are any."""
     grouped = [loop for loop in loops if loop.grouped]
     return max(grouped or loops, key=lambda loop: sum(row.wall_ns for row in loop.rounds))
 
 
 def measurements_of(loops: Sequence[Loop]) -> tuple[Measurement, ...]:
-    """Return the overheads of all loops of the main one's kind, each number of tasks and size once.
+    """Return one overhead per number of tasks and group size, of loops of the main loop's kind.
 
-    Of several loops alike the one with most rounds counts.
+    Of several loops with the same key the loop with most rounds counts.
     """
     kind = main_loop(loops).grouped
     best: dict[tuple[int, int], tuple[int, Measurement]] = {}
@@ -251,19 +212,9 @@ def measurements_of(loops: Sequence[Loop]) -> tuple[Measurement, ...]:
 def problem_of(
     loops: Sequence[Loop], *, max_overhead: Fraction | float, max_group_ns: int | None
 ) -> tuple[Problem, Calibration]:
-    """Return how many iterations of the main loop to schedule at once, and how the constants fit.
+    """Return the problem of scheduling the main loop, and the fit of its constants.
 
-    Parameters
-    ----------
-    loops : sequence of Loop
-        Of one log or several, at least one.
-    max_overhead, max_group_ns
-        The limits, as a `Problem` has them.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no loop, or a limit cannot mean anything.
+    InvalidInputError if there is no loop, or a limit is invalid.
     """
     if not loops:
         raise InvalidInputError(
@@ -285,7 +236,7 @@ def problem_of(
 
 
 def in_words(loop: Loop, group_size: int | None, max_overhead: Fraction) -> str:
-    """Return in one sentence what scheduling takes, and what groups would change."""
+    """Return one sentence on the cost of scheduling, and on what groups would change."""
     share = float(loop.overhead)
     sizes = {row.iterations for row in loop.counted}
     groups = f" in groups of {min(sizes)} to {max(sizes)}" if len(sizes) > 1 else ""

@@ -1,29 +1,16 @@
-"""What an engine's log says of its jobs, whatever the log looks like.
-
-Source: the nouns are Apache Spark's.
-"""
+"""Jobs as an engine's log records them, independent of the log's format; the terms are Spark's."""
 
 from dataclasses import dataclass
 
 __all__ = ["GROUP_PROPERTY", "Application", "Job", "Spent", "StageShape"]
 
 GROUP_PROPERTY = "planner.iterations"
-"""The property of a job that says how many iterations it runs at once."""
+"""The job property that states how many iterations the job runs at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageShape:
-    """A stage of a job.
-
-    Attributes
-    ----------
-    name : str
-        What the engine calls it: the call that made it, and where that stands.
-    tasks : int
-        Its tasks.
-    after : tuple of int
-        Places of the stages of this job whose results it reads.
-    """
+    """A stage of a job."""
 
     name: str
     tasks: int
@@ -32,17 +19,13 @@ class StageShape:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the tasks of a job spent and moved, added up.
+    """Times and bytes of a job's tasks, summed.
 
-    Attributes
-    ----------
-    run_ns, scheduler_delay_ns, deserialise_ns, serialise_ns, getting_result_ns : int
-        Where the time from a task's launch to its end went: running, waiting for the driver,
-        reading the task, writing its result, fetching a large result.
-    fetch_wait_ns : int
-        Of running: waiting for shuffled data.
-    read_bytes, remote_bytes, written_bytes, result_bytes : int
-        Shuffled data that was read, of it from other machines, and written; results to the driver.
+    `run_ns` to `getting_result_ns` divide the time from a task's launch to its end: running,
+    waiting for the driver, deserialising the task, serialising its result, fetching a large result.
+    `fetch_wait_ns` is the part of `run_ns` spent waiting for shuffled data. Bytes are shuffle data
+    read, the part of it read from other machines, shuffle data written, and results sent to the
+    driver.
     """
 
     run_ns: int = 0
@@ -59,36 +42,16 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that has ended.
+    """A job that has ended."""
 
-    Attributes
-    ----------
-    number : int
-        The engine's.
-    start_ns, end_ns : int
-        When the driver took it up, and when it ended.
-    iterations : int
-        Iterations it ran at once; 0 if it does not say so, which is one.
-    shape : tuple of StageShape
-        The stages that ran.
-    compute_ns : int
-        How long they computed: along the longest chain of stages.
-    complete : bool
-        Whether it succeeded, and every task's end was seen.
-    disturbed : int
-        Attempts that failed, were repeated, or raced others.
-    spent : Spent
-        Sums over its tasks.
-    """
-
-    number: int
+    number: int  # the engine's
     start_ns: int
     end_ns: int
-    iterations: int
+    iterations: int  # iterations run at once; 0 if the job does not say, which counts as 1
     shape: tuple[StageShape, ...]
-    compute_ns: int
-    complete: bool
-    disturbed: int
+    compute_ns: int  # along the longest chain of its stages
+    complete: bool  # whether it succeeded and the log shows the end of every task
+    disturbed: int  # attempts that failed, were repeated, or were speculative
     spent: Spent
 
     @property
@@ -99,25 +62,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a log says of an application.
-
-    Attributes
-    ----------
-    name, version : str
-        Its name, and the engine's version.
-    jobs : tuple of Job
-        Those that ended, in the order in which they were submitted.
-    executors : int
-        Executors that ran tasks.
-    slots : int
-        Tasks that may run at the same time, as far as the log says.
-    warnings : tuple of str
-        What was damaged or missing.
-    """
+    """An application as a log records it."""
 
     name: str
-    version: str
-    jobs: tuple[Job, ...]
-    executors: int
-    slots: int
-    warnings: tuple[str, ...]
+    version: str  # of the engine
+    jobs: tuple[Job, ...]  # that ended, in order of submission
+    executors: int  # that ran tasks
+    slots: int  # tasks that may run at the same time, as far as the log says
+    warnings: tuple[str, ...]  # on damaged or missing parts of the log

@@ -1,18 +1,12 @@
-"""How many iterations to schedule at once: the problem, and its plans.
+"""The group-scheduling problem, and its plans.
 
-A driver that schedules every iteration by itself spends time on each task before it can run. With
-*group scheduling* it schedules g iterations at once: their tasks are queued on the workers, which
-start them when their inputs are there. With m tasks an iteration then costs the driver
+A driver that schedules g iterations at once queues their tasks on the workers, which start each
+task when its inputs arrive. With m tasks an iteration then costs the driver o(g) = (d0 + d1·m) / g
++ d2·m: d0 once a group, d1 once a group for each task (its copies in the other iterations share
+it), d2 for each task of each iteration. Larger groups cost less but go longer, g·(T + o(g)),
+without a decision in which the job could adapt or recover.
 
-    o(g) = (d0 + d1·m) / g + d2·m
-
-where d0 is spent once a group, d1 on each task once a group (its twins in the other iterations of
-the group share it), and d2 on each task of each iteration, whatever the group. The larger the
-group, the longer the job goes without a decision of the scheduler: g·(T + o(g)), in which it can
-neither adapt nor recover.
-
-Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
-Apache Spark", section "What is Drizzle".
+Source: Venkataraman, Ding, Ermolin, section "What is Drizzle".
 """
 
 from collections.abc import Sequence
@@ -24,21 +18,27 @@ from planner.drizzle.stages import Stage, Triggers, checked_stages
 from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, set_exact, set_integer, shown, total
 
-__all__ = ["Plan", "Problem"]
+__all__ = ["MAX_GROUP_NS", "MAX_OVERHEAD", "Plan", "Problem"]
+
+MAX_OVERHEAD = Fraction(1, 20)
+"""Largest share of scheduling in the time of an iteration; assumed: the paper names no limit."""
+
+MAX_GROUP_NS = 10 * 10**9
+"""Longest time without a decision of the driver, 10 s; assumed: the paper names no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """How many iterations to schedule at once.
 
-    Numbers that need not be whole are kept exactly as their decimals are written.
+    Decimal numbers are kept exactly as written.
 
     Parameters
     ----------
     compute_ns : int
         Time T of one iteration without scheduling, in nanoseconds.
     tasks : int, optional
-        Tasks m of one iteration; by default those of the stages together.
+        Tasks m of one iteration; by default the sum over the stages.
     group_ns : Fraction
         Scheduling time d0 of a group, in nanoseconds.
     task_ns : Fraction
@@ -55,7 +55,7 @@ class Problem:
     Raises
     ------
     InvalidInputError
-        If an input cannot mean anything, with the path of the field.
+        If an input is invalid, with the path of the field.
     """
 
     compute_ns: int
@@ -126,8 +126,7 @@ class Plan:
     group_size : int
         Iterations g of a group.
     stages : tuple of Triggers
-        What each task waits for, stage by stage in topological order; empty if the stages are not
-        known.
+        The triggers of each stage, in topological order; empty if the stages are not known.
     """
 
     group_size: int

@@ -1,9 +1,4 @@
-"""An old plan as one of a problem whose numbers have changed: the closed form needs none of it.
-
-Its stages, with what each waits for, must be those of the problem, whose tasks may have changed.
-
-Guarantee and complexity: those of `planner.drizzle.closed_form`. Source: own.
-"""
+"""Warm start: the closed form solves the changed problem; the old plan needs the same stages."""
 
 from dataclasses import replace
 
@@ -20,10 +15,7 @@ __all__ = ["adapt", "refit"]
 def adapt(problem: Problem, plan: Plan) -> Plan:
     """Return an old plan with the tasks of the problem's stages.
 
-    Raises
-    ------
-    InvalidPlanError
-        If it has other stages.
+    InvalidPlanError if the plan has other stages.
     """
     stages = triggers_of(tuple(problem.stages))
     known = {row.name: (set(row.after), set(row.after_previous)) for row in stages}
@@ -34,5 +26,5 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
 
 
 def refit(problem: Problem, _: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return the best plan: it is there at once."""
+    """Return the optimal plan; the closed form needs no old plan."""
     return solve_exact(problem, deadline)

@@ -1,14 +1,12 @@
-"""The stages of one iteration, and what triggers their tasks.
+"""Stages of one iteration, and the triggers of their tasks.
 
-A *stage* is a set of like tasks, one a partition. A task of a stage reads from every task of the
-stages before it (a shuffle is all-to-all), so when tasks are queued on their workers ahead of time
-each waits for that many triggers. In BigDL on Drizzle an iteration is two stages, one DAG:
-gradients are calculated, then aggregated slice by slice; the next iteration's gradients wait for
-every slice of the new weights.
+A *stage* is a set of like tasks, one for each partition. A task reads from every task of the
+preceding stages (a shuffle is all-to-all), so a task queued ahead of time waits for that many
+triggers. BigDL on Drizzle has two stages an iteration, in one DAG: gradients are calculated, then
+aggregated slice by slice; the next iteration's gradients wait for every slice of the new weights.
 
-Complexity: O(stages + dependencies), but for sorting.
-Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
-Apache Spark", sections "What is Drizzle" and "How Drizzle works with BigDL".
+Complexity: O(stages + dependencies), except for sorting.
+Source: Venkataraman, Ding, Ermolin, sections "What is Drizzle" and "How Drizzle works with BigDL".
 """
 
 from collections.abc import Sequence
@@ -22,7 +20,7 @@ from planner.validation import did_you_mean, set_integer, shown
 __all__ = ["Stage", "Triggers", "checked_stages", "topological", "triggers_of"]
 
 _MAX_NAMED = 8
-"""Of a longer cycle only the first and the last stages are named."""
+"""Of a longer cycle an error message names only the first and the last stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +30,9 @@ class Stage:
     Attributes
     ----------
     name : str
-        Its name, different from every other stage's.
+        A name that no other stage has.
     tasks : int
-        Its tasks, at least one.
+        Number of tasks, at least one.
     after : tuple of str
         Names of the stages whose results it reads; none for a first stage.
     """
@@ -53,16 +51,16 @@ class Triggers:
     name : str
         The stage's name.
     tasks : int
-        Its tasks.
+        The stage's number of tasks.
     after : tuple of str
-        Stages of the same iteration it waits for.
+        Stages of the same iteration that it waits for.
     triggers : int
-        Triggers each of its tasks waits for: the tasks of these stages.
+        Triggers that each task waits for from these stages: one for each of their tasks.
     after_previous : tuple of str
-        Stages of the iteration before, in the same group, it waits for: the last ones if it is a
-        first one. In the first iteration of a group nothing is left to wait for.
+        Stages of the preceding iteration of the group that it waits for: the last stages, if this
+        is a first one. The first iteration of a group does not wait for them.
     triggers_previous : int
-        Triggers each of its tasks waits for from there.
+        Triggers that each task waits for from the preceding iteration.
     """
 
     name: str
@@ -74,12 +72,9 @@ class Triggers:
 
 
 def checked_stages(values: Any) -> tuple[Stage, ...]:
-    """Return stages that form a directed acyclic graph.
+    """Return the stages if they form a directed acyclic graph.
 
-    Raises
-    ------
-    InvalidInputError
-        At the first that cannot be: names given twice, unknown stages, cycles (named).
+    InvalidInputError at the first repeated name, unknown stage, or cycle (named).
     """
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidInputError("stages", f"expected an array, got {shown(values)}")
@@ -140,7 +135,7 @@ def _check_acyclic(stages: tuple[Stage, ...], positions: dict[str, int]) -> None
 
 
 def topological(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Return checked stages level by level, those of a level as they were given."""
+    """Return checked stages level by level, each level in the order given."""
     position = {stage.name: place for place, stage in enumerate(stages)}
     sorter = _sorter(stages)
     sorter.prepare()
@@ -157,7 +152,7 @@ def _sorter(stages: tuple[Stage, ...]) -> TopologicalSorter[str]:
 
 
 def triggers_of(stages: tuple[Stage, ...]) -> tuple[Triggers, ...]:
-    """Return for each of the checked stages, in topological order, what its tasks wait for."""
+    """Return the triggers of each checked stage, in topological order."""
     tasks = {stage.name: stage.tasks for stage in stages}
     read = {name for stage in stages for name in stage.after}
     last = tuple(stage.name for stage in stages if stage.name not in read)

@@ -1,7 +1,7 @@
 """The batches of a plan, for tools that know only whole parameters.
 
-DDP, FSDP2, Horovod and DeepSpeed send a parameter in one piece, or cut it in their own way. A plan
-that cuts parameters itself, or sends them in parts, is refused here, with the group it does so in.
+DDP, FSDP2, Horovod and DeepSpeed send a parameter in one piece, or cut it in their own way. Plans
+that cut parameters or send them in parts are refused here, with the group in question.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,47 +25,23 @@ __all__ = ["gradient_batches", "gradients_of", "pull_batches", "pulls_of", "whol
 
 
 def gradients_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...]:
-    """Return the batches in which plans send gradients, with their sizes where plans say them.
+    """Return the batches in which plans send gradients, with their sizes if known.
 
-    Parameters
-    ----------
-    *plans
-        A plan of `caramel` or `iteration`, or of `ibatch` for push; one for pull beside it is left
-        aside.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plans do not belong together, or none is about gradients.
+    A plan is one of `caramel` or `iteration`, or of `ibatch` for push; one for pull is ignored.
     """
     return gradient_batches(_about("push", plans))
 
 
 def pulls_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...]:
-    """Return the batches in which plans pull parameters, with their sizes where plans say them.
+    """Return the batches in which plans pull parameters, with their sizes if known.
 
-    Parameters
-    ----------
-    *plans
-        A plan of `ibatch` for pull; one for push beside it is left aside. Or a sharded one of
-        `iteration`.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plans do not belong together, or none is about pulling.
+    A plan is one of `ibatch` for pull, or a sharded one of `iteration`; one for push is ignored.
     """
     return pull_batches(_about("pull", plans))
 
 
 def gradient_batches(program: Program) -> tuple[Batch, ...]:
-    """Return the batches in which a program sends gradients.
-
-    Raises
-    ------
-    NotApplicableError
-        If it sends none batch by batch.
-    """
+    """Return the batches in which a program sends gradients."""
     if isinstance(program, GradientProgram):
         return program.batches
     if isinstance(program, ShardProgram):
@@ -77,13 +53,7 @@ def gradient_batches(program: Program) -> tuple[Batch, ...]:
 
 
 def pull_batches(program: Program) -> tuple[Batch, ...]:
-    """Return the batches in which a program pulls parameters.
-
-    Raises
-    ------
-    NotApplicableError
-        If it pulls none batch by batch.
-    """
+    """Return the batches in which a program pulls parameters."""
     if isinstance(program, ShardProgram):
         return program.pulls
     raise NotApplicableError(
@@ -92,13 +62,9 @@ def pull_batches(program: Program) -> tuple[Batch, ...]:
 
 
 def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[str, ...], ...]:
-    """Return the names of each batch's parameters.
+    """Return the parameter names of each batch.
 
-    Raises
-    ------
-    NotApplicableError
-        If a parameter is cut, or is in two batches, or a batch is sent in parts; the path is the
-        batch.
+    A cut or repeated parameter, or a batch in parts, is a `NotApplicableError`.
     """
     first: dict[str, int] = {}
     names = []
@@ -127,7 +93,7 @@ def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[s
 
 
 def _about(direction: str, plans: Iterable[bytes | Mapping[str, Any] | Answer]) -> Program:
-    """Return the program of plans, of which those of `ibatch` have to have one for a direction."""
+    """Return the program of plans; plans of `ibatch` have to include the direction."""
     answers = [read_plan(plan) for plan in plans]
     program = program_of(*answers)
     directions = [answer.direction for answer in answers if isinstance(answer, IbatchAnswer)]

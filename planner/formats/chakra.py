@@ -1,20 +1,14 @@
 """Gradient plans as Chakra execution traces, which ASTRA-sim and other simulators replay.
 
-Problem. A plan is priced with this package's model of a network. A simulator that knows the links
-of a cluster can say what the same plan costs there, if it is told what computes, what is sent, and
-what waits for what.
+Method: one trace per rank, for one iteration from the start of a backward pass to the end of the
+next forward pass. An op is a compute node with its time. A transfer is an all-reduce node, or
+`depth` at once; or a rank's messages (`planner.formats.chakra_messages`) with a node of no time as
+their end. ``data_deps`` are the only dependencies that Chakra's feeder obeys: an op waits for the
+ops it reads, the op before it and the transfers of its parameters; a transfer for the ops that
+update its gradients and the transfer before it. Times are whole microseconds; each op ends at the
+rounded sum of the times up to it, so the total is off by less than one.
 
-Method. One trace a rank, all alike, for one iteration from the start of a backward pass to the end
-of the next forward pass. An op is a compute node with its time; a transfer is an all-reduce with
-its bytes, of a depth as many at once; or a rank's own messages of it, part by part
-(`planner.formats.chakra_messages`); a node of no time is then its end. What a node waits for
-are its ``data_deps``, the only ones Chakra's feeder obeys: the ops whose results an op needs and
-the op before it, the ops that update a transfer's gradients and the transfer before it, the
-transfers of the parameters an op reads. Times are whole microseconds; each op ends at the rounded
-sum of the times up to it, so that the sum of all is off by less than one.
-
-Complexity: O(ops + dependencies + transfers · parameters).
-Source: mlcommons/chakra 1.0.0.
+Complexity: O(ops + dependencies + transfers · parameters). Source: mlcommons/chakra 1.0.0.
 """
 
 from collections import Counter
@@ -39,7 +33,7 @@ from planner.validation import shown
 __all__ = ["write_chakra"]
 
 _ALL_REDUCE = 0
-"""Of the enumeration CollectiveCommType."""
+"""Value of the enumeration CollectiveCommType."""
 
 
 def write_chakra(
@@ -48,19 +42,19 @@ def write_chakra(
     rank: int | None = None,
     element_bytes: int = 1,
 ) -> bytes:
-    """Return the trace of a rank.
+    """Return the execution trace of a rank.
 
     Parameters
     ----------
     plan : bytes or mapping or answer
         The plan, as JSON text, plain values or an answer.
     graph : Graph
-        What was planned for, from the profile.
+        The graph of the profile that was planned for.
     rank : int, optional
-        Whose: with its sends and receives in each transfer, by the program it names. Without
-        it transfers are collectives, and all ranks have the same trace.
+        The rank whose sends and receives the trace lists in each transfer, by the program that the
+        transfer names. Without it transfers are collectives, and all ranks have the same trace.
     element_bytes : int
-        Messages and parts are whole numbers of so many bytes, if all transfers are.
+        Messages and parts are whole multiples of this size, if all transfers are.
 
     Raises
     ------
@@ -153,7 +147,7 @@ def write_chakra(
 
 
 def _at_once(elements: int, width: int, depth: int) -> list[MessageNode]:
-    """Return all-reduces of the parts of a transfer."""
+    """Return the all-reduces of the parts of a transfer."""
     return [
         MessageNode(
             f"part {part}", COLLECTIVE, (), {"comm_type": _ALL_REDUCE, "comm_size": size * width}

@@ -1,19 +1,13 @@
 """A collective program as a rank's sends and receives in a Chakra execution trace.
 
-Problem. A trace with collectives leaves it to the simulator by which algorithm they run. Write the
-one that was planned, message by message.
-
-Method. A node for each message that has bytes, a send at one end and a receive at the other, which
-belong together by their tag: the number of the message among those from the one rank to the other.
-A send waits for the receives that last wrote what it sends, and, where sums are made, for all that
-add to it; receives wait for nothing of the program. So steps need not keep pace with each other.
-Of a part it also waits for the same send of the part before it, as on one connection: so parts
-follow each other a step apart. Additions take no time, and which NIC carries a message is the
-simulator's to say.
-
-Complexity. Linear in the messages times their chunks.
-
-Source. Chakra's feeder (mlcommons/chakra 1.0.0), whose attributes these are.
+Problem: a trace with collectives leaves the algorithm to the simulator. Write the planned one,
+message by message. Method: each message with bytes is a send node and a receive node, matched by a
+tag: its number among the messages between the two ranks. A send waits for the receives that last
+wrote its data, and for all that add to it; receives wait for nothing of the program. A part's send
+also waits for the same send of the part before it, as on one connection. Additions take no time;
+the simulator chooses NICs.
+Complexity: linear in the messages times their chunks.
+Source: Chakra's feeder (mlcommons/chakra 1.0.0), whose attributes these are.
 """
 
 from collections import Counter, defaultdict
@@ -28,19 +22,7 @@ __all__ = ["MessageNode", "encoded", "message_nodes", "write_messages"]
 
 
 class MessageNode(NamedTuple):
-    """One end of a message.
-
-    Attributes
-    ----------
-    name : str
-        What it is, for people.
-    kind : int
-        `SEND` or `RECEIVE`.
-    needs : tuple of int
-        Which earlier nodes of the list it waits for.
-    attributes : dict of str to int
-        Its bytes, ranks and tag.
-    """
+    """One end of a message: `kind` is `SEND` or `RECEIVE`, `needs` are earlier nodes."""
 
     name: str
     kind: int
@@ -54,21 +36,10 @@ def message_nodes(
     layouts: Sequence[Layout],
     tags: Counter[tuple[int, int]] | None = None,
 ) -> list[MessageNode]:
-    """Return what a rank sends and receives, in the order of steps, sends first.
+    """Return a rank's sends and receives in the order of steps, sends first.
 
-    Of several parts each is a step behind the one before it.
-
-    Parameters
-    ----------
-    program : Program
-        What all ranks do.
-    rank : int
-        Whose.
-    layouts : sequence of Layout
-        Where the chunks of each part are: `planner.collectives.parts.layouts_of`.
-    tags : Counter, optional
-        How many messages have gone from one rank to another before; those of this program are
-        added. All ranks have to begin with the same.
+    `layouts` are those of the parts, each one step behind the one before. `tags` counts the earlier
+    messages between each two ranks, and is updated; all ranks have to begin with the same.
     """
     tags = Counter() if tags is None else tags
     written: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # by part, buffer, chunk
@@ -113,27 +84,27 @@ def message_nodes(
 
 
 def _order(part: int, message: Message, rank: int) -> tuple[int, int, bool, Message]:
-    """Return the place of a message: what is sent in a step is what was there before it."""
+    """Return the sort key of a message: sends of a step precede its receives."""
     return message.step + part, part, message.sender != rank, message
 
 
 def write_messages(program: Program, rank: int, layouts: Sequence[Layout]) -> bytes:
-    """Return the trace of a rank that does nothing but run a program once.
+    """Return the trace of a rank that only runs a program once.
 
     Parameters
     ----------
     program : Program
-        What all ranks do.
+        The program of all ranks.
     rank : int
-        Whose trace.
+        The rank whose trace is returned.
     layouts : sequence of Layout
-        Where the chunks of each part are: `planner.collectives.parts.layouts_of`.
+        Chunk layouts of the parts: `planner.collectives.parts.layouts_of`.
     """
     return trace(encoded(message_nodes(program, rank, layouts), 1, ()))
 
 
 def encoded(nodes: Sequence[MessageNode], first: int, needs: Sequence[int]) -> list[bytes]:
-    """Return nodes numbered from `first`, all of which wait for the nodes in `needs`."""
+    """Return the nodes, numbered from `first`; each also waits for the nodes in `needs`."""
     return [
         node(
             first + place,

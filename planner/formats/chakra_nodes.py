@@ -1,9 +1,8 @@
 """The wire format of Chakra's execution traces: a file's version, and its nodes.
 
 Source: et_def.proto of mlcommons/chakra 1.0.0 (schema version 0.0.4): a file is a GlobalMetadata
-and Nodes, each behind its length. Attributes have the types that Chakra's feeder reads.
-
-Complexity. Linear in the bytes.
+and Nodes, each preceded by its length. Attributes have the types that Chakra's feeder reads.
+Complexity: linear in the bytes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Mapping
 __all__ = ["COLLECTIVE", "COMPUTE", "RECEIVE", "SEND", "node", "trace"]
 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
-"""Of the enumeration NodeType."""
+"""Values of the enumeration NodeType."""
 
 _VERSION = "0.0.4"
 _ATTRIBUTES = {
@@ -21,7 +20,7 @@ _ATTRIBUTES = {
     "comm_dst": 7,
     "comm_tag": 7,
 }
-"""The field in which an attribute's value stands: of int64 (9) or int32 (7)."""
+"""The field number of each attribute's value: int64 (9) or int32 (7)."""
 
 
 def trace(nodes: Iterable[bytes]) -> bytes:
@@ -37,7 +36,7 @@ def node(
     micros: int,
     attributes: Mapping[str, int],
 ) -> bytes:
-    """Return a Node with what it waits for, its time and attributes."""
+    """Return a Node with its dependencies `waits`, its time and attributes."""
     message = _integer(1, number) + _text(2, name) + _integer(3, kind)
     needs = b"".join(map(_varint, sorted(waits)))
     message += _bytes(5, needs) if needs else b""

@@ -1,14 +1,12 @@
-"""Which kernels move data between ranks, by their names.
+"""Recognises kernels that move data between ranks, by their names.
 
-Problem. A trace calls a kernel by its name only. Collectives of NCCL are known by theirs; many
-other libraries move data with kernels of their own, and new ones appear. No list is complete.
-
-Method. `FAMILIES` is the list: a library and the names it uses. A kernel of none of them may still
-send: its name has a word of communication (`might_send`). Of a name the function counts, not its
-arguments; of a wrapper such as ``cutlass::device_kernel<F>`` the whole name may raise a doubt.
-Kernels of ATen, CUB and compilers, which are called after the operators they compute, raise none.
-
-Complexity: O(length of the name), once for each name.
+Problem: a trace has only a kernel's name. NCCL's collectives are known; many other libraries have
+kernels of their own, and new ones appear, so no list is complete. Method: `FAMILIES` lists
+libraries and their names. Another kernel may still send if its name has a word of communication
+(`might_send`). Only the function's name counts, not its arguments; for wrappers such as
+``cutlass::device_kernel<F>`` the whole name may raise a doubt. Kernels of ATen, CUB and compilers,
+which are named after the operators they compute, raise none.
+Complexity: O(length of the name), once per name.
 Source: names of kernels in the libraries' sources, as of 2025.
 """
 
@@ -20,7 +18,7 @@ __all__ = ["FAMILIES", "Family", "called", "computes", "library_of", "might_send
 
 
 class Family(NamedTuple):
-    """Kernels of a library: what it is called, and a pattern that their names match."""
+    """A library, and a pattern that its kernels' names match."""
 
     library: str
     pattern: str
@@ -58,7 +56,7 @@ FAMILIES: tuple[Family, ...] = (
         r"all_?reduce|all_?gather|reduce_?scatter|all_?(to|2)_?all|send_?recv",
     ),
 )
-"""Libraries and what names of their kernels contain; upper and lower case are the same."""
+"""Libraries and the patterns of their kernels' names; case does not matter."""
 
 _KNOWN = tuple((family.library, re.compile(family.pattern, re.IGNORECASE)) for family in FAMILIES)
 _COMPUTES = re.compile(
@@ -66,7 +64,7 @@ _COMPUTES = re.compile(
     r"|triton_(poi|red|per|tem|for|mm)_|Cijk_|nvjet",
     re.IGNORECASE,
 )
-"""How names of kernels begin that compute whatever else they say, such as Inductor's."""
+"""Prefixes of kernels that compute whatever else their names say, such as Inductor's."""
 _COPY = re.compile(r"mem(cpy|set)\b", re.IGNORECASE)
 _PLAINLY = re.compile(
     r"gem[mv]|matmul|conv|winograd|[dw]grad|cutlass|softmax|norm|elementwise|flash|fmha|attn"
@@ -75,16 +73,16 @@ _PLAINLY = re.compile(
     r"|cumsum|arg(min|max)|activation|index",
     re.IGNORECASE,
 )
-"""What names of kernels have that compute; enough unless a collective is in them."""
+"""Words in names of kernels that compute, unless a collective is in the name."""
 _FUSED = re.compile(r"gemm|matmul|(?<![a-z])mm(?![a-z])|attention|attn", re.IGNORECASE)
-"""What computes as well, beside a collective in one kernel."""
+"""Words of kernels that fuse computation with a collective."""
 _WORDS = re.compile(
     r"dispatch|combine(?!d)|a2a|p2p|peer|remote|rdma|ibgda|nvlink|nvls|xgmi|broadcast|barrier|notify"
     r"|(put|wait)_?signal|collective|exchange|(inter|intra)_?(node|host)|(one|two)_?shot|shmem"
     r"|(?<![a-z])(send|recv|put|push|pull|ring|ipc)(?![a-z])|ccl(?![a-z])",
     re.IGNORECASE,
 )
-"""Words of communication, which computation may have too."""
+"""Words of communication that computation may have too."""
 _STRONG = re.compile(
     r"shmem|multimem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|a2a", re.IGNORECASE
 )
@@ -93,7 +91,7 @@ _STRONG = re.compile(
 
 @lru_cache(maxsize=1 << 16)
 def called(name: str) -> str:
-    """Return a kernel's function, without arguments: what it is called in its source."""
+    """Return a kernel's function without arguments, as in its source."""
     if name.startswith("_Z"):
         parts, at = [], 2
         while found := re.compile(r"[NKSt]*(\d+)").match(name, at):
@@ -105,7 +103,7 @@ def called(name: str) -> str:
         return name
     kept, angles, inner = [], 0, 0
     for letter in name.replace("(anonymous namespace)::", ""):
-        if angles:  # arguments of a template; what compares in them stands in parentheses
+        if angles:  # arguments of a template; a comparison in them is in parentheses
             inner += (letter == "(") - (letter == ")")
             angles += 0 if inner else (letter == "<") - (letter == ">")
         elif letter == "(":
@@ -120,7 +118,7 @@ def called(name: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def library_of(name: str) -> str:
-    """Return whose kernel a name is that moves data between ranks; empty if it is none's."""
+    """Return the library of a kernel that moves data between ranks, else an empty string."""
     function = called(name)
     if _COMPUTES.match(function):
         return ""
@@ -133,7 +131,7 @@ def library_of(name: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def might_send(name: str) -> bool:
-    """Return whether a kernel that no family knows may move data between ranks."""
+    """Return whether a kernel of no known family may move data between ranks."""
     function = called(name)
     if library_of(name) or _COMPUTES.match(function):
         return False
@@ -144,6 +142,6 @@ def might_send(name: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def computes(name: str) -> bool:
-    """Return whether a name is plainly that of a kernel that computes."""
+    """Return whether a kernel is known by its name to compute."""
     function = called(name)
     return not might_send(name) and bool(_COMPUTES.match(function) or _PLAINLY.search(function))

@@ -1,18 +1,13 @@
 """Gradient plans as settings of torch's DistributedDataParallel.
 
-Problem. DDP all-reduces gradients in buckets. ``bucket_cap_mb_list`` gives each bucket a limit, and
-a bucket is closed as soon as its size reaches it; so limits that are the sizes of the plan's
-batches give the plan's batches, if these are consecutive in the order in which DDP fills buckets.
-That order is the one in which gradients became ready in the first step; DDP expects, and usually
-sees, the reverse of the order in which the model lists its parameters.
+``bucket_cap_mb_list`` gives each bucket a limit, and a bucket closes when its size reaches the
+limit. So the batch sizes as limits give the plan's batches, if these are consecutive in DDP's
+order: that in which gradients became ready in the first step, usually the reverse of the model's
+parameter order. Sizes are in MiB, exactly, as a size over 2^20 is a float without rounding. The
+names of each bucket's parameters are for `planner.runtime.ddp.as_ddp`, which imposes any order.
 
-Method. Write the sizes in MiB, exactly: a size divided by 2^20 is a float without rounding. Beside
-them stand the names of each bucket's parameters, to compare with, and for
-`planner.runtime.ddp.as_ddp`, which imposes any order.
-
-Complexity. O(parameters).
-
-Source. torch.nn.parallel.distributed and reducer.cpp of PyTorch 2.13.
+Complexity: O(parameters).
+Source: torch.nn.parallel.distributed and reducer.cpp of PyTorch 2.13.
 """
 
 from collections.abc import Sequence
@@ -32,14 +27,10 @@ _NOTE = (
 
 
 def ddp_settings(batches: Sequence[Batch]) -> dict[str, Any]:
-    """Return limits for DDP's buckets and the names of their parameters, as plain values.
+    """Return DDP's bucket limits and the names of their parameters, as plain values.
 
-    ``bucket_cap_mb_list`` is None if the plan does not say how large batches are.
-
-    Raises
-    ------
-    NotApplicableError
-        If a parameter is cut.
+    ``bucket_cap_mb_list`` is None if the plan has no batch sizes. A cut parameter is a
+    `NotApplicableError`.
     """
     names = whole_names(batches)
     sizes = [batch.size_bytes for batch in batches]
@@ -53,5 +44,5 @@ def ddp_settings(batches: Sequence[Batch]) -> dict[str, Any]:
 
 
 def mebibytes(sizes: Sequence[int]) -> list[float]:
-    """Return sizes in bytes as MiB, from which DDP computes the same bytes again."""
+    """Return sizes in MiB from which DDP computes the same bytes again."""
     return [size / 2**20 for size in sizes]

@@ -1,20 +1,15 @@
 """Plans as settings of DeepSpeed's ZeRO.
 
-Problem. DeepSpeed has one size for all buckets: it puts gradients into a bucket as they become
-ready, and reduces what is in it before the one that would exceed ``reduce_bucket_size``, counted in
-elements. Few plans look like that. Find the size that comes closest, and say what comes of it.
-
-Method. Simulate the rule for the size of each planned batch, and keep the size with which most
-batches come out exactly; of several, the one with the fewest buckets. For pull plans: stage 3
-gathers what a module needs when it is called, and beside it about ``stage3_prefetch_bucket_size``
-elements of the next ones; that is set to the largest planned batch, and none is reproduced.
-
-Guarantee. None on how close it is. The buckets listed are those DeepSpeed makes if gradients become
-ready in the given order and are all of one type.
-
-Complexity. O(distinct sizes of batches · parameters).
-
-Source. deepspeed/runtime/zero (stage_1_and_2.py, stage3.py, config.py) of DeepSpeed 0.19.
+Problem: DeepSpeed has one size for all buckets: it adds gradients as they become ready, and reduces
+the bucket before the one that would exceed ``reduce_bucket_size`` (elements). Find the size closest
+to a plan. Method: simulate the rule for the size of each planned batch; keep the size with which
+most batches come out exactly, then the one with the fewest buckets. For pull plans, stage 3 gathers
+a module when it is called, plus about ``stage3_prefetch_bucket_size`` elements of the next ones;
+that is set to the largest planned batch, and no batch is reproduced.
+Guarantee: none on the distance to the plan. The listed buckets are DeepSpeed's if gradients become
+ready in the given order and have one type.
+Complexity: O(distinct batch sizes · parameters). Source: deepspeed/runtime/zero (stage_1_and_2.py,
+stage3.py, config.py) of DeepSpeed 0.19.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,25 +40,10 @@ def deepspeed_settings(
     element_bytes: int = 4,
     order: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return a configuration of ZeRO's stage 2 nearest to a gradient plan, as plain values.
+    """Return the configuration of ZeRO stage 2 nearest to a gradient plan, as plain values.
 
-    Parameters
-    ----------
-    batches : sequence of Batch
-        In the order of the plan.
-    parameter_bytes : mapping
-        Size of each parameter by name.
-    element_bytes : int
-        Size of an element of all of them.
-    order : sequence of str, optional
-        All parameters as their gradients become ready; by default in the order of the plan.
-
-    Raises
-    ------
-    InvalidInputError
-        If sizes are missing or no multiple of an element, or `order` has other parameters.
-    NotApplicableError
-        If a parameter is cut.
+    `order` lists all parameters as their gradients become ready; by default in the order of the
+    plan. A cut parameter is a `NotApplicableError`.
     """
     names = whole_names(batches)
     elements = elements_of(names, parameter_bytes, element_bytes)
@@ -93,15 +73,7 @@ def deepspeed_settings(
 
 
 def deepspeed_pull_settings(batches: Sequence[Batch], element_bytes: int = 4) -> dict[str, Any]:
-    """Return a configuration of ZeRO's stage 3 nearest to a pull plan, as plain values.
-
-    Raises
-    ------
-    InvalidInputError
-        If a batch is no multiple of an element.
-    NotApplicableError
-        If the plan does not say how large a batch is.
-    """
+    """Return the configuration of ZeRO stage 3 nearest to a pull plan, as plain values."""
     largest = 0
     for number, batch in enumerate(batches):
         if batch.size_bytes is None:
@@ -125,15 +97,7 @@ def deepspeed_pull_settings(batches: Sequence[Batch], element_bytes: int = 4) ->
 def elements_of(
     groups: Sequence[Sequence[str]], parameter_bytes: Mapping[str, int], element_bytes: int
 ) -> dict[str, int]:
-    """Return how many elements each parameter of these groups has.
-
-    Raises
-    ------
-    InvalidPlanError
-        If the size of one is missing.
-    InvalidInputError
-        If one is no multiple of an element.
-    """
+    """Return the number of elements of each parameter of these groups."""
     elements = {}
     for number, group in enumerate(groups):
         for name in group:

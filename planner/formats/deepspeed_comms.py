@@ -1,14 +1,12 @@
-"""Reads the summary that DeepSpeed's communication logger prints (`deepspeed.comm.log_summary`).
+"""Reads the summary of DeepSpeed's communication logger (`deepspeed.comm.log_summary`).
 
-The table has an operation, and below it a row a message size: how many there were, how long they
-took together and on average. It says neither among how many ranks each was nor how many share a
-host, and the times are those of a job: in them a rank waits for the others. With
-``show_straggler=True`` a second table follows, of which that waiting is taken; then it is read.
-
-The size of an all-gather is what one rank gives, that of a reduce-scatter all that a rank holds:
-`planner` counts the whole message of both. An average is printed in hundredths of a millisecond,
-and leaves out the largest and smallest; the total says it more exactly where both agree. A later
-summary holds all that those before held: the last one is read.
+The table has a row per operation and message size: count, total and average time. It says neither
+the number of ranks nor how many share a host, and times of a job include waiting for other ranks.
+With ``show_straggler=True`` a second table has them without this waiting; then that one is read.
+The size of an all-gather is one rank's share, that of a reduce-scatter all that a rank holds;
+planner counts the whole message of both. Averages are printed in 0.01 ms and leave out the largest
+and smallest time; the total is more exact where both agree. A summary contains all earlier ones, so
+the last one is read.
 
 Complexity: O(characters). Source: deepspeed/utils/comms_logging.py and deepspeed/comm/utils.py.
 """
@@ -50,7 +48,7 @@ _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB",
 _TOTAL, _AVERAGE = "Total Latency(ms)", "Avg Latency(ms)"
 _TOTAL_ALONE, _AVERAGE_ALONE = "Total comm lat(ms)", "Avg comm lat(ms)"
 _HALF = Decimal("0.005")
-"""Half of the last digit that is printed."""
+"""Half of the last printed digit."""
 
 _LACKS = (
     "this is no measurement of a network alone: groups of all sizes are in it as one, sizes are "
@@ -73,20 +71,9 @@ class _Entry(NamedTuple):
 def read_deepspeed_comms(
     data: bytes, *, ranks: int | None = None, per_host: int | None = None, **_: Any
 ) -> tuple[list[TimedRow], tuple[str, ...]]:
-    """Return the rows of a summary, and warnings about what it lacks.
+    """Return the rows of a summary, and warnings about its limits.
 
-    Parameters
-    ----------
-    data : bytes
-        The text, behind whatever launchers put before its lines.
-    ranks, per_host : int, optional
-        Among how many ranks, and how many share a host; a summary says neither.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no summary, it has no collective of a network, a cell cannot be read, or the
-        ranks are not said; the path is the line, and the column.
+    A summary names neither `ranks` nor `per_host`, so both have to be given.
     """
     tables = _tables(data.decode("utf-8", errors="replace"))
     plain = [table for table in tables if any(_AVERAGE in entry.cells for entry in table)]
@@ -198,7 +185,7 @@ def _decimal(cell: str) -> Decimal | None:
 
 
 def _time(entry: _Entry) -> int:
-    """Return the nanoseconds of one call."""
+    """Return the time of one call (ns)."""
     kinds = (_TOTAL_ALONE, _AVERAGE_ALONE) if _AVERAGE_ALONE in entry.cells else (_TOTAL, _AVERAGE)
     total, average = entry.cells.get(kinds[0], Decimal(0)), entry.cells[kinds[1]]
     exact = total / entry.calls
@@ -207,9 +194,9 @@ def _time(entry: _Entry) -> int:
 
 
 def _world(entries: list[_Entry]) -> int | None:
-    """Return among how many ranks the bandwidths are, if they say it.
+    """Return the number of ranks that the bandwidths imply, or None.
 
-    The share of bus bandwidth in bandwidth is (n - 1) / n; both are rounded.
+    Bus bandwidth / bandwidth is (n - 1) / n, and both are rounded.
     """
     least, most = 2, 1 << 20
     for first, bus in _bandwidths(entries):

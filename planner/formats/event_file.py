@@ -1,17 +1,13 @@
-"""The events of a trace file, some thousands at a time, however long the file is.
+"""Streams the events of a trace file, thousands at a time.
 
-Problem. A trace is one JSON document, ``{..., "traceEvents": [...], ...}`` or ``[...]``, possibly
-compressed, of gigabytes; decoded at once it takes many times its length in memory.
-
-Method. The text is read piece by piece. A piece is cut behind the last ``}`` before a ``, {``, and
-decoded as an array of its own. JSON read from its start has one meaning: if what begins at an event
-and ends at the cut is an array, the cut is between two events. If it is none (the cut lies within
-an event, or the array ends before it), brackets and strings are followed one by one.
-
-Guarantee. The same events as of the whole document, or the same error, its place counted from the
-start. Memory is that of two pieces and the longest event. Profilers write names as they find them:
-control characters in strings are read, and bytes that are no UTF-8 are replaced by U+FFFD.
-
+Problem: a trace is one JSON document, ``{..., "traceEvents": [...], ...}`` or ``[...]``, possibly
+compressed, of gigabytes; decoded at once it takes many times its length in memory. Method: the text
+is read in pieces. A piece is cut behind the last ``}`` before a ``, {`` and decoded as an array: if
+text from an event to the cut is an array, the cut is between two events, as JSON has one meaning.
+Otherwise (the cut is inside an event, or the array ends before it) brackets and strings are parsed.
+Guarantee: the events, or the error with its place, are those of the whole document. Memory is that
+of two pieces and the longest event. Control characters in strings are read, and bytes that are no
+UTF-8 become U+FFFD, as profilers write names unchecked.
 Complexity: O(length). Source: own; Google's description of the Trace Event Format for the forms.
 """
 
@@ -33,16 +29,16 @@ T = TypeVar("T")
 PIECE = 1 << 22
 """Bytes that are read at once."""
 MAX_OUTSIDE = 1 << 26
-"""Bytes that may stand beside the events, and that one event may have."""
+"""Largest size of one event, and of everything besides the events (bytes)."""
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{}]', re.DOTALL)
-"""A string, a bracket, or the start of a string that has no end yet."""
+"""A string, a bracket, or the start of a string without end."""
 _KEY = b'"traceEvents"'
 _ARRAY = re.compile(rb"\s*:\s*\[")
 _COLON = re.compile(rb"\s*(:\s*)?\Z")
 _BETWEEN = re.compile(rb"\}(\s*),(?=\s*\{)")
 _NEAR = 1 << 16
-"""Bytes at the end of a piece in which a cut is looked for."""
+"""Bytes at the end of a piece in which a cut is sought."""
 _TRIES = 3
 _HEAD = 1 << 16
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -51,13 +47,7 @@ _PLACE = re.compile(r"\(byte (\d+)\)")
 
 
 def decoded(decoder: "msgspec.json.Decoder[T]", text: bytes) -> T:
-    """Decode JSON whose strings may hold control characters and bytes that are no UTF-8.
-
-    Raises
-    ------
-    msgspec.DecodeError
-        If the text is no JSON apart from that; with the place in `text`.
-    """
+    """Decode JSON whose strings may hold control characters and bytes that are no UTF-8."""
     try:
         return decoder.decode(text)
     except UnicodeDecodeError:
@@ -71,35 +61,21 @@ def decoded(decoder: "msgspec.json.Decoder[T]", text: bytes) -> T:
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
-            raise error from None  # its place is that in the text
+            raise error from None  # the first error has the place in the original text
 
 
 def _mended(string: re.Match[bytes]) -> bytes:
-    """Return a string with control characters escaped and what is no UTF-8 replaced."""
+    """Return a string with control characters escaped and invalid UTF-8 replaced."""
     plain = string[0].decode(errors="replace").encode()
     return _CONTROL.sub(lambda match: b"\\u%04x" % match[0][0], plain)
 
 
 class EventFile(Generic[T]):
-    """A trace file that is read once, from its start to its end.
+    """A trace file that is read once, from start to end.
 
-    Parameters
-    ----------
-    source : bytes or binary file
-        What it holds, JSON or gzip of it.
-    kind : type
-        What an event is decoded as.
-    limit : int
-        Bytes of text that are read at most.
-    progress : callable, optional
-        Called with the bytes of `source` read so far.
-
-    Attributes
-    ----------
-    head : bytes
-        How the text begins, as far as it has been read.
-    outside : bytes
-        Once all events are read: the document without them.
+    `source` holds JSON or gzip of it; events are decoded as `kind`; at most `limit` bytes of text
+    are read; `progress` is called with the bytes read so far. `head` is the start of the text that
+    was read, and `outside`, once all events are read, the document without them.
     """
 
     def __init__(
@@ -115,24 +91,18 @@ class EventFile(Generic[T]):
         self._limit = limit
         self._progress = progress or (lambda _: None)
         self._hash = sha256()
-        self._start = 0  # of what is in hand, in the text
+        self._start = 0  # position of the current piece in the text
         self._count = 0
         self.head = b""
         self.outside = b'{"traceEvents":[]}'
 
     @property
     def sha256(self) -> str:
-        """The hash of what was read of the source."""
+        """Hash of what was read of the source."""
         return self._hash.hexdigest()
 
     def batches(self) -> Iterator[list[T]]:
-        """Yield the events, some at a time.
-
-        Raises
-        ------
-        InvalidInputError
-            If it is no such file; with the event, or the byte.
-        """
+        """Yield the events, some at a time."""
         pieces = self._text()
         before, text = self._before(pieces)
         if before is None:
@@ -208,9 +178,9 @@ class EventFile(Generic[T]):
         )
 
     def _before(self, pieces: Iterator[bytes]) -> tuple[bytes | None, bytes]:
-        """Return what stands before the events, up to their bracket, and the text behind it.
+        """Return the text up to the bracket of the events, and the text behind it.
 
-        None and the whole text, if there is no array of events.
+        Without an array of events: None and the whole text.
         """
         text, at, depth = b"", 0, 0
         while more := next(pieces, b""):
@@ -236,7 +206,7 @@ class EventFile(Generic[T]):
         return None, text
 
     def _cut(self, text: bytes) -> tuple[list[T], bytes, bool]:
-        """Return the events at the start of a text, what follows, and whether the array ended."""
+        """Return the events at the start of a text, the rest, and whether the array ended."""
         near = max(len(text) - _NEAR, 0)
         for cut in list(_BETWEEN.finditer(text, near))[: -_TRIES - 1 : -1]:
             try:
@@ -291,7 +261,7 @@ class EventFile(Generic[T]):
 
 
 def _typed(error: msgspec.ValidationError, before: int) -> InvalidInputError:
-    """Return the error of an event, by its place among all."""
+    """Return the error of an event, with its position in the whole file."""
     message, _, place = str(error).partition(" - at `$")
     inner = re.match(r"\[(\d+)\](.*?)`?$", place)
     path = f"traceEvents[{before + int(inner[1])}]{inner[2]}" if inner else "traceEvents"

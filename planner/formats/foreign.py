@@ -1,7 +1,7 @@
-"""Files that a command of planner may be given, and that are something else: what, and what to do.
+"""Recognises files that were given to a command by mistake, and says what to do with them.
 
-A command says it in place of where it stopped to understand such a file. To add a kind: a row in
-`FOREIGN`. JSON is no matter of this table: readers of JSON tell documents apart by their fields.
+A command reports this instead of its own parse error. To add a kind, add a row to `FOREIGN`. JSON
+documents are not in this table: JSON readers tell them apart by their fields.
 
 Complexity: O(characters). Source: own; NCCL's src/graph/xml.cc for its files.
 """
@@ -14,22 +14,14 @@ from planner.formats import deepspeed_comms, nccl_tables
 __all__ = ["FOREIGN", "SEARCHED", "Foreign", "foreign"]
 
 SEARCHED = 1 << 24
-"""Bytes in which a mark is looked for."""
+"""Bytes in which a mark is sought."""
 
 
 class Foreign(NamedTuple):
     """A kind of file.
 
-    Attributes
-    ----------
-    name : str
-        What it is.
-    mark : re.Pattern
-        What such a file has, and no other.
-    instead : str
-        What to give or to do.
-    reads : str
-        The format of ``planner import`` that reads it, which is told its own errors.
+    `mark` is found in such files and in no others; `instead` says what to give or to do. `reads` is
+    the format of ``planner import`` that reads such files: that reader reports its own errors.
     """
 
     name: str
@@ -76,18 +68,13 @@ FOREIGN = (
         "nccl-tests",
     ),
 )
-"""Kinds of files, those that are told apart for sure first."""
+"""Kinds of files, unmistakable ones first."""
 
 
 def foreign(data: bytes, reader: str = "") -> str:
-    """Return what a file is and what to give instead; nothing if that is not known.
+    """Return what a file is and what to give instead; empty if unknown.
 
-    Parameters
-    ----------
-    data : bytes
-        What it begins with.
-    reader : str
-        The format as which it was read.
+    `data` is the file's beginning, `reader` the format as which it was read.
     """
     text = data[:SEARCHED].decode("utf-8", errors="replace")
     if text.lstrip("\ufeff \t\r\n").startswith("{"):

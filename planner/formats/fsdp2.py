@@ -1,18 +1,13 @@
 """Pull plans as groups of modules for FSDP2's ``fully_shard``.
 
-Problem. ``fully_shard([m1, m2, …])`` gathers the parameters of a list of modules in one all-gather.
-A plan lists parameters. Find the modules of each batch, and an order in which to shard them.
-
-Method. A parameter belongs to the module it is registered in. ``fully_shard`` also takes what is
-registered in modules below and is not sharded yet; so groups with inner modules come before groups
-with the modules around them, found by a topological order.
-
-Guarantee. Every group gathers exactly the parameters of its batch, or an error says why none can:
-two batches have parameters of the same module, or each of two groups is inside the other.
-
-Complexity. O(parameters · depth of the model).
-
-Source. torch.distributed.fsdp._fully_shard of PyTorch 2.13.
+Problem: ``fully_shard([m1, m2, …])`` gathers the parameters of a list of modules in one all-gather,
+but a plan lists parameters. Find the modules of each batch, and an order in which to shard them.
+Method: a parameter belongs to the module that registers it. ``fully_shard`` also takes what inner
+modules register that is not sharded yet, so inner modules' groups come first (topological order).
+Guarantee: every group gathers exactly the parameters of its batch, or an error says why none can:
+two batches share a module, or each of two groups is inside the other.
+Complexity: O(parameters · depth of the model).
+Source: torch.distributed.fsdp._fully_shard of PyTorch 2.13.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,41 +33,23 @@ _NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class ModuleGroups:
-    """Which modules to shard together.
-
-    Attributes
-    ----------
-    groups : tuple of tuple of str
-        Names of each batch's modules, in the order of the plan; "" is the model itself.
-    shard_order : tuple of int
-        Groups, those with inner modules first.
-    """
+    """The modules of each batch in plan order ("" is the model), and the order of sharding."""
 
     groups: tuple[tuple[str, ...], ...]
     shard_order: tuple[int, ...]
 
 
 def registered_in(parameter: str) -> str:
-    """Return the name of the module in which a parameter is registered."""
+    """Return the name of the module that registers a parameter."""
     return parameter.rpartition(".")[0]
 
 
 def module_groups(
     batches: Sequence[Batch], owner: Callable[[str], str] = registered_in
 ) -> ModuleGroups:
-    """Return the modules of each batch.
+    """Return the modules of each batch; `owner` gives the module that reads a parameter.
 
-    Parameters
-    ----------
-    batches : sequence of Batch
-        In the order of the plan.
-    owner : callable
-        Gives the module whose forward pass reads a parameter.
-
-    Raises
-    ------
-    NotApplicableError
-        If no groups of modules have exactly these parameters; the path is the batch.
+    Batches that are not whole modules are a `NotApplicableError`.
     """
     group_of: dict[str, int] = {}
     groups = []
@@ -106,18 +83,12 @@ def module_groups(
 
 
 def fsdp2_settings(batches: Sequence[Batch]) -> dict[str, Any]:
-    """Return the groups of modules as plain values.
-
-    Raises
-    ------
-    NotApplicableError
-        If no groups of modules have exactly the parameters of these batches.
-    """
+    """Return the groups of modules as plain values."""
     modules = module_groups(batches)
     return {
         "groups": [list(group) for group in modules.groups],
         "shard_order": list(modules.shard_order),
-        # Of modules in one call those inside others take no orders.
+        # Of the modules of one call, only the outermost takes prefetch orders.
         "forward_prefetch": [min(group, key=len) for group in modules.groups if "" not in group],
         "note": _NOTE,
     }

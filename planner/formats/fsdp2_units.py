@@ -1,16 +1,14 @@
-"""Plans of fully sharded training as settings of FSDP2, and what each costs that cannot be set.
+"""Plans of fully sharded training as settings of FSDP2, and the cost of settings that are missing.
 
-Problem. `planner.programs.UnitProgram` says which modules are gathered together and which gathers a
-unit issues. FSDP2 has a method for each, some of them new or private. Write down what to call, and
-what an iteration takes where one of them is missing.
-
-Method. The plan without the setting is followed by the simulator, with the rules that remain:
+Problem: FSDP2 has a method for each setting of a plan (`planner.programs.UnitProgram`), some of
+them new or private. List the calls, and the iteration time if one is not available.
+Method: the simulator runs the plan without the setting:
 
 - without ``set_reduce_scatter_max_input_buffers`` one input is kept;
 - without ``set_separate_reduce_scatter_group`` there is one channel;
 - without ``_set_unshard_async_op`` FSDP2's own streams gather (`planner.programs.units`).
 
-Complexity. O(units) a setting. Source. torch.distributed.fsdp._fully_shard of PyTorch 2.13.
+Complexity: O(units) per setting. Source: torch.distributed.fsdp._fully_shard of PyTorch 2.13.
 """
 
 from collections.abc import Iterator
@@ -56,12 +54,7 @@ _NOTE = (
 def fsdp2_unit_settings(answer: FsdpAnswer) -> dict[str, Any]:
     """Return the settings of a checked plan of `fsdp`, as plain values.
 
-    Raises
-    ------
-    InvalidInputError
-        If there is no plan, or its layers have no names.
-    NotApplicableError
-        If ``fully_shard`` cannot be told its units.
+    Units that ``fully_shard`` cannot express are a `NotApplicableError`.
     """
     program = program_of(answer)
     assert isinstance(program, UnitProgram)
@@ -89,9 +82,9 @@ def fsdp2_unit_settings(answer: FsdpAnswer) -> dict[str, Any]:
 
 
 def prefetched(program: UnitProgram, *, streams: bool = True) -> Lists:
-    """Return the lists of modules to prefetch, by numbers of units, each with what stands for none.
+    """Return the prefetch lists of each unit; an empty backward list becomes the unit itself.
 
-    FSDP2 takes an empty list for its own choice, which is none in the forward pass.
+    FSDP2 takes an empty list for its own choice, which is no prefetch in the forward pass.
     """
     lists = program.streams if streams else ()
     lists = lists or tuple(
@@ -111,7 +104,7 @@ def needed(program: UnitProgram) -> Iterator[tuple[str, Any]]:
 
 
 def _without(answer: FsdpAnswer, program: UnitProgram) -> Iterator[dict[str, Any]]:
-    """Yield how long an iteration takes without each setting that it needs."""
+    """Yield the iteration time without each setting that the plan needs."""
     plan, loads = plan_in(answer)
     assert answer.mesh is not UNSET
     for method, _ in needed(program):
@@ -121,10 +114,11 @@ def _without(answer: FsdpAnswer, program: UnitProgram) -> Iterator[dict[str, Any
 
 
 def without(plan: Plan, channels: Channels, method: str) -> tuple[Plan, Channels]:
-    """Return what is left of a plan without a method, and of the channels.
+    """Return the plan and channels that remain without a method.
 
-    A gather may leave in the forward step of its own unit, for the backward one: streams only know
-    that its parameters have been used up to then. As a plan that would be refused.
+    The plan may be one that the checker refuses: a gather for the backward pass may leave in the
+    forward step of its own unit, as streams only know that the unit's parameters have been used up
+    to then.
     """
     if method == SEPARATE:
         return plan, "one"

@@ -1,7 +1,7 @@
-"""FX graphs with collectives, as `planner.profiling.fx` writes them, as problems of overlap.
+"""FX graphs with collectives, as `planner.profiling.fx` writes them, as problems of `overlap`.
 
-Placeholders and outputs become tensors that are there from the begin, or stay to the end; all other
-nodes are issued. What a collective reads is held until its wait: the transfer reads it until then.
+Placeholders become tensors that exist from the start, outputs tensors that stay to the end; all
+other nodes are issued. The input of a collective is held until its wait, as the transfer reads it.
 
 Complexity: O(nodes + arguments).
 """
@@ -19,20 +19,7 @@ __all__ = ["check_ranks", "problem_of"]
 
 
 def check_ranks(documents: Sequence[FxDocument], names: Sequence[str]) -> None:
-    """Refuse ranks that start their groups' collectives in different orders: they would hang.
-
-    Parameters
-    ----------
-    documents : sequence of FxDocument
-        One a rank.
-    names : sequence of str
-        What to call them.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the first difference.
-    """
+    """Refuse ranks that start a group's collectives in different orders: they would hang."""
     first = _started(documents[0])
     for rank, document in enumerate(documents[1:], 1):
         other = _started(document)
@@ -61,10 +48,7 @@ def _started(document: FxDocument) -> dict[str, list[str]]:
 def problem_of(document: FxDocument) -> Problem:
     """Return the problem of one rank's graph, without a memory limit.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is no graph of collectives that are waited for, in an order.
+    Every collective needs exactly one wait.
     """
     seen: set[str] = set()
     for place, node in enumerate(document.nodes):
@@ -111,7 +95,7 @@ def _check_node(node: FxNode, place_of: Mapping[str, int]) -> None:
 
 
 def _in_order(issued: Sequence[FxNode]) -> list[FxNode]:
-    """Return the nodes as they are listed; refuse a list that is no order."""
+    """Return the nodes in the listed order; an error if that has a cycle."""
     number = {node.name: place for place, node in enumerate(issued)}
     after = [
         [number[name] for name in (*node.inputs, *node.after) if name in number] for node in issued
@@ -195,7 +179,7 @@ def _tensors(
         users: Iterable[str] = (node.name, waits[node.name]) if node.name in waits else (node.name,)
         for key in read:
             readers[key] += [number[user] for user in users if user in number]
-        for key in node.storages:  # what is only passed on is in use too
+        for key in node.storages:  # a tensor that is only passed on is in use as well
             if key in readers and node.name in number and number[node.name] != producer[key]:
                 readers[key].append(number[node.name])
     return [

@@ -1,22 +1,14 @@
 """Gradient plans as settings of Horovod.
 
-Problem. Horovod fuses gradients that happen to be ready in the same cycle, up to a threshold: what
-travels together differs from step to step. ``DistributedOptimizer(groups=…)`` makes it wait for all
-gradients of a group and send them together.
-
-Method. One group a batch. A threshold below a group's size would cut it, so it is the largest
-batch, in whole MiB, with the 16 bytes Horovod may add to each tensor. Fusion of several groups is
-switched off by an environment variable. The result is a file for ``horovodrun --config-file``,
-which reads YAML, of which JSON is a part, and passes over keys it does not know: under "planner"
-stand the groups and the environment.
-
-Guarantee. Batches are those of the plan. Their order is not: Horovod sends a group when it is
-ready on all ranks.
-
-Complexity. O(parameters).
-
-Source. horovod/common/controller.cc, horovod/torch/optimizer.py and
-horovod/runner/common/util/config_parser.py of Horovod 0.28.1.
+Problem: Horovod fuses gradients that are ready in the same cycle, up to a threshold, so batches
+differ from step to step. ``DistributedOptimizer(groups=…)`` makes it send whole groups.
+Method: one group per batch. A threshold below a group's size would cut the group, so it is the
+largest batch in whole MiB, plus 16 bytes per tensor that Horovod may add; an environment variable
+switches off fusion of groups. ``horovodrun --config-file`` reads YAML, and so JSON, and passes over
+unknown keys: "planner" holds the groups and the environment.
+Guarantee: the batches are the plan's; their order is not, as Horovod sends what is ready on all
+ranks. Complexity: O(parameters). Source: horovod/common/controller.cc, horovod/torch/optimizer.py
+and horovod/runner/common/util/config_parser.py of Horovod 0.28.1.
 """
 
 from collections.abc import Sequence
@@ -30,7 +22,7 @@ __all__ = ["horovod_settings"]
 
 _PADDING = 16
 _CYCLE_MS = 1.0
-"""Groups are complete when they are seen: a longer cycle would only delay them."""
+"""Groups are complete when they are seen, so a longer cycle would only delay them."""
 
 _NOTE = (
     "horovodrun --config-file reads 'params'. Pass the groups as tensors: "
@@ -44,10 +36,7 @@ _NOTE = (
 def horovod_settings(batches: Sequence[Batch]) -> dict[str, Any]:
     """Return a configuration for ``horovodrun --config-file``, as plain values.
 
-    Raises
-    ------
-    NotApplicableError
-        If a parameter is cut, or the plan does not say how large a batch is.
+    Plans with cut parameters or without batch sizes are a `NotApplicableError`.
     """
     names = whole_names(batches)
     padded = []

@@ -1,16 +1,12 @@
-"""Reads the traces PyTorch's profiler writes (Kineto, Chrome's trace format).
+"""Reads traces of PyTorch's profiler (Kineto, Chrome's trace format) as profiles.
 
-Each step of the trace gives ops with times, and the order in which gradients are complete
-(`planner.formats.kineto_steps`). Steps are the ranges ``ProfilerStep#N``; without them, a step ends
-with its ``Optimizer.step#…``; without these too, the trace is one step. Steps with the same ops are
-put together, each op's time being the median, or another statistic; the commonest kind of step is
-taken. An op's time is
-computation only (`planner.formats.kineto_times`), and the sum is at most the step's.
-
-A trace does not say which op needs which other one's result. The ops of the profile follow each
-other in the order of execution, which is true of the step that was recorded. A layer is a forward
-op, with the backward ops it made. Parameters have no names in a trace; they are called after the op
-that reads them first and their shape.
+Each step gives ops with times and the order of complete gradients (`planner.formats.kineto_steps`).
+Steps are the ranges ``ProfilerStep#N``, else they end with ``Optimizer.step#…``, else the trace is
+one step. Steps with the same ops are merged, each op's time being the median or another statistic;
+the commonest kind of step is used. Op times are computation only (`planner.formats.kineto_times`),
+and sum to at most the step. A trace has no dataflow, so the ops form a chain in their recorded
+order. A layer is a forward op with its backward ops; a parameter is named after the op that reads
+it first and its shape.
 """
 
 from collections import Counter
@@ -34,7 +30,7 @@ __all__ = ["profile_in", "read_kineto"]
 
 _COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
 _NOTABLE = 0.8
-"""Below this share of a step its ops leave something to be said about the rest."""
+"""If ops fill less than this share of a step, a warning names the rest."""
 
 
 def read_kineto(
@@ -55,11 +51,11 @@ def read_kineto(
     name : str
         Name of the model.
     source : str
-        Where the file is from; kept in the profile with the hash of `data`.
+        Origin of the file; kept in the profile with the hash of `data`.
     batch_size : int, optional
         Samples of one iteration; the file does not say.
     statistic : str
-        How an op's times in all steps become one: a key of `planner.profiles.STATISTICS`.
+        Statistic of an op's times over the steps: a key of `planner.profiles.STATISTICS`.
     progress : callable, optional
         Called with the bytes read so far.
 
@@ -80,7 +76,7 @@ def profile_in(
     batch_size: int | None = None,
     statistic: str = "median",
 ) -> tuple[Profile, tuple[str, ...]]:
-    """Return the profile in a trace that was read, as `read_kineto` does."""
+    """Return the profile in a trace and warnings, as `read_kineto` does."""
     try:
         steps = steps_of(trace)
     except InvalidInputError as error:
@@ -144,7 +140,7 @@ def _model(
         node.name if node.made_by is None else f"{names[node.made_by]}/{node.name}"
         for node in step.backward
     )
-    # A forward op might be called what a backward op is.
+    # A forward op may have the name of a backward op.
     all_names = unique_names([*forward_names, *backward_names])
     forward_names, backward_names = all_names[: len(names)], all_names[len(names) :]
     durations = [*forward_ns, *backward_ns]
@@ -157,7 +153,7 @@ def _model(
         )
         for place, name in enumerate(all_names)
     )
-    # Where the reading op is unknown, the parameter is needed at once: never too late.
+    # If the reading op is unknown, the first op is assumed to read the parameter: on the safe side.
     rows = sorted(
         (step.backward[gradient.node].made_by or 0, -gradient.node, order, gradient)
         for order, gradient in enumerate(step.gradients)
@@ -202,9 +198,9 @@ def _model(
 
 
 def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int], list[str]]:
-    """Return times whose sum is at most the step's, and what was done for that.
+    """Return times whose sum is at most the step's, and a warning if they were shortened.
 
-    Each is a median, say, over the steps, and medians may add up to more than any step took.
+    Medians of single ops may sum to more than any step took.
     """
     whole = sum(times)
     if whole <= lasts_ns:
@@ -217,7 +213,7 @@ def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int],
 
 
 def _waiting(used: Sequence[TrainingStep], busy_ns: int, lasts_ns: int) -> list[str]:
-    """Say what of a step on a device is no time of its ops, if it is much."""
+    """Return a warning if ops fill little of a step on a device."""
     if not used[0].times.device or busy_ns >= _NOTABLE * lasts_ns:
         return []
     collectives = round(median(step.times.collectives_ns for step in used))
@@ -230,7 +226,7 @@ def _waiting(used: Sequence[TrainingStep], busy_ns: int, lasts_ns: int) -> list[
 
 
 def _missing(trace: Trace) -> list[str]:
-    """Say how much of what the profiler recorded is not in the file."""
+    """Return a warning with the number of recorded events that are not in the file."""
     if trace.held == trace.numbered:
         return []
     what = (
@@ -245,7 +241,7 @@ def _ms(time_ns: int) -> str:
 
 
 def _doubts(trace: Trace, steps: Sequence[TrainingStep], used: Sequence[TrainingStep]) -> list[str]:
-    """Say what may be wrong with the numbers."""
+    """Return warnings about possible errors in the numbers."""
     doubts = []
     first = used[0]
     if len(used) < len(steps):

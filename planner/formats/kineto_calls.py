@@ -1,10 +1,9 @@
-"""What ran inside what: operators, the modules around them, the kernels they started.
+"""Nests the events of a trace: operators, the modules around them, the kernels they started.
 
-On one thread, what starts before another event has ended belongs to it. A kernel belongs to the
-operator during which the runtime's call that started it was made; the two have one number.
-
-Before torch 1.10 nothing stood around an autograd node. Such nodes are wrapped here, so that every
-reader finds them as ``autograd::engine::evaluate_function: NODE``.
+On one thread, an event that starts before another has ended belongs to it. A kernel belongs to the
+operator during which the runtime call with its correlation number was made. Before torch 1.10
+nothing enclosed an autograd node; such nodes are renamed here to
+``autograd::engine::evaluate_function: NODE``, so that all readers find them.
 
 Complexity: O(events · log events). Source: own.
 """
@@ -26,20 +25,10 @@ _ACCUMULATE = "torch::autograd::AccumulateGrad"
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRecord:
-    """What a collective says of itself (None or empty: nothing).
+    """A collective's description of itself; None or empty where unknown.
 
-    Attributes
-    ----------
-    collective : str
-        Such as ``allreduce``.
-    elements_in, elements_out : int or None
-        Numbers that go in and come out, on one rank.
-    dtype : str
-        What kind of numbers.
-    group : str
-        Name of the process group.
-    group_size : int or None
-        How many ranks it has.
+    `elements_in` and `elements_out` count the elements on one rank; `collective` is a name such as
+    ``allreduce``.
     """
 
     collective: str
@@ -52,30 +41,30 @@ class CollectiveRecord:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event.
+    """One event of a trace.
 
     Attributes
     ----------
     name : str
         Its name.
     start_ns, end_ns : int
-        When it ran.
+        Start and end.
     thread : tuple
         Process and thread, or device and stream.
     index : int
         Position in the file.
     sequence : int or None
-        Number of the autograd node: of the one that runs, or of the next one to be made.
+        Number of the autograd node that runs, or of the next one to be made.
     forward_thread : int
         The thread whose nodes `sequence` counts, if a node runs; else 0.
     correlation : int or None
-        Number of the call that started a kernel, for both of them.
+        Number shared by a kernel and the call that started it.
     dims, types : object
-        Shapes and types of the inputs, as the file has them, of gradients and messages.
+        Shapes and types of the inputs of gradients and messages, as in the file.
     message : CollectiveRecord or None
-        What it moves between ranks, if it says so.
+        The collective's description, if there is one.
     inputs : Inputs or None
-        What goes into an operator that may be a layer.
+        Inputs of an operator that may be a layer.
     """
 
     name: str
@@ -93,7 +82,7 @@ class Event:
 
     @property
     def path(self) -> str:
-        """Where it stands in the file."""
+        """Its place in the file."""
         return f"traceEvents[{self.index}]"
 
 
@@ -101,16 +90,9 @@ class Event:
 class Call:
     """An operator that no other operator called.
 
-    Attributes
-    ----------
-    event : Event
-        Its event.
-    module : str
-        The module around it, such as ``Linear_0``; empty if the trace has no modules.
-    inside : tuple of Event
-        Itself and all operators it called, by start.
-    kernels : tuple of Event
-        Kernels and copies that were started during it, on a device.
+    `module` is the module around it, such as ``Linear_0``, empty if unknown; `inside` holds the
+    operator itself and all operators that it called, by start; `kernels` the kernels and copies
+    that were started during it.
     """
 
     event: Event
@@ -125,19 +107,16 @@ def calls_of(
     runtime: Iterable[Event],
     device: Iterable[Event],
 ) -> tuple[Call, ...]:
-    """Return the operators that no other operator called, by start.
+    """Return the operators that no other operator called, by start, with what they started.
 
-    Parameters
-    ----------
-    operators, functions, runtime, device : iterable of Event
-        Operators, Python functions, calls of the device's runtime, and what these started.
+    `runtime` are calls of the device's runtime, `device` the kernels and copies that these started.
     """
     modules = [function for function in functions if function.name.startswith(_MODULE)]
     return _with_kernels(_nested(operators, modules), runtime, device)
 
 
 def _nested(operators: Iterable[Event], modules: Iterable[Event]) -> list[Call]:
-    """Nest operators and modules: on one thread, what starts inside another belongs to it."""
+    """Nest operators and modules; an event belongs to the one on its thread it starts in."""
     threads: dict[Any, list[tuple[Event, bool]]] = defaultdict(list)
     for event in operators:
         threads[event.thread].append((event, True))
@@ -169,7 +148,7 @@ def _nested(operators: Iterable[Event], modules: Iterable[Event]) -> list[Call]:
 def _with_kernels(
     calls: Sequence[Call], runtime: Iterable[Event], device: Iterable[Event]
 ) -> tuple[Call, ...]:
-    """Return the calls with what they started on a device."""
+    """Return the calls with the kernels and copies that they started."""
     started: dict[int | None, list[Event]] = defaultdict(list)
     for event in device:
         started[event.correlation].append(event)
@@ -195,7 +174,7 @@ def _with_kernels(
 
 
 def named_as_today(calls: tuple[Call, ...]) -> tuple[Call, ...]:
-    """Return calls whose autograd nodes stand in ``evaluate_function``, as since torch 1.10."""
+    """Return the calls with autograd nodes named ``evaluate_function``, as since torch 1.10."""
     if any(event.name.startswith(_RUN) for call in calls for event in call.inside):
         return calls
     return tuple(

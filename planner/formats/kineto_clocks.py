@@ -1,8 +1,7 @@
-"""What a trace's own times say against its clocks.
+"""Checks the times of a trace for clock errors.
 
-Time does not run backwards: an event ends after it begins, a step after the one before, and a
-kernel runs after the call that launched it. Where a trace says otherwise, a clock was set, or that
-of the device differs from the host's.
+An event ends after it begins, a step after the one before, and a kernel runs after the call that
+launched it. If a trace contradicts this, a clock was set, or the device's differs from the host's.
 
 Complexity: O(events + steps · log steps). Source: own.
 """
@@ -19,7 +18,7 @@ _STEP = re.compile(r"ProfilerStep#(\d+)")
 
 
 def clock_remarks(trace: Trace) -> list[str]:
-    """Return what cannot be true of a trace's times, and what is left out for it."""
+    """Return warnings about impossible times, and what is left out because of them."""
     remarks = []
     if trace.backwards:
         remarks.append(

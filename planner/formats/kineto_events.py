@@ -1,12 +1,11 @@
-"""What is kept of the events of a profiler's trace: names, times, and a few of their arguments.
+"""Reduces the events of a profiler's trace to names, times and a few arguments.
 
-Kept are complete events ("ph": "X") of the operators, of the ranges around them and of the device.
-Of their arguments those that say which autograd node an operator made (``Sequence number``), which
-call of the runtime started a kernel (``correlation``), what a collective moved, and what went in
-(``Input Dims``, ``Input type``) where that is a gradient, a message or a layer's. The profiler
-numbers what the host did (``Ev Idx``): numbers that are missing were taken out, or never written.
-
-Before torch 1.12 categories had other names, and ranges were operators: these are read as today's.
+Kept are complete events ("ph": "X") of operators, of the ranges around them and of the device. Kept
+arguments say which autograd node an operator made (``Sequence number``), which runtime call started
+a kernel (``correlation``), what a collective moved, and the inputs of gradients, messages and
+layers (``Input Dims``, ``Input type``). The profiler numbers host events (``Ev Idx``); missing
+numbers were removed, or never written. Categories of traces before torch 1.12 are mapped to today's
+names.
 
 Complexity: O(events). Source: Kineto and torch/csrc/profiler as of PyTorch 2.13 and 1.9.
 """
@@ -29,14 +28,14 @@ __all__ = ["DEVICE", "READ", "RUNTIMES", "Kept", "RawEvent"]
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 READ = ("cpu_op", "user_annotation", "python_function", *DEVICE)
 RUNTIMES = ("_runtime", "_driver")
-"""Ends of categories: calls that start kernels (``cuda_runtime``, ``xpu_driver``)."""
+"""Endings of categories of calls that start kernels (``cuda_runtime``, ``xpu_driver``)."""
 _MODULE = "nn.Module: "
 _SHAPED = (
     "torch::autograd::AccumulateGrad",
     "record_param_comms",
     *("c10d::", "nccl:", "gloo:", "mpi:", "ucc:", "xccl:"),
 )
-"""How names of events begin whose inputs are gradients or messages."""
+"""Prefixes of names of events whose inputs are gradients or messages."""
 _OTHERS = (
     "Trace",
     "cpu_instant_event",
@@ -50,7 +49,7 @@ _OTHERS = (
     "async_cpu_to_gpu",
     "external_correlation",
 )
-"""Categories that say nothing of what was computed, and when."""
+"""Categories without information about computation."""
 _OLDER = {
     "Operator": "cpu_op",
     "Kernel": "kernel",
@@ -58,11 +57,11 @@ _OLDER = {
     "Memset": "gpu_memset",
     "Runtime": "cuda_runtime",
 }
-"""Categories before torch 1.12, and what they are called since."""
+"""Categories before torch 1.12, and their names since."""
 _RANGE = re.compile(
     r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|DistributedDataParallel\.|(nccl|gloo|mpi|ucc):(?!:)"
 )
-"""How names of ranges begin that were recorded as operators."""
+"""Prefixes of ranges that torch before 1.12 recorded as operators."""
 
 
 class _Arguments(msgspec.Struct, frozen=True, gc=False):
@@ -83,7 +82,7 @@ class _Arguments(msgspec.Struct, frozen=True, gc=False):
 
 
 class RawEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as the file has it."""
+    """An event as in the file."""
 
     ph: str = ""
     cat: str | None = None
@@ -96,7 +95,7 @@ class RawEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Kept:
-    """What is kept of the events, whose texts are mostly the same ones again and again."""
+    """The events that are kept, by category; equal texts are stored once."""
 
     def __init__(self) -> None:
         self.by_category: dict[str, list[Event]] = defaultdict(list)
@@ -109,11 +108,11 @@ class Kept:
 
     @property
     def held(self) -> int:
-        """How many of the numbered events are there."""
+        """Number of numbered events that the file holds."""
         return len(self._numbers)
 
     def add(self, events: Iterable[RawEvent]) -> None:
-        """Keep what counts of some more events."""
+        """Keep the relevant parts of more events."""
         for raw in events:
             if raw.ph == "X" and raw.cat and raw.cat not in _OTHERS:
                 self._keep(raw, _category(raw))
@@ -169,7 +168,7 @@ def _category(raw: RawEvent) -> str:
     category = _OLDER.get(raw.cat or "", raw.cat or "")
     if category != "cpu_op":
         return category
-    # A range that somebody named has no namespace, no inputs and no number of autograd's.
+    # A user's range has no namespace, no inputs and no autograd number.
     unnamed = raw.cat == "Operator" and "::" not in raw.name and "Backward" not in raw.name
     args = raw.args or _NOTHING
     named = unnamed and not args.dims and args.sequence is None
@@ -177,7 +176,7 @@ def _category(raw: RawEvent) -> str:
 
 
 def _message(args: _Arguments) -> CollectiveRecord:
-    """Return what a collective says of itself; what is not as expected counts as not said."""
+    """Return a collective's description of itself; unexpected values count as unknown."""
 
     def whole(value: Any) -> int | None:
         return value if type(value) is int and 0 <= value <= MAX_VALUE else None

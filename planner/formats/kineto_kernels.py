@@ -1,8 +1,8 @@
-"""Which kernels of a trace send, copy or compute, and which are in doubt.
+"""Classifies the kernels of a trace: transfer, copy or computation, and doubtful ones.
 
-Method. A kernel sends if a library is known by its name, or if the profiler calls it a collective:
-by the arguments of the kernel, or by the operator that launched it. Others may send: see
-`in_doubt`. Whoever reads the trace can say which ones.
+Method: a kernel is a transfer if a library is known by its name, or if the profiler calls it a
+collective, in its arguments or by the operator that launched it. `in_doubt` lists others that may
+be; the user can say which are.
 
 Complexity: O(events). Source: own; Kineto as of PyTorch 2.13.
 """
@@ -24,7 +24,7 @@ _SENDING = re.compile(
     r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|deep_?ep|nvshmem",
     re.IGNORECASE,
 )
-"""Operators that send, by their names."""
+"""Names of operators that send."""
 
 
 def told_apart(
@@ -47,7 +47,7 @@ def told_apart(
 
 
 def launched_by_sending(trace: Trace, calls: Mapping[int | None, Event]) -> dict[int, str]:
-    """Return the positions of kernels that an operator that sends launched itself, and its name."""
+    """Return the kernels that a sending operator launched itself: position to operator name."""
     operators = {}
     for call in trace.calls:
         if not any(_SENDING.search(event.name) for event in call.inside):
@@ -63,7 +63,7 @@ def launched_by_sending(trace: Trace, calls: Mapping[int | None, Event]) -> dict
 
 
 def has_several(trace: Trace, *, sent: bool) -> bool:
-    """Return whether the job has more than one rank, as far as the trace says."""
+    """Return whether the trace shows a job of more than one rank."""
     ranks = trace.distributed.ranks
     if ranks is not None:
         return ranks > 1
@@ -75,10 +75,11 @@ def has_several(trace: Trace, *, sent: bool) -> bool:
 
 
 def in_doubt(kernels: Sequence[Event], inside: Mapping[int, str], *, sent: bool) -> list[Event]:
-    """Return kernels that may be transfers.
+    """Return the kernels that may be transfers.
 
-    By their name; or launched by what sends, or on a stream of their own, and nobody knows that
-    they compute. If that finds none and no transfer is known: all of which nobody knows it.
+    That is, not known to compute, and: a word of communication in the name, launched by an operator
+    that sends, or a stream without computation. If there are none and no transfer is known: all
+    kernels that are not known to compute.
     """
     computing = {kernel.thread for kernel in kernels if computes(kernel.name)}
     unknown = [kernel for kernel in kernels if not computes(kernel.name)]
@@ -91,7 +92,7 @@ def in_doubt(kernels: Sequence[Event], inside: Mapping[int, str], *, sent: bool)
 
 
 def by_name(kernels: Iterable[Event]) -> tuple[Kernels, ...]:
-    """Return how often and how long kernels of each name ran, the longest first."""
+    """Return number and total time of the kernels of each name, the longest first."""
     times: dict[str, list[Event]] = defaultdict(list)
     for kernel in kernels:
         times[called(kernel.name)].append(kernel)

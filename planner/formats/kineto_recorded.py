@@ -1,16 +1,13 @@
-"""A profiler's trace as what was computed and what was sent, by step.
+"""A profiler's trace as computation and transfers, by step.
 
-On a device kernels are told apart by their names: transfers
-(`planner.formats.communication_kernels`, or what the trace calls a collective), copies, and all
-others, which compute. Where the job has several ranks, those that may be transfers are named. A
-collective's size is in its kernel's arguments, or else those of the range it was launched in
-(``nccl:all_reduce``, recorded with shapes). Without a device operators compute, and ranges of gloo
-or MPI are the transfers.
-
-A step's transfers are those that it launched. A step ends when the last of what it launched has
-run; the next one begins there, the first one behind what was launched before. What a transfer
-carries was there when the kernels launched before it had ended; of an all-reduce the first
-gradient, if the gradients in the order in which they were complete fill the transfers exactly.
+On a device kernels are classified by name: transfers (`planner.formats.communication_kernels`, or
+what the trace calls a collective), copies, and computation. If the job has several ranks, kernels
+that may be transfers are named. A collective's size is in its kernel's arguments or in those of the
+range that launched it (``nccl:all_reduce``, recorded with shapes). Without a device, operators
+compute, and ranges of gloo or MPI are the transfers. A step owns the transfers it launched, and
+ends when the last of what it launched has run. A transfer is ready when the kernels launched before
+it have ended; the first gradient of an all-reduce is known if the gradients, in order of
+completion, fill the transfers exactly.
 
 Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorch 2.13.
 """
@@ -66,20 +63,20 @@ def recorded_in(
     but_last: bool = False,
     transfers: re.Pattern[str] | None = None,
 ) -> Recorded:
-    """Return what was computed and sent.
+    """Return the computation and the transfers of a trace.
 
     Parameters
     ----------
     trace : Trace
         The trace.
     rank : int
-        Its rank, if it does not say.
+        Its rank, if the trace does not say it.
     but_last : bool
-        Whether to leave out, of several steps, what none launched or the last, which may lack
-        its end: other tools count so.
+        Whether to leave out, of several steps, what no step or the last one launched, which may
+        lack its end: other tools count so.
     transfers : pattern, optional
-        What names of further transfers contain: of kernels, or of operators without a device.
-        Then all others compute, and none is in doubt.
+        Pattern in the names of further transfers: kernels, or operators without a device. All
+        others then compute, and none is doubtful.
     """
     own = trace.distributed.rank
     ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
@@ -156,7 +153,7 @@ def recorded_in(
 def _periods(
     ran: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
 ) -> tuple[tuple[int, int], ...]:
-    """Return from when to when each step ran on the device; nothing, if launches are unknown."""
+    """Return start and end of each step on the device; empty if launches are unknown."""
     starts = [step.start_ns for step in steps]
     last = max((step.end_ns for step in steps), default=0)
     ends: list[int | None] = [None] * len(steps)
@@ -175,7 +172,7 @@ def _periods(
     first = min(kernel.start_ns for kernel in own)
     known = [end for end in ends if end is not None]
     before = max((k.end_ns for k in others if k.start_ns < first), default=None)
-    begin = min(steps[0].start_ns, first)  # nothing ran yet: the host's time is the step's
+    begin = min(steps[0].start_ns, first)  # nothing ran before: the first step begins on the host
     if before is not None and begin < before:
         begin = before if before < known[0] else first
     periods = []
@@ -189,7 +186,7 @@ def _periods(
 def _on_the_host(
     steps: Sequence[Step], transfers: Sequence[Transfer]
 ) -> tuple[tuple[int, int], ...]:
-    """Return from when to when each step ran where the host computes."""
+    """Return start and end of each step where the host computes."""
     ends = [step.end_ns for step in steps]
     for transfer in transfers:
         if transfer.step >= 0:
@@ -215,7 +212,7 @@ def _in_steps(
 
 
 class _Around:
-    """Finds the range of a collective in which a call was made."""
+    """Finds the collective's range in which a call was made."""
 
     def __init__(self, ranges: Sequence[Event]) -> None:
         self._by_thread: dict[Any, list[Event]] = {}
@@ -223,14 +220,14 @@ class _Around:
             self._by_thread.setdefault(mark.thread, []).append(mark)
 
     def range_of(self, call: Event) -> Event | None:
-        """Return the range around a call; None without one."""
+        """Return the range around a call, or None."""
         own = self._by_thread.get(call.thread, [])
         place = bisect_right(own, call.start_ns, key=lambda mark: mark.start_ns) - 1
         return own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
 
 
 class _Ready:
-    """Finds when all that was launched up to some moment has been computed."""
+    """Finds when everything launched up to some time has been computed."""
 
     def __init__(self, kernels: Sequence[Event], calls: Mapping[int | None, Event]) -> None:
         known = sorted(
@@ -242,7 +239,7 @@ class _Ready:
         self._ends = list(accumulate((end for _, end in known), max))
 
     def at(self, asked_ns: int) -> int:
-        """Return when what was launched until then has been computed."""
+        """Return the time at which everything launched up to `asked_ns` has been computed (ns)."""
         place = bisect_right(self._launches, asked_ns) - 1
         return asked_ns if place < 0 else max(asked_ns, self._ends[place])
 
@@ -269,7 +266,7 @@ def _collective(name: str) -> str:
 
 
 def _size(message: CollectiveRecord | None, around: Event | None) -> int | None:
-    """Return the bytes of the larger side, in or out; None if nobody says."""
+    """Return the bytes of the larger side, in or out; None if unknown."""
     if message is not None:
         elements = max(message.elements_in or 0, message.elements_out or 0)
         return elements * _width(message.dtype) or None
@@ -298,7 +295,7 @@ def _step(steps: Sequence[Step], at: int) -> int:
 def _with_gradients(
     trace: Trace, transfers: Sequence[Transfer], asked: Sequence[int], ready: _Ready | None
 ) -> Iterator[Transfer]:
-    """Yield the transfers, with when what they carry was there."""
+    """Yield the transfers with the times at which their data was ready."""
     gradients = [
         (event.start_ns, size)
         for call in trace.calls

@@ -1,13 +1,11 @@
-"""What kind of layers the forward ops of a trace are, their shapes, and their multiply-adds.
+"""Kinds, shapes and multiply-adds of the layers of a trace.
 
-Method: with `record_shapes=True` an operator says what shapes went in, newer profilers also the
-numbers, such as strides (``Concrete Inputs``). What it returns follows from these, or is what the
-next op reads, if that is as much. Samples come first; where positions of all samples stand in a row
-they are parted.
-
-Guarantee: what does not follow stays unknown. A causal mask is not taken off.
-
-Complexity: O(ops). Source: the signatures in aten/src/ATen/native/native_functions.yaml of PyTorch.
+Method: with `record_shapes=True` an operator has the shapes of its inputs, with newer profilers
+also numbers such as strides (``Concrete Inputs``). The output shape follows from them, or is what
+the next op reads if that has as many elements. Samples come first; where the positions of all
+samples are one dimension they are separated.
+Guarantee: what does not follow stays unknown. A causal mask is not subtracted.
+Complexity: O(ops). Source: signatures in aten/src/ATen/native/native_functions.yaml of PyTorch.
 """
 
 import re
@@ -59,18 +57,18 @@ LAYERS = frozenset(
         "embedding",
     )
 )
-"""Operators whose inputs are looked at."""
+"""Operators whose inputs are read."""
 
 
 class Inputs(NamedTuple):
-    """What went into an operator: shapes, and numbers as texts."""
+    """Inputs of an operator: shapes, and numbers as texts."""
 
     shapes: tuple[Shape, ...]
     texts: tuple[str, ...]
 
 
 def inputs_of(dims: Any, concrete: Any) -> Inputs | None:
-    """Return what a trace says went in; None if it does not, or not as expected."""
+    """Return the inputs of an operator; None if they are missing or malformed."""
     if not isinstance(dims, list):
         return None
     shapes = tuple(
@@ -87,16 +85,9 @@ def inputs_of(dims: Any, concrete: Any) -> Inputs | None:
 def shapes_of(
     ops: Sequence[tuple[str, Inputs | None]], weights: Sequence[int], batch_size: int | None
 ) -> list[dict[str, Any]]:
-    """Return for each forward op what `planner.layers.Layer` is told of it beside times and sizes.
+    """Return the fields of `planner.layers.Layer` for each forward op, besides times and sizes.
 
-    Parameters
-    ----------
-    ops : sequence of (str, Inputs or None)
-        Names of the operators, and what went in.
-    weights : sequence of int
-        Numbers in the parameters of each.
-    batch_size : int, optional
-        Samples of a batch; without them nothing is known.
+    `weights` are the elements of each op's parameters. Without a `batch_size` nothing is known.
     """
     if batch_size is None or not batch_size or all(inputs is None for _, inputs in ops):
         return [{} for _ in ops]
@@ -117,7 +108,7 @@ def shapes_of(
 
 
 def _read(name: str, inputs: Inputs | None, batch_size: int) -> Shape | None:
-    """Return the shape of what a sample brings in."""
+    """Return the input shape of one sample."""
     if inputs is None:
         return None
     shapes = [shape for shape in inputs.shapes if shape]
@@ -138,7 +129,7 @@ def _sample(shape: Shape, batch_size: int) -> Shape | None:
 def _layer(
     name: str, inputs: Inputs | None, read: Shape | None, own: int, batch_size: int
 ) -> dict[str, Any]:
-    """Return an op's kind, multiply-adds, window, and what it returns if that follows."""
+    """Return an op's kind, multiply-adds, window, and output shape if it follows."""
     kind = _SIMPLE.get(name)
     if kind is not None:
         made = read if kind != "view" or read is None else (prod(read),)

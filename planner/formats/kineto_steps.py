@@ -1,19 +1,12 @@
-"""One training step in a profiler's trace: its operations, their times, its gradients.
+"""One training step of a profiler's trace: its ops, their times, its gradients.
 
-Problem. The trace lists what ran when. Wanted are the ops of the two passes, which gradient was
-complete after which op, and which forward op read the parameter.
-
-Method. The forward ops are the operators that Python called on the thread that recorded the graph,
-up to the first autograd node, and that made such a node; the backward ops are these nodes. A
-forward operator bears the number of the next node to be made; so a node was made by the operator
-that started last with its number. Autograd runs AccumulateGrad as soon as the last contribution to
-a gradient is there, which is right behind the node that made it, and it runs nodes in the reverse
-order of their making; so that node's forward op is also the first one that read the parameter.
-
-An operator without a node of its own, and the accumulation of gradients, counts for the op before
-it (`planner.formats.kineto_times` says how long each takes).
-
-Complexity: O(events · log events).
+Method: forward ops are the operators that Python called on the recording thread up to the first
+autograd node, and that made a node; backward ops are these nodes. A forward operator bears the
+number of the next node to be made, so a node was made by the last operator with its number.
+Autograd runs AccumulateGrad as soon as a gradient is complete, right behind the node that completed
+it, and it runs nodes in reverse order of making: so that node's forward op is also the first reader
+of the parameter. An operator without a node, and the accumulation of gradients, counts for the op
+before it. Complexity: O(events · log events).
 Source: torch's record_function, torch/csrc/autograd and Kineto as of PyTorch 2.13.
 """
 
@@ -60,7 +53,7 @@ _BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class BackwardOp:
-    """A backward op, and the position of the forward op that made it (None: not in the trace)."""
+    """A backward op, and the position of the forward op that made it; None if not in the trace."""
 
     name: str
     made_by: int | None
@@ -68,7 +61,7 @@ class BackwardOp:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient: the position of the backward op behind which it is complete, shape and size."""
+    """A gradient with shape and size; `node` is the position of its last backward op."""
 
     node: int
     shape: tuple[int, ...]
@@ -77,24 +70,11 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """One step.
+    """One training step.
 
-    Attributes
-    ----------
-    name : str
-        Its range in the trace.
-    forward : tuple of str
-        Names of the forward ops.
-    operators : tuple of (str, Inputs or None)
-        The operator of each, and what went in.
-    backward : tuple of BackwardOp
-        The backward ops.
-    gradients : tuple of Gradient
-        In the order in which they were complete.
-    times : Times
-        Times of the ops, the forward ones first, and of the step.
-    skipped_ns : int
-        Time of operators before the first one that autograd numbers.
+    `operators` holds the operator of each forward op with its inputs; `gradients` are in order of
+    completion; `times` those of the ops, forward ones first. `skipped_ns` is the time of operators
+    before the first one that autograd numbers.
     """
 
     name: str
@@ -107,13 +87,7 @@ class TrainingStep:
 
 
 def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
-    """Return the steps of a trace that have a backward pass.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none, or one cannot be read.
-    """
+    """Return the steps of a trace that have a backward pass; an error if there are none."""
     marks = [mark for mark in trace.ranges if mark.name.startswith(_STEP)]
     updates = [update for update in trace.ranges if update.name.startswith(_UPDATE)]
     if marks:
@@ -148,7 +122,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
             "a gradient is complete before any backward op has run: record whole steps, and with "
             "a PyTorch that names backward ops (events autograd::engine::evaluate_function)",
         )
-    groups: list[list[Call]] = []  # a node and the accumulations behind it
+    groups: list[list[Call]] = []  # a node and the accumulations that follow it
     gradients: list[Gradient] = []
     for call in runs:
         if call.event.name != _RUN + _ACCUMULATE:
@@ -172,7 +146,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
         if event.sequence is not None
     }
     makers = [maker.get(node.sequence) for node in nodes]
-    forward: list[list[Call]] = []  # an op that made nodes, and those behind it that made none
+    forward: list[list[Call]] = []  # an op that made nodes, and following ops that made none
     place_of = {}
     for place, call in enumerate(calls):
         if place in makers or not forward:
@@ -199,7 +173,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
 def _forward(
     name: str, calls: Sequence[Call], nodes: Sequence[Event], ranges: Sequence[Event]
 ) -> tuple[list[Call], int]:
-    """Return the calls of the forward pass, and the time of those before them."""
+    """Return the calls of the forward pass, and the time of the calls before them (ns)."""
     last_run = {node.sequence: node.start_ns for node in nodes if node.sequence is not None}
     made = Counter(
         call.event.thread
@@ -229,7 +203,7 @@ def _forward(
         and not any(span.start_ns <= call.event.start_ns < span.end_ns for span in apart)
     ]
     backward_ns = nodes[0].start_ns
-    for call in own:  # Python waits for a backward pass to end
+    for call in own:  # Python waits for a backward pass: calls within it mean a second one
         if backward_ns < call.event.start_ns < nodes[-1].start_ns:
             raise InvalidInputError(
                 name, f"calls {shown(call.event.name)} between backward ops: {_REMEDY}"
@@ -245,7 +219,7 @@ def _forward(
 
 
 def _gradient(event: Event, node: int) -> list[Gradient]:
-    """Return the gradient an AccumulateGrad got; none if it was undefined or has no elements."""
+    """Return the gradient of an AccumulateGrad; empty if it was undefined or has no elements."""
     path = f"{event.path}.args"
     if event.dims is None or event.types is None:
         missing = "Input Dims" if event.dims is None else "Input type"

@@ -1,17 +1,12 @@
-"""How long the ops of a traced step compute, and how long the step lasts.
+"""Computation times of the ops of a traced step, and the duration of the step.
 
-Problem. The time between the starts of two ops contains whatever the device or the processor did
-meanwhile: on a device also the end of the step before, collectives, and waiting for the host. None
-of that is computation of the op.
-
-Method. On a device an op takes as long as its kernels run, collectives aside; while kernels of
-several ops run at once, the time counts for the one whose kernel started first. The sum is the time
-in which any of them runs, so it cannot exceed the step. Without a device an op lasts until the next
-one starts: what lies between (Python, operators without a node) is work of the same processor.
-
-A step lasts as long as its range in the trace; if the host runs ahead of the device, as long as
-from the end of one step's kernels to that of the next.
-
+Problem: the time between the starts of two ops also holds other work: on a device the end of the
+step before, collectives, and waiting for the host. Method: on a device an op takes as long as its
+kernels run, without collectives; time in which kernels of several ops run counts for the one whose
+kernel started first, so the sum cannot exceed the step. Without a device an op lasts until the next
+one starts: what lies between (Python, operators without a node) is work of the same processor. A
+step lasts as long as its range, or, if the host runs ahead of the device, from the end of its
+kernels to that of the next step's.
 Complexity: O(kernels · log kernels). Source: own.
 """
 
@@ -28,20 +23,11 @@ __all__ = ["Times", "busy_ns", "step_ns", "times_of"]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of one step.
+    """Times of one step (ns).
 
-    Attributes
-    ----------
-    ops_ns : tuple of int
-        How long each op computes.
-    device : bool
-        Whether that is on a device.
-    start_ns, end_ns : int
-        The step's range in the trace.
-    done_ns : int
-        When the last op, or the last of its kernels, ended.
-    collectives_ns : int
-        How long collectives that ops started run on the device.
+    `ops_ns` are the computation times of the ops, on a device if `device`. The step's range is from
+    `start_ns` to `end_ns`; its last op or kernel ended at `done_ns`. `collectives_ns` is the time
+    of collectives that its ops started on the device.
     """
 
     ops_ns: tuple[int, ...]
@@ -55,23 +41,9 @@ class Times:
 def times_of(
     name: str, groups: Sequence[Sequence[Call]], span: tuple[int, int], *, kernels_ran: bool
 ) -> Times:
-    """Return the times of the ops of a step.
+    """Return the times of the ops of a step; `groups` holds the calls of each op in order.
 
-    Parameters
-    ----------
-    name : str
-        The step's, for errors.
-    groups : sequence of sequence of Call
-        The calls of each op, in the order of execution.
-    span : (int, int)
-        Start and end of the step's range.
-    kernels_ran : bool
-        Whether the trace has kernels.
-
-    Raises
-    ------
-    InvalidInputError
-        If kernels ran, but none is known to be of the step.
+    Kernels that no operator of the step started are an `InvalidInputError`.
     """
     kernels = [[kernel for call in group for kernel in call.kernels] for group in groups]
     computing = [[kernel for kernel in group if not _moves(kernel)] for group in kernels]
@@ -94,15 +66,7 @@ def times_of(
 
 
 def step_ns(steps: Sequence[Times], places: Sequence[int]) -> int:
-    """Return how long a step lasts, on average.
-
-    Parameters
-    ----------
-    steps : sequence of Times
-        Some steps of a trace; at least one.
-    places : sequence of int
-        Their positions among all of them, increasing.
-    """
+    """Return the mean duration of a step (ns); `places` are the steps' positions in the trace."""
     first, last = steps[0], steps[-1]
     if len(steps) == 1:
         return max(first.end_ns, first.done_ns) - first.start_ns
@@ -111,12 +75,12 @@ def step_ns(steps: Sequence[Times], places: Sequence[int]) -> int:
 
 
 def busy_ns(events: Iterable[Event]) -> int:
-    """Return for how long at least one of the events lasted."""
+    """Return the length of the union of the events (ns)."""
     return sum(_busy([[event] for event in events]))
 
 
 def _busy(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
-    """Return for how long each group ran; what several did at once counts for the first one."""
+    """Return the running time of each group; overlaps count for the event that began first."""
     times = [0] * len(groups)
     covered = None
     events = [
@@ -132,7 +96,7 @@ def _busy(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
 def _until_the_next(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
     """Return the time from the start of each group to that of the next one."""
     starts = [group[0].start_ns for group in groups]
-    for place in range(1, len(starts)):  # on several threads a later op may start earlier
+    for place in range(1, len(starts)):  # with several threads a later op may start earlier
         starts[place] = max(starts[place], starts[place - 1])
     end = max(event.end_ns for group in groups for event in group)
     ends = [*starts[1:], max(end, starts[-1])]
@@ -140,5 +104,5 @@ def _until_the_next(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
 
 
 def _moves(kernel: Event) -> bool:
-    """Whether a kernel moves gradients between workers, and computes nothing."""
+    """Whether a kernel only moves data between ranks."""
     return kernel.message is not None or bool(library_of(kernel.name))

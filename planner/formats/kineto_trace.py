@@ -1,7 +1,7 @@
-"""PyTorch profiler traces as typed events: what ran on which thread, and what inside what.
+"""PyTorch profiler traces as typed events: what ran on which thread, and nesting.
 
 The trace is JSON in the Trace Event Format, possibly compressed, read piece by piece
-(`planner.formats.event_file`). What is kept of its events: `planner.formats.kineto_events`.
+(`planner.formats.event_file`). `planner.formats.kineto_events` says what is kept of its events.
 
 Complexity: O(events · log events). Source: Google's description of the Trace Event Format.
 """
@@ -24,7 +24,7 @@ from planner.validation import shown
 __all__ = ["Distributed", "Trace", "read_trace"]
 
 MAX_TEXT = 1 << 36
-"""Longest trace that is read, in bytes without compression."""
+"""Longest trace that is read (bytes without compression)."""
 
 
 class _Outside(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class _Outside(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Distributed:
-    """What a trace says of the job: its own rank, and how many there are (None: nothing)."""
+    """The rank of a trace and the number of ranks of the job; None if unknown."""
 
     rank: int | None = None
     ranks: int | None = None
@@ -43,16 +43,16 @@ class Distributed:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace.
+    """A profiler's trace.
 
     Attributes
     ----------
     calls : tuple of Call
         By start, over all threads.
     ranges : tuple of Event
-        What ``record_function`` marked, such as ``ProfilerStep#3``, by start.
+        Ranges of ``record_function``, such as ``ProfilerStep#3``, by start.
     kernels : tuple of Event
-        What ran on devices, in the order of the file.
+        Device events, in the order of the file.
     runtime_calls : tuple of Event
         Calls of a device's runtime, in the order of the file.
     processor : str
@@ -62,13 +62,13 @@ class Trace:
     runtime : tuple of str
         Categories with calls of a device's runtime.
     unknown : mapping of str to tuple of Event
-        Events of categories nobody here knows, such as those of other accelerators.
+        Events of unknown categories, such as those of other accelerators.
     numbered, held : int
-        How many events the profiler numbered, and how many of those the file holds.
+        Number of events that the profiler numbered, and of those that the file holds.
     backwards : tuple of int
         Positions of events that end before they begin; they are left out.
     distributed : Distributed
-        Whose trace it is.
+        The rank and the number of ranks.
     sha256 : str
         Hash of the file.
     """
@@ -94,20 +94,7 @@ class Trace:
 
 
 def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | None = None) -> Trace:
-    """Return the trace in a file.
-
-    Parameters
-    ----------
-    source : bytes or binary file
-        Its contents; a file is read piece by piece.
-    progress : callable, optional
-        Called with the bytes read so far.
-
-    Raises
-    ------
-    InvalidInputError
-        If `source` is no such file, or too long; the path leads to the event.
-    """
+    """Return the trace in a file; `progress` is called with the bytes read so far."""
     file = EventFile(source, RawEvent, limit=MAX_TEXT, progress=progress)
     kept = Kept()
     try:
@@ -144,7 +131,7 @@ def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | No
 
 
 def _no_operators(kept: Kept) -> str:
-    """Say why there is nothing to read: the CPU was not recorded, or the file is another tool's."""
+    """Return the error of a trace without operators: no recorded CPU, or another tool."""
     what = "expected events of category cpu_op (before torch 1.12: Operator)"
     others = sorted(category for category, events in kept.by_category.items() if events)
     if any(name in DEVICE or name.endswith(RUNTIMES) for name in others):
@@ -154,7 +141,7 @@ def _no_operators(kept: Kept) -> str:
 
 
 def _outside(text: bytes) -> _Outside:
-    """Return what stands beside the events; an error, if there is no array of events."""
+    """Return the document without its events; an error if it has no array of events."""
     try:
         return decoded(msgspec.json.Decoder(_Outside), text)
     except msgspec.ValidationError as error:

@@ -1,17 +1,11 @@
-"""The lines of a program's output without what launchers put before each of them.
+"""Removes the prefixes that launchers put before each line of a program's output.
 
 Problem: ``mpirun --tag-output``, ``srun -l``, pdsh, ``kubectl logs --prefix --timestamps``, Docker
-compose and others put a prefix before each line; there is no complete list of them.
-
-Method: a program's table has a header that nobody else prints. What stands before it on its line is
-the prefix. Other lines have the same prefix, but for digits and spaces: those are a time of day, a
-rank or padding. Lines without it are passed on unchanged, so that the reader sees them.
-
-Several processes that print a table each may be mixed: a header's prefix comes again behind another
-header's. Then lines are put in the order of their prefixes, so that each table is whole.
-
-Guarantee: only what matches a header's prefix from the start of a line is taken away.
-
+compose and others have prefixes; no list is complete. Method: a table's header is unmistakable, so
+what precedes it on its line is the prefix. Other lines have the same prefix up to digits and spaces
+(times of day, ranks, padding); lines without it are passed on unchanged. If several processes'
+tables are mixed (a header's prefix recurs behind another header), lines are sorted by prefix.
+Guarantee: only what matches a header's prefix from the start of a line is removed.
 Complexity: O(characters · log headers). Source: own.
 """
 
@@ -27,17 +21,7 @@ _PARTS = re.compile(r"([0-9]+|\s+)")
 
 
 class PrintedLine(NamedTuple):
-    """A line of a program's output.
-
-    Attributes
-    ----------
-    number : int
-        Of the line in the file, from 1.
-    prefix : str
-        What a launcher put before it, without spaces around it.
-    text : str
-        The line without the prefix.
-    """
+    """A line of output: its number from 1, its stripped prefix, and the text without it."""
 
     number: int
     prefix: str
@@ -51,16 +35,10 @@ class _Header(NamedTuple):
 
 
 def printed_lines(text: str, header: re.Pattern[str], word: str) -> list[PrintedLine]:
-    """Return the lines of an output.
+    """Return the lines of an output without prefixes.
 
-    Parameters
-    ----------
-    text : str
-        All of it.
-    header : re.Pattern
-        Finds the header of a table in a line; what stands before the match is a prefix.
-    word : str
-        Of the header: lines without it are not searched, which takes long.
+    `header` finds the header of a table in a line. Only lines that contain `word` are searched for
+    it, as searching takes long.
     """
     raw = _COLOURS.sub("", text).splitlines()
     headers = []
@@ -85,7 +63,7 @@ def printed_lines(text: str, header: re.Pattern[str], word: str) -> list[Printed
 
 
 def _pattern(prefix: str) -> re.Pattern[str]:
-    """Return what matches a prefix, whatever its digits and its spaces are."""
+    """Return a pattern for a prefix with any digits and spaces."""
     if not prefix.strip():
         return re.compile("")
     parts = [
@@ -93,13 +71,13 @@ def _pattern(prefix: str) -> re.Pattern[str]:
         for part in _PARTS.split(prefix.strip())
         if part
     ]
-    # Where a space follows, nothing else may: the digits of a row are no rank's.
+    # If the prefix ends in a space, one must follow: the digits of a row are not part of a rank.
     end = r"(?=\s|$)" if prefix[-1].isspace() else ""
     return re.compile(r"\s*" + "".join(parts) + end)
 
 
 def _mixed(lines: list[PrintedLine], headers: list[_Header]) -> bool:
-    """Return whether a header's prefix comes again behind a header with another prefix."""
+    """Return whether a header's prefix recurs behind a header with another prefix."""
     last = {line.prefix: line.number - 1 for line in lines if line.prefix}
     places = [known.place for known in headers]
     own = Counter(known.prefix for known in headers)

@@ -1,17 +1,12 @@
 """Gradient plans as arguments of Megatron-LM.
 
-Problem. Megatron's DistributedDataParallel goes through the model's parameters in reverse and
-closes a bucket once it has ``--ddp-bucket-size`` elements: one size for all. Find the size that
-comes closest to a plan, and say what comes of it.
-
-Method. `planner.bucketing.nearest_size`. A plan made for Megatron comes out exactly.
-
-Guarantee. None on how close it is. The buckets listed are those Megatron makes of parameters of one
+Problem: Megatron's DistributedDataParallel goes through the model's parameters in reverse and
+closes a bucket once it has ``--ddp-bucket-size`` elements. Find the size closest to a plan
+(`planner.bucketing.nearest_size`). A plan made for Megatron comes out exactly.
+Guarantee: none on the distance to the plan. The listed buckets are Megatron's for parameters of one
 type, without its distributed optimiser, which pads and starts others.
-
-Complexity. O(distinct sizes of batches · parameters).
-
-Source. megatron/core/distributed/param_and_grad_buffer.py of Megatron Core 0.19.
+Complexity: O(distinct batch sizes · parameters).
+Source: megatron/core/distributed/param_and_grad_buffer.py of Megatron Core 0.19.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,23 +35,8 @@ def megatron_settings(
 ) -> dict[str, Any]:
     """Return the arguments nearest to a gradient plan, as plain values.
 
-    Parameters
-    ----------
-    batches : sequence of Batch
-        In the order of the plan.
-    parameter_bytes : mapping
-        Size of each parameter by name.
-    element_bytes : int
-        Size of an element of all of them.
-    order : sequence of str, optional
-        All parameters in the reverse of the model's order; by default in that of `parameter_bytes`.
-
-    Raises
-    ------
-    InvalidInputError
-        If sizes are missing or no multiple of an element, or `order` has other parameters.
-    NotApplicableError
-        If a parameter is cut.
+    `order` lists all parameters in the reverse of the model's order; by default the reverse of
+    `parameter_bytes`. A cut parameter is a `NotApplicableError`.
     """
     names = whole_names(batches)
     elements = elements_of(names, parameter_bytes, element_bytes)

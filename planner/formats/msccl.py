@@ -1,30 +1,15 @@
 """Writes an all-reduce as an algorithm of MSCCL, the programmable runtime on top of NCCL.
 
-Problem. MSCCL runs an XML program on each GPU: thread blocks that work at once, each a list of
-steps that send to one peer or receive from one peer over one channel. A step may wait for one step
-of another thread block; a ``nop`` before it waits for one more. Write a collective program so that
-every order in which thread blocks may run moves the same data and adds it up in the same way.
-
-Method. Each rank has, for each link and each rank it talks to over that, one thread block that
-receives and one that sends, both on the channel of the link; in them the messages of that link
-stand in the order of the program's steps. The first half adds what is received to the input ("i")
-the first time and to the output ("o") from then on (``rrc``), the second stores it (``r``); so it
-works in place and out of place. A step waits for the steps that last wrote what it reads. What a
-rank receives in one step is added one after the other, from the nearest sender in rotated order to
-the farthest: no addition is lost, and sums of floats are the same in every run. Messages of more
-chunks than the runtime takes at once are several.
-
-Guarantee. Every link carries the messages of the program in its order, with the same sums. No
-order of the thread blocks ends in a deadlock, even if a send blocks until its receive has begun: a
-step only waits for earlier steps of the program, or for nearer senders in its own. No wait is
-needed before a chunk of the output is overwritten in the second half: the sum that arrives has in
-it what the rank sent, so that was read before.
-
-Complexity. Linear in the messages times their chunks. BML's program of a server has 2k(n-1) thread
-blocks and, with its ``nop`` steps, k(n-1)·(3k + 1 + (n-1)·k(k-1)/2) steps.
-
-Source. Cowan et al., "MSCCLang: Microsoft Collective Communication Language", ASPLOS 2023;
-attributes and limits are those of the parser of the runtime msccl-executor-nccl.
+Problem: MSCCL runs an XML program on each GPU: concurrent thread blocks, each a list of steps that
+send to one peer or receive from one over one channel. A step may wait for one step of another
+block; a ``nop`` before it waits for one more. Every order must move the same data with the same
+sums.
+Method: per link and peer one receiving and one sending block, messages in the program's order.
+Details and proof: docs/exports.md, "Why exported programs compute the right sums".
+Guarantee: links carry the program's messages in its order with its sums; no order deadlocks.
+Complexity: linear in the messages times their chunks; BML has 2k(n-1) thread blocks per server and
+k(n-1)·(3k + 1 + (n-1)·k(k-1)/2) steps with ``nop``. Source: Cowan et al., "MSCCLang", ASPLOS 2023;
+attributes and limits: parser of msccl-executor-nccl.
 """
 
 from collections import Counter
@@ -42,13 +27,13 @@ from planner.validation import integer, shown
 __all__ = ["Protocol", "check_name", "write_msccl"]
 
 Protocol = Literal["Simple", "LL", "LL128"]
-"""NCCL's ways to move data: most bandwidth, least latency, between the two on NVLink."""
+"""NCCL's protocols: most bandwidth, least latency, and in between on NVLink."""
 
 MAX_GPUS = 1024
-"""Ranks the runtime's parser has room for."""
+"""Ranks for which the runtime's parser has room."""
 
 MAX_PEERS = 32
-"""Thread blocks that send, and that receive, on one channel."""
+"""Sending, and receiving, thread blocks on one channel."""
 
 MAX_CHUNKS = 71
 """Chunks of one step."""
@@ -60,10 +45,10 @@ MAX_STEPS = 64
 """Steps of one thread block."""
 
 MAX_ELEMENTS = 4095
-"""Elements of XML that a rank reads."""
+"""XML elements that a rank reads."""
 
 MAX_NAME = 255
-"""Characters of a name: the parser does not look before it writes."""
+"""Characters of a name: the parser writes without checking."""
 
 
 def write_msccl(
@@ -74,14 +59,14 @@ def write_msccl(
     min_bytes: int = 0,
     max_bytes: int = 0,
 ) -> str:
-    """Return an all-reduce in MSCCL's XML, for one GPU a rank.
+    """Return an all-reduce in MSCCL's XML, with one GPU per rank.
 
     The runtime uses it for buffers whose number of elements is a multiple of the chunks.
 
     Parameters
     ----------
     program : Program or Schedule
-        An all-reduce whose chunks are all of one size; of BML's schedules those without failures.
+        An all-reduce with chunks of one size; a BML schedule must have no failures.
     name : str
         Name of the algorithm: printable ASCII without quotes, ``&``, ``<`` and ``>``.
     protocol : str
@@ -92,7 +77,7 @@ def write_msccl(
     Raises
     ------
     InvalidInputError
-        If the program cannot be said in this format, or is too large for the runtime.
+        If the format cannot express the program, or it is too large for the runtime.
     """
     if not isinstance(program, Program):
         _check_schedule(program)
@@ -119,8 +104,8 @@ def write_msccl(
         minBytes=min_bytes,
         maxBytes=max_bytes,
     )
-    # Each rank's elements are gone before the next rank's are made. The runtime's parser knows no
-    # XML declaration.
+    # Ranks are written one by one, so only one rank's elements are in memory. The runtime's parser
+    # knows no XML declaration.
     opening = ET.tostring(algo, encoding="unicode", short_empty_elements=False)
     lines = [opening.removesuffix("</algo>")]
     sizes = {"i_chunks": program.chunks, "o_chunks": program.chunks, "s_chunks": 0}
@@ -138,7 +123,7 @@ def write_msccl(
 
 
 def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
-    """Add what one rank does."""
+    """Add the thread blocks of one rank."""
     sent, received = list(program.sends(rank)), list(program.receives(rank))
     targets, sources = (
         sorted(ends, key=lambda end: (end[0], (end[1] - rank) % program.ranks))
@@ -154,7 +139,7 @@ def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
         )
     if any((message.source, message.target) != (OWN, OWN) for message in sent):
         raise InvalidInputError("program", "expected no passing on through other ranks")
-    # Only receiving blocks are waited for; they come first, as the runtime keeps 7 bits for that.
+    # Only receiving blocks are waited for; they come first, as the runtime keeps 7 bits for them.
     for link, peer in sources:
         gpu.append(_element("tb", id=len(gpu), send=-1, recv=peer, chan=link))
     for link, peer in targets:
@@ -169,7 +154,7 @@ def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
     wrote: dict[int, tuple[int, int]] = {}  # thread block and step that last wrote a chunk
     for message in sorted([*sent, *received], key=moment):
         for chunks in _at_once(message):
-            # Of steps in one thread block, the last is waited for.
+            # Of several steps of one thread block only the last is waited for.
             awaited = dict(sorted({wrote[chunk] for chunk in chunks if chunk in wrote}))
             source = "o" if awaited else "i"
             if message.sender == rank:
@@ -189,7 +174,7 @@ def _by_link(ends: Sequence[tuple[int, int]]) -> Counter[int]:
 
 
 def _at_once(message: Message) -> Iterator[range]:
-    """Yield the chunks of a message, as many at once as the runtime takes."""
+    """Yield the chunks of a message, at most `MAX_CHUNKS` at once."""
     for first in range(message.first, message.stop, MAX_CHUNKS):
         yield range(first, min(message.stop, first + MAX_CHUNKS))
 
@@ -202,7 +187,7 @@ def _add_step(
     chunks: range,
     awaited: Mapping[int, int],
 ) -> int:
-    """Add a step that waits for one of each of other thread blocks; return its number."""
+    """Add a step that waits for one step of each given block; return its number."""
     for waited, step in awaited.items():
         gpu[waited][step].set("hasdep", "1")
     tb = gpu[block]
@@ -238,7 +223,7 @@ def _element(tag: str, **attributes: str | int) -> ET.Element:
 
 
 def _check_schedule(schedule: Schedule) -> None:
-    """Refuse what the format has no words for, and what the runtime would not load."""
+    """Refuse schedules that the format cannot express or the runtime would not load."""
     if not isinstance(schedule, Schedule):
         raise InvalidInputError(
             "schedule",
@@ -254,7 +239,7 @@ def _check_schedule(schedule: Schedule) -> None:
 
 
 def _check_program(program: Program) -> None:
-    """Refuse what the format has no words for, and what the runtime would not load."""
+    """Refuse programs that the format cannot express or the runtime would not load."""
     if program.kind != "all_reduce":
         raise InvalidInputError("program.kind", f"expected an all_reduce, got {program.kind}")
     for amount, limit, what in (
@@ -270,13 +255,7 @@ def _check_program(program: Program) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse names that parsers of these runtimes may stumble over.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is one.
-    """
+    """Refuse names on which the runtimes' parsers may fail."""
     if (
         not isinstance(name, str)
         or not 1 <= len(name) <= MAX_NAME

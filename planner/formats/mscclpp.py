@@ -1,30 +1,14 @@
 """Writes an all-reduce as an execution plan of MSCCL++, whose executor runs it as one kernel.
 
-Problem. A plan lists, for each GPU, thread blocks that work at once, each a list of operations:
-put chunks into a buffer of another GPU and signal it, wait for a signal, add one local buffer to
-another. Nothing orders two GPUs but signals. Write a collective program so that no order in which
-all this may run changes what is summed up.
-
-Method. A lane of a rank is a chain of thread blocks (`planner.formats.mscclpp_blocks`): chunks of a
-lane are no other lane's, so lanes share nothing, and have a channel of their own for each link and
-peer, for both directions. First, each rank signals all that will send to it: what it did before is
-over, its buffers may be written. Then, step after step, it puts what it sends, with a signal behind
-each put, waits for what it receives, and adds that up. What is to be added arrives in a place of
-its own in the scratch buffer, and so does what is only passed on; sums arrive where they belong.
-
-Guarantee. Data and sums are those of the program, in any order. A put reads its source some time
-later; nothing writes there before it has: programs that add to what a rank has sent are refused,
-and a sum that arrives has in it what the rank sent, so that was read. The last put over a channel
-waits for its end, so buffers are free when the kernel ends. The steps of the program are an order
-in which everything can happen, so nothing ends in a deadlock if all thread blocks run at once.
-
-What it does not say. Which NIC carries a channel: the executor takes the one of the GPU's number in
-its machine. So a program with a NIC for each level of a BCube sums up the same over other wires.
-
-Complexity. Linear in the messages times their chunks.
-
-Source. Microsoft MSCCL++ 0.9.0: names, limits and meanings are those of its executor's parser
-(``execution_plan.cc``) and kernel (``execution_kernel.hpp``).
+Problem: a plan has, per GPU, concurrent thread blocks with lists of operations: put chunks into
+another GPU's buffer and signal it, wait for a signal, add buffers. Only signals order two GPUs. No
+possible order may change the sums. Method: each lane of a rank is a chain of thread blocks
+(`planner.formats.mscclpp_blocks`) with channels of its own per link and peer. Details and proof:
+docs/exports.md, "Why exported programs compute the right sums".
+Guarantee: data and sums are the program's in any order, without deadlock if all blocks run at once.
+NICs are not assigned: the executor takes the one of the GPU's number, so a BCube's NICs per level
+become other wires. Complexity: linear in the messages times their chunks. Source: Microsoft MSCCL++
+0.9.0, parser (``execution_plan.cc``) and kernel (``execution_kernel.hpp``).
 """
 
 import json
@@ -47,18 +31,18 @@ from planner.validation import integer, shown
 __all__ = ["ChannelKind", "write_mscclpp"]
 
 ChannelKind = Literal["port", "memory"]
-"""Data moves by DMA or RDMA, or by stores of threads into a peer's memory."""
+"""Transfer by DMA or RDMA (port), or by thread stores into a peer's memory (memory)."""
 
 ItemT = TypeVar("ItemT")
 
 MAX_BLOCKS = 64
-"""Thread blocks of a rank: all have to run at once, and a GPU has not many more multiprocessors."""
+"""Thread blocks of a rank: all run at once, and a GPU has not many more multiprocessors."""
 
 MAX_BYTES = 2**32 - 1
 """The executor keeps offsets in 32 bits."""
 
 _Places = Mapping[Message, int]
-"""Where messages arrive in the scratch buffer of their receivers."""
+"""Where messages arrive in their receivers' scratch buffers."""
 
 
 def write_mscclpp(
@@ -69,26 +53,25 @@ def write_mscclpp(
     min_bytes: int = 0,
     max_bytes: int = MAX_BYTES,
 ) -> str:
-    """Return an all-reduce as a plan of MSCCL++, in place, for one GPU a rank.
+    """Return an all-reduce as a plan of MSCCL++, in place, with one GPU per rank.
 
     The executor takes it for buffers of a multiple of 16 bytes times the chunks.
 
     Parameters
     ----------
     program : Program
-        An all-reduce among at least two ranks, whose chunks are all of one size.
+        An all-reduce among at least two ranks, with chunks of one size.
     name : str
         Name of the plan: printable ASCII without quotes, ``&``, ``<`` and ``>``.
     channel : {"port", "memory"}
-        How ranks reach each other: ``memory`` only if all are in one machine, or in one domain of
-        NVLink.
+        How ranks reach each other: ``memory`` only within one machine or one domain of NVLink.
     min_bytes, max_bytes : int
         Sizes of the buffers to use it for.
 
     Raises
     ------
     InvalidInputError
-        If the program cannot be said in this format, or is too large for the executor.
+        If the format cannot express the program, or it is too large for the executor.
     """
     if program.kind != "all_reduce":
         raise InvalidInputError("program.kind", f"expected an all_reduce, got {program.kind}")
@@ -127,7 +110,7 @@ def write_mscclpp(
 
 
 def _places(program: Program) -> tuple[_Places, Mapping[int, int]]:
-    """Return places for messages that are not put where they belong, and how many ranks need."""
+    """Return the places of messages in scratch buffers, and the ranks' scratch sizes."""
     places = {}
     sizes = dict.fromkeys(range(program.ranks), 0)
     for message in program.messages():
@@ -140,13 +123,13 @@ def _places(program: Program) -> tuple[_Places, Mapping[int, int]]:
 
 
 def _gpu(program: Program, rank: int, places: _Places, kind: ChannelKind) -> dict[str, Any]:
-    """Return what one rank does."""
+    """Return the document of one rank."""
     sent, received = list(program.sends(rank)), list(program.receives(rank))
     channels = sorted({*map(_to, sent), *map(_from, received)})
     writer = Rank(channels, kind)
 
     def moment(message: Message) -> tuple[int, int, int, int, int]:
-        # The same for both ends; those behind a rank get first what it sends.
+        # The same key at both ends; ranks send to their successors first.
         turn = (message.receiver - message.sender) % program.ranks
         return message.step, turn, message.link, message.first, message.target
 
@@ -174,12 +157,12 @@ def _from(message: Message) -> Channel:
 def _operations(
     sent: Sequence[Message], received: Sequence[Message], places: _Places, kind: ChannelKind
 ) -> Iterator[Operation]:
-    """Yield what a rank does in a lane."""
+    """Yield the operations of a rank in a lane."""
     for name, channels in (("signal", map(_from, received)), ("wait", map(_to, sent))):
         for together in _batches(dict.fromkeys(channels), lambda channel: channel):
             yield Operation(name, tuple(together))
     final = {_to(message): message for message in sent}
-    passing: dict[tuple[int, int], int] = {}  # where in the scratch buffer what is passed on is
+    passing: dict[tuple[int, int], int] = {}  # place of relayed chunks in the scratch buffer
     gone: set[int] = set()
     for step in sorted({message.step for message in (*sent, *received)}):
         leaving = [message for message in sent if message.step == step]
@@ -211,7 +194,7 @@ def _putting(
     kind: ChannelKind,
     final: Mapping[Channel, Message],
 ) -> Iterator[Operation]:
-    """Yield what puts messages, over a channel each, and signals behind them."""
+    """Yield the operations that put messages, over one channel each, and signal behind them."""
     sources = [_source(message, passing) for message in messages]
     targets = [
         Chunks("s", places[message], len(_chunks(message)), message.receiver)
@@ -233,7 +216,7 @@ def _putting(
 
 
 def _source(message: Message, passing: Mapping[tuple[int, int], int]) -> Chunks:
-    """Return where a message is read."""
+    """Return the chunks that a message is read from."""
     chunks = _chunks(message)
     if message.source == OWN:
         return Chunks("i", message.first, len(chunks))
@@ -246,7 +229,7 @@ def _source(message: Message, passing: Mapping[tuple[int, int], int]) -> Chunks:
 
 
 def _adding(messages: Iterable[Message], places: _Places) -> Iterator[Operation]:
-    """Yield what adds messages of one step that have arrived."""
+    """Yield the operations that add the arrived messages of one step."""
     ranges: dict[range, list[Message]] = {}
     for message in messages:
         ranges.setdefault(_chunks(message), []).append(message)
@@ -265,7 +248,7 @@ def _chunks(message: Message) -> range:
 
 
 def _batches(items: Iterable[ItemT], channel: Callable[[ItemT], Channel]) -> Iterator[list[ItemT]]:
-    """Yield items in their order, of each batch no two over one channel, and not too many."""
+    """Yield items in order, in batches of at most `MAX_AT_ONCE` items on different channels."""
     batch: list[ItemT] = []
     for item in items:
         if len(batch) == MAX_AT_ONCE or channel(item) in map(channel, batch):

@@ -1,15 +1,12 @@
-"""Thread blocks of MSCCL++'s execution plans: operations in order, with what keeps them in order.
+"""Thread blocks of MSCCL++'s execution plans: operations with what keeps them in order.
 
-Problem. Operations that follow each other are to take effect in that order. Threads of a block wait
-for each other only at ``nop``; blocks only at semaphores. A block has room for a few operations,
-channels and buffers of other ranks.
-
-Method. Waits, signals and puts over a port are done by the first threads, one for each channel; all
-threads add, and put into a peer's memory. A ``nop`` stands before an operation that needs what
-other threads have done since the last one; so between a wait and a put over one channel each there
-is none, as one thread does both. What does not fit opens the next block, behind a semaphore.
-
-Complexity. Linear in the operations. Source. Own.
+Problem: operations have to take effect in order, but threads of a block wait for each other only at
+``nop``, and blocks only at semaphores; a block has room for few operations, channels and buffers.
+Method: waits, signals and puts over a port are done by the first threads, one per channel; all
+threads add, and put into a peer's memory. A ``nop`` precedes an operation that needs what other
+threads have done since the last one, so none stands between a wait and a put over the same single
+channel: one thread does both. What does not fit opens the next block, behind a semaphore.
+Complexity: linear in the operations. Source: own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,20 +29,13 @@ Channel = tuple[int, int, int]
 _WAITING = ("wait", "sem_acquire")
 _SENDING = ("signal", "pws", "pwsf")
 _BY_ALL = ("put", "re")
-"""What all threads do; the rest is done by one for each channel or semaphore."""
+"""Operations by all threads; others are done by one thread per channel or semaphore."""
 
 
 class Chunks(NamedTuple):
-    """Chunks of a buffer, of this rank or, to put into, of another one.
+    """Chunks of a buffer: ``i`` is the gradient (input and output), ``s`` the scratch buffer.
 
-    Attributes
-    ----------
-    buffer : str
-        ``i``: the gradient, which is input and output; ``s``: the scratch buffer.
-    first, size : int
-        Which, and how many.
-    peer : int or None
-        Whose.
+    `peer` is the other rank whose buffer is written; None for this rank.
     """
 
     buffer: str
@@ -65,7 +55,7 @@ class Operation(NamedTuple):
     def needs(self, before: "Operation") -> bool:
         """Whether this one must not begin before all threads have done an earlier one."""
         if before.name == "sem_acquire" and len(self.channels) > 1:
-            return True  # by one thread, for all
+            return True  # one thread acquires for all
         for names in (_WAITING, _SENDING):
             if self.name in names and before.name in names:
                 return any(
@@ -90,7 +80,7 @@ class _Block:
         self.remotes: dict[tuple[int, str], int] = {}
 
     def has_room(self, operation: Operation) -> bool:
-        """Whether it fits, with what orders it and what may follow it."""
+        """Whether the operation fits, with a ``nop`` before and a semaphore behind it."""
         channels = self.channels.keys() | set(operation.channels)
         remotes = self.remotes.keys() | set(_remotes(operation))
         return (
@@ -100,7 +90,7 @@ class _Block:
         )
 
     def add(self, operation: Operation, kind: str, semaphore: int = -1) -> None:
-        """Add it behind those that are there."""
+        """Append an operation, with a ``nop`` if needed."""
         if any(operation.needs(before) for before in self.since):
             self.operations.append({"name": "nop"})
             self.since = []
@@ -134,14 +124,9 @@ def _remotes(operation: Operation) -> Iterable[tuple[int, str]]:
 
 
 class Rank:
-    """The thread blocks of a rank.
+    """The thread blocks of a rank, on channels of one kind, ``port`` or ``memory``.
 
-    Parameters
-    ----------
-    channels : iterable of Channel
-        All that it has. Those of two ranks belong together in the order in which both list them.
-    kind : str
-        ``port`` or ``memory``.
+    Channels of two ranks are matched in the order in which both list them.
     """
 
     def __init__(self, channels: Iterable[Channel], kind: str) -> None:
@@ -169,11 +154,11 @@ class Rank:
 
     @property
     def blocks(self) -> int:
-        """How many thread blocks there are."""
+        """Number of thread blocks."""
         return len(self._blocks)
 
     def written(self) -> dict[str, Any]:
-        """Return its thread blocks, and what they refer to."""
+        """Return the thread blocks and what they refer to, as plain values."""
         kind = self._kind
         remotes = {
             remote: number

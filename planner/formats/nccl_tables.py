@@ -1,8 +1,8 @@
-"""The tables that nccl-tests print, as rows of cells: what is known of a run, and what a row says.
+"""The tables of nccl-tests as rows of cells, with what is known of their runs.
 
-A run is what stands before a header: the test, and each rank with its host. A row belongs to the
-last header. A cell that cannot be read is an error that names its line and its column. Only the
-last row of a table may be unfinished, as that of a run that was stopped.
+A run is described before a header: the test, and each rank with its host. A row belongs to the last
+header. A cell that cannot be read is an error with its line and column. Only the last row of a
+table may be unfinished, as after a run that was stopped.
 
 Complexity: O(characters). Source: src/util.cu of NVIDIA/nccl-tests, and src/common.cu before 2.17.
 """
@@ -38,7 +38,7 @@ _WORDS = {
     *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double"),
     *("bfloat16", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2", "sum", "prod", "mulsum"),
 }
-"""Types and operations: a row has one of them, whatever else is damaged."""
+"""Types and operations: every row has one, whatever else is damaged."""
 _TIMES = ("time", "cputime")
 _UNITS = {"time": "(us)", "cputime": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
 _WITHOUT_UNIT = ("type", "redop", "root", "#wrong", "error", "timestamp")
@@ -46,11 +46,11 @@ CPU_TIMES = (
     "these are the times in which a CPU launches, not those of transfers: run nccl-tests without -C"
 )
 _ALIGNED = 2
-"""Characters between the end of a cell and that of its column's name."""
+"""Largest offset between the end of a cell and the end of its column's name (characters)."""
 
 
 class Side(NamedTuple):
-    """One measurement: µs, GB/s of the algorithm and of the bus, wrong elements."""
+    """One measurement: time (µs), algorithm and bus bandwidth (GB/s), wrong elements."""
 
     time: float
     algorithm: float
@@ -59,7 +59,7 @@ class Side(NamedTuple):
 
 
 Sides = tuple[Side | None, Side | None]
-"""Out of place and in place."""
+"""Measurements out of place and in place."""
 
 
 class ListedRank(NamedTuple):
@@ -73,7 +73,7 @@ class ListedRank(NamedTuple):
 
 @dataclass
 class Run:
-    """What is known of the run whose rows come next."""
+    """What is known of the run whose rows follow."""
 
     collective: str = ""
     ranks: list[ListedRank] = field(default_factory=list)
@@ -81,16 +81,9 @@ class Run:
 
 
 class Row(NamedTuple):
-    """A row that has not been read yet: the reader may not want it.
+    """A row that is read only if wanted.
 
-    Attributes
-    ----------
-    run : Run
-        To which it belongs.
-    where : str
-        Its place.
-    read : callable
-        Returns its size and its measurements; None if the row is unfinished.
+    `read` returns its size and measurements; None if the row is unfinished.
     """
 
     run: Run
@@ -109,7 +102,7 @@ class _Table:
 
 
 def test_of(name: str) -> str:
-    """Return the test that a text names: a program, or a file called after a collective."""
+    """Return the test that a text names: a program, or a file named after a collective."""
     match = _TEST.search(name)
     if match:
         return match[1]
@@ -117,19 +110,9 @@ def test_of(name: str) -> str:
 
 
 def rows_of(text: str, name: str) -> Iterator[Row]:
-    """Yield the rows of an output.
+    """Yield the rows of an output; the file's `name` may name the test where the text does not.
 
-    Parameters
-    ----------
-    text : str
-        The output.
-    name : str
-        Of its file: it may name the test where the text does not.
-
-    Raises
-    ------
-    InvalidInputError
-        If something looks like a table, and cannot be one.
+    A malformed table is an `InvalidInputError`.
     """
     for table in _tables(text, name):
         for line, cells in table.rows:
@@ -188,7 +171,7 @@ def _tables(text: str, name: str) -> list[_Table]:
 
 
 def _table(run: Run, line: PrintedLine) -> _Table:
-    """Return an empty table with the columns that a header names."""
+    """Return an empty table with the columns of a header."""
     text = re.sub(r"^(\s*)#(?!wrong)", r"\1 ", line.text)
     found = list(_CELL.finditer(text))
     columns = [match[0] for match in found]
@@ -216,10 +199,10 @@ def _check_units(table: _Table, line: PrintedLine) -> None:
 
 
 def _cells(line: PrintedLine) -> list[str]:
-    """Return a row's cells; a launcher's tag may stand between two of them.
+    """Return a row's cells without launchers' tags between them.
 
-    Launchers tag what a process writes at once, which may be less than a line. A tag is taken away
-    where it is told apart for sure: it is that of this line, and no part of a cell.
+    A launcher tags each piece that a process writes at once, which may be less than a line. A tag
+    is removed only if it is certain: it is the prefix of this line, and not part of a cell.
     """
     text = line.text
     if _NO_PART_OF_A_CELL.search(line.prefix):
@@ -228,9 +211,9 @@ def _cells(line: PrintedLine) -> list[str]:
 
 
 def _is_row(cells: Sequence[str], *, inside: bool) -> bool:
-    """Return whether a line is meant to be a row, with damaged cells perhaps.
+    """Return whether a line is meant as a row, possibly with damaged cells.
 
-    Between a header and what ends its table, a row's first cells are one, too.
+    Between a header and the end of its table, the first cells of a row are enough.
     """
     whole = all(_INTEGER.fullmatch(cell) for cell in cells[:2])
     if len(cells) < 3:
@@ -281,7 +264,7 @@ def _read(
 
 
 def _side(table: _Table, line: PrintedLine, cells: list[str], start: int) -> Side | None:
-    """Return the measurement whose time stands in a column; None if a row does not have it."""
+    """Return the measurement whose time is in column `start`, or None."""
     behind = table.columns[start + 3 : start + 4]
     ends = start + (4 if behind and behind[0] in ("#wrong", "error") else 3)
     if all(cell == "N/A" for cell in cells[start:ends]):
@@ -296,14 +279,14 @@ def _side(table: _Table, line: PrintedLine, cells: list[str], start: int) -> Sid
             )
         numbers.append(number)
     time, algorithm, bus, *wrong = numbers
-    # Elder tests print the largest error, which is rarely 0, and not how many there are.
+    # Older tests print the largest error, which is rarely 0, instead of the number of errors.
     return Side(time, algorithm, bus, wrong[0] if behind == ["#wrong"] else 0.0)
 
 
 def _missing(table: _Table, line: PrintedLine, cells: list[str]) -> int:
-    """Return the first column without a cell; their number if there is none.
+    """Return the first column without a cell, or the number of columns.
 
-    Cells end where the names of their columns end; if they do not, the last ones are missing.
+    Cells end where their column names end; otherwise the last ones are missing.
     """
     columns = table.columns
     if len(cells) >= len(columns):
@@ -325,7 +308,7 @@ def _wrong(table: _Table, line: PrintedLine, place: int, message: str) -> Invali
 
 
 def _behind(table: _Table, line: PrintedLine) -> str:
-    """Return what a header's prefix has to do with a line that does not have it, if anything."""
+    """Return a hint if the header has a prefix that this line lacks."""
     before = table.header.prefix
     if not before or line.prefix:
         return ""

@@ -1,16 +1,12 @@
-"""Reads what nccl-tests print: ``all_reduce_perf``, ``all_gather_perf``, ``reduce_scatter_perf``.
+"""Reads the output of nccl-tests: ``all_reduce_perf`` and those of the two halves.
 
-Text: comment lines that name the test and each rank with its host, a header of columns, and a row a
-size, out of place and in place: time in µs, bandwidth of the algorithm and of the bus in GB/s,
-wrong elements (`planner.formats.nccl_tables`). Launchers put a prefix before each line
-(`planner.formats.launchers`); other programs print lines between. Several runs may follow each
-other. JSON, as ``-J`` writes it: the same in objects.
-
-A row is left out, and said to be, if its size or its time is 0, elements came out wrong, it has no
-times of the kind that is asked for, or its bandwidths are not what its size, its time and the
-number of ranks say. A cell that cannot be read is an error: no other cell stands for it. Sizes of
-all three tests are those of the whole message, as planner's are.
-
+Text has comment lines that name the test and each rank with its host, a header of columns, and a
+row per size, out of place and in place: time (µs), algorithm and bus bandwidth (GB/s), wrong
+elements. Launchers may put a prefix before each line (`planner.formats.launchers`); other lines may
+stand between, and several runs may follow each other. JSON (``-J``) has the same in objects.
+A row is left out, with a warning, if its size or time is 0, elements are wrong, it lacks the
+requested kind of time, or its bandwidths contradict its size, time and ranks. A cell that cannot be
+read is an error. Sizes are those of the whole message, as planner's are.
 Complexity: O(characters). Source: src/common.cu and src/util.cu of NVIDIA/nccl-tests; the
 definition of bus bandwidth in its doc/PERFORMANCE.md.
 """
@@ -41,7 +37,7 @@ from planner.validation import MAX_VALUE, shown
 __all__ = ["read_nccl_tests"]
 
 SLACK = 0.02
-"""By how much printed bandwidths may be off what size and time say, beside their last digit."""
+"""Allowed relative deviation of printed bandwidths from size / time, besides their last digit."""
 
 ONE_HOST = (
     "no hosts are listed: all ranks are taken to share one; --ranks-per-host says how many do"
@@ -57,27 +53,11 @@ def read_nccl_tests(
     in_place: bool = False,
     collective: str | None = None,
 ) -> tuple[list[TimedRow], tuple[str, ...]]:
-    """Return the rows of a file, and warnings about those that were left out.
+    """Return the rows of a file, and warnings about rows that were left out.
 
-    Parameters
-    ----------
-    data : bytes
-        The text, or JSON.
-    name : str
-        Of the file: it may name the test where the text does not.
-    ranks, per_host : int, optional
-        Where the file does not list its devices: among how many ranks, and how many share a host.
-    in_place : bool
-        Whether to take the times in place; the others are never taken for them, nor they for the
-        others.
-    collective : str, optional
-        What was timed, where neither the file nor its name says it.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are no rows, a cell cannot be read, or the ranks are not said or cannot be those of
-        one run; the path is the line, and the column.
+    The file's `name` may name the test where the text does not. `ranks` and `per_host` are needed
+    only if the file does not list its devices. Times out of place and in place never stand for each
+    other. Ranks that cannot be those of one run are an `InvalidInputError`.
     """
     text = data.decode("utf-8", errors="replace")
     printed = not text.lstrip().startswith("{") or HEADER.search(text)  # a prefix may be a brace
@@ -121,7 +101,7 @@ _NONE = Side(0, 0, 0, 0)
 
 
 def _chosen(row: tuple[int, Sides] | None, *, in_place: bool) -> tuple[int, Side, str]:
-    """Return a row's size and the measurement that is asked for, or why it has none."""
+    """Return a row's size and the requested measurement, or the reason why it has none."""
     if row is None:
         return 0, _NONE, "without its last columns"
     size, sides = row
@@ -182,7 +162,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _json_side(value: Any, where: str) -> Side | None:
-    """Return the measurement of one kind; None if a row has none."""
+    """Return one measurement of a JSON row, or None."""
     if value is None:
         return None
     side = _mapping(value)
@@ -199,7 +179,7 @@ def _json_side(value: Any, where: str) -> Side | None:
 
 
 def _json_number(value: Any, where: str) -> float:
-    if value == "nan":  # as nccl-tests write what is none
+    if value == "nan":  # nccl-tests write a missing number so
         return nan
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidInputError(where, f"expected a number, got {shown(value)}")
@@ -207,7 +187,7 @@ def _json_number(value: Any, where: str) -> float:
 
 
 def _ranks(run: Run, ranks: int | None, per_host: int | None, where: str) -> tuple[int, int]:
-    """Return among how many ranks a run was, and how many of them share a host."""
+    """Return the number of ranks of a run, and of ranks per host."""
     _check_listed(run.ranks)
     hosts = Counter(rank.host for rank in run.ranks)
     listed_ranks = len(run.ranks)
@@ -245,7 +225,7 @@ def _ranks(run: Run, ranks: int | None, per_host: int | None, where: str) -> tup
 
 
 def _check_listed(ranks: list[ListedRank]) -> None:
-    """Refuse ranks that are not those of one run."""
+    """Refuse listed ranks that are not those of one run."""
     seen: dict[int, ListedRank] = {}
     for rank in ranks:
         before = seen.setdefault(rank.number, rank)
@@ -273,7 +253,7 @@ def _check_listed(ranks: list[ListedRank]) -> None:
 
 
 def _doubt(side: Side, size: int, factor: float) -> str:
-    """Return why a row cannot be true, or nothing."""
+    """Return the reason why a row is implausible, or an empty string."""
     time, algorithm, bus, wrong = side
     if wrong > 0:
         return "with wrong elements"

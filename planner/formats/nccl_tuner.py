@@ -1,17 +1,14 @@
-"""Writes which algorithm and protocol NCCL should take for which size, for its tuner plugin.
+"""Writes the best algorithm and protocol by size for NCCL's tuner plugin.
 
-Problem. Collectives were timed with one algorithm and protocol forced at a time. Which suits which
-sizes? Method. Each choice has a cost by size, linear between the sizes measured; the least of them
-changes only at these sizes and where two cross, so that between two such places one is the least.
-Rows name the ends of these stretches, for each collective, number of ranks and of hosts.
-
-Guarantee. Each row takes what costs least by the tables at every size of its stretch, within the
-sizes all choices were measured for; the regret over sizes is worked out by reading the rows again.
-
-Rows: ``collective,minbytes,maxbytes,algorithm,protocol,channels,nodes,ranks,pipeops,regbuff``; -1
-leaves a choice to NCCL, or matches anything; the first row that matches counts; a line has at most
-255 characters. Complexity: O(choices² · sizes). Source: the README and the parser of
-plugins/tuner/example of NVIDIA/nccl.
+Problem: collectives were timed with one algorithm and protocol forced at a time; which is best for
+which size? Method: each choice has a piecewise linear cost, so the best one changes only at
+measured sizes and where two costs cross. Rows name the ends of these intervals, by collective,
+ranks and hosts: ``collective,minbytes,maxbytes,algorithm,protocol,channels,nodes,ranks,pipeops,
+regbuff``. -1 leaves a choice to NCCL, or matches anything; the first matching row counts; a line
+has at most 255 characters.
+Guarantee: each row has the cheapest choice at every size that all choices were measured for. The
+regret over sizes is computed by reading the rows again.
+Complexity: O(choices² · sizes). Source: README and parser of plugins/tuner/example of NVIDIA/nccl.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +33,7 @@ Choice = tuple[str, str]
 
 
 class Rule(NamedTuple):
-    """What to take for sizes from one to another, both included."""
+    """The choice for sizes from `least_bytes` to `most_bytes`, both included."""
 
     collective: Collective
     least_bytes: int
@@ -57,18 +54,7 @@ class Rule(NamedTuple):
 
 
 def rules_of(networks: Mapping[Choice, MeasuredNetwork]) -> tuple[Rule, ...]:
-    """Return what costs least, for every collective and number of ranks that has two choices.
-
-    Parameters
-    ----------
-    networks : mapping from (algorithm, protocol) to MeasuredNetwork
-        What was measured with each of them forced.
-
-    Raises
-    ------
-    InvalidInputError
-        If an algorithm or a protocol is unknown to the plugin, or nothing has two choices.
-    """
+    """Return the cheapest choice by size, for all collectives and ranks with two choices."""
     for algorithm, protocol in networks:
         for name, known in ((algorithm, ALGORITHMS), (protocol, PROTOCOLS)):
             if name not in known:
@@ -138,13 +124,7 @@ def encode_rules(rules: Sequence[Rule], about: str) -> str:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Return the rows of a file, by the documented grammar; what the plugin would pass over fails.
-
-    Raises
-    ------
-    InvalidInputError
-        With the line.
-    """
+    """Return the rows of a file; a row that the plugin would skip is an error."""
     names = {name.replace("_", ""): name for name in COLLECTIVES}
     rules = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -165,21 +145,9 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 def regret(
     rules: Sequence[Rule], networks: Mapping[Choice, MeasuredNetwork], queries: int = 10_000
 ) -> tuple[int, float, float]:
-    """Return how many sizes were asked, and by how much the rules' choice costs more than the best.
+    """Return the number of sizes queried, and the mean and largest relative regret of the rules.
 
-    Parameters
-    ----------
-    rules : sequence of Rule
-        The rows, as read.
-    networks : mapping from (algorithm, protocol) to MeasuredNetwork
-        What was measured.
-    queries : int
-        At least so many sizes are asked, as far apart as can be, relatively.
-
-    Returns
-    -------
-    tuple of (int, float, float)
-        Queries that a row answers; their mean and their largest regret, relative to the best.
+    At least `queries` sizes are queried, spaced geometrically.
     """
     groups = {key: costs for key, costs in _grouped(networks).items() if len(costs) > 1}
     each = -(-queries // max(len(groups), 1))

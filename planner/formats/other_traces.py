@@ -1,9 +1,9 @@
-"""Says what a trace file is that is none of PyTorch's profiler, and what to give instead.
+"""Recognises traces of tools other than PyTorch's profiler, and says what to give instead.
 
-Other tools write the same Trace Event Format. Their files are told by names that only they use,
-at the start of the text: files may lack their end, and some are no valid JSON.
+Other tools write the same Trace Event Format. They are recognised by names that only they use, at
+the start of the text: files may lack their end, and some are no valid JSON.
 
-Complexity: O(1), the start of the text is bounded.
+Complexity: O(1), as the start of the text is bounded.
 Source: horovod/common/timeline.cc; plugins/profiler/example of NCCL 2.23 to 2.28; exports of
 TensorFlow's and JAX's profilers.
 """
@@ -53,13 +53,7 @@ _TOOLS = (
 
 
 def other_trace(head: bytes) -> str:
-    """Return what a file is and what to give instead; empty if no other tool is recognised.
-
-    Parameters
-    ----------
-    head : bytes
-        How its text begins.
-    """
+    """Return what a file is and what to give instead; empty if no other tool is recognised."""
     for tool in _TOOLS:
         if tool.signs.search(head):
             return f"{tool.says}; {_GIVE}"

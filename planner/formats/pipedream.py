@@ -1,11 +1,10 @@
-"""Reads the graphs PipeDream's profiler writes.
+"""Reads the graphs of PipeDream's profiler.
 
-One line a node, ``node12 -- Conv2d(…) -- forward_compute_time=…, backward_compute_time=…,
-activation_size=…, parameter_size=…`` with times in milliseconds and sizes in bytes (a list in
-brackets where a module has several outputs), in any order; then one tab-indented line an edge,
-``node11 -- node12``. The row called Input is data loading: it is no layer, and its time is not
-forward computation. The nodes become both the layers of the profile and, with the edges, its
-dataflow graph: a node's backward pass follows those of the nodes that read it.
+A line per node, in any order: ``node12 -- Conv2d(…) -- forward_compute_time=…,
+backward_compute_time=…, activation_size=…, parameter_size=…``, times in milliseconds, sizes in
+bytes (a list in brackets if a module has several outputs). Then a tab-indented line per edge,
+``node11 -- node12``. The row called Input is data loading, no layer. Nodes become the layers and,
+with the edges, the dataflow graph: a node's backward pass follows those of the nodes that read it.
 
 Complexity: O(nodes · log nodes + edges).
 Source: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019,
@@ -34,7 +33,7 @@ _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "
 def read_pipedream(
     data: bytes, *, name: str, source: str, batch_size: int | None = None
 ) -> tuple[Profile, tuple[str, ...]]:
-    """Return the profile in a PipeDream graph file, and warnings about rows that cannot be true.
+    """Return the profile in a PipeDream graph file, and warnings about implausible rows.
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ def read_pipedream(
     name : str
         Name of the model.
     source : str
-        Where the file is from; kept in the profile with the hash of `data`.
+        Origin of the file; kept in the profile with the hash of `data`.
     batch_size : int, optional
         Samples of one iteration; the file does not say.
 
@@ -167,7 +166,7 @@ def _edge(line: str, number: int) -> tuple[str, str]:
 
 
 def _execution_order(names: list[str], links: list[tuple[str, str]]) -> list[str]:
-    """Order topologically; among what is ready, by node number, the order of creation."""
+    """Return a topological order; ties go to the smallest node number, the order of creation."""
     sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(names, ()))
     for producer, consumer in links:
         sorter.add(consumer, producer)

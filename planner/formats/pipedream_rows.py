@@ -1,7 +1,4 @@
-"""Rows of PipeDream's graphs, and which of them cannot be true.
-
-Rows are imported as they are; what is doubtful about them is said.
-"""
+"""Rows of PipeDream's graphs, and warnings about implausible ones; rows are imported unchanged."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,20 +12,20 @@ __all__ = ["Node", "doubts"]
 
 _FLOAT_BYTES = 4
 _TINY_BYTES = 1 << 20
-"""Work on less than this may truly take no measurable time."""
+"""Work on less than this may take no measurable time."""
 _NOTABLE_NS = 10**6
 """Shorter times are mostly the cost of starting a kernel."""
 _SWALLOWED = 10
-"""A backward pass so many times as long as the forward pass holds that of a row that lacks one."""
+"""If backward / forward time exceeds this, the row may hold another row's backward time."""
 _MISSING = 100
-"""A forward pass so many times as long as the backward pass is no matter of set-up."""
+"""If forward / backward time exceeds this, the backward time is missing: set-up is too short."""
 _LINES = 5
-"""Most lines a warning lists."""
+"""Largest number of lines that a warning lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One row: an operation, what it took and how large its tensors are."""
+    """One row: an operation with its times and sizes."""
 
     name: str
     operation: str
@@ -40,30 +37,22 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """What it computes, such as ``Conv2d``."""
+        """The kind of operation, such as ``Conv2d``."""
         return self.operation.partition("(")[0]
 
     @property
     def times(self) -> str:
-        """Its times as a person reads them."""
+        """Its times as text."""
         return f"{self.forward_ns / 1e6:g} ms forward and {self.backward_ns / 1e6:g} ms backward"
 
     @property
     def where(self) -> str:
-        """Where it stands, and what it is."""
+        """Its line, name and kind as text."""
         return f"line {self.line}: {self.name} {self.kind}"
 
 
 def doubts(nodes: Sequence[Node], links: Iterable[tuple[int, int]]) -> list[str]:
-    """Say which rows cannot be true.
-
-    Parameters
-    ----------
-    nodes : sequence of Node
-        The rows in the order of computation.
-    links : iterable of (int, int)
-        Pairs (producer, consumer), by position.
-    """
+    """Return warnings about implausible rows; `links` are (producer, consumer) positions."""
     doubted = []
     untimed: dict[str, list[Node]] = {}
     swallowed = {
@@ -114,7 +103,7 @@ def _lacks_backward(node: Node) -> bool:
 
 
 def _has_others(node: Node) -> bool:
-    """Whether the backward pass is much longer than it can be by itself."""
+    """Whether the backward pass is too long to be the row's own."""
     return node.backward_ns > max(_NOTABLE_NS, _SWALLOWED * node.forward_ns)
 
 
@@ -127,7 +116,7 @@ def _lines(lines: Sequence[int]) -> str:
 
 
 def _parameters(operation: str) -> int | None:
-    """Return the number of parameters of an operation from its description, if it tells."""
+    """Return the number of parameters that an operation's description implies, or None."""
     try:
         return _described_parameters(operation)
     except (ArithmeticError, ValueError):  # a description nobody can compute with tells nothing

@@ -1,11 +1,9 @@
-"""What kind of layers the rows of a PipeDream graph are, and their shapes.
+"""Kinds and shapes of the layers of a PipeDream graph.
 
-Method: a row says how PyTorch describes its module, and the size of its output; with the samples of
-a batch that is the shape of one sample's output. Images are taken to be square, numbers to have
-four bytes. Connections follow from the description.
-
+Method: a row has PyTorch's description of its module and the size of its output; divided by the
+samples of a batch this is the output shape of one sample. Images are assumed to be square, elements
+to have four bytes. Connections follow from the description.
 Guarantee: what does not follow stays unknown, such as the connections of recurrent layers.
-
 Complexity: O(rows + edges). Source: own.
 """
 
@@ -31,16 +29,10 @@ Shape = tuple[int, ...]
 def shapes_of(
     nodes: Sequence[Node], reads: Mapping[int, Sequence[int]], batch_size: int | None
 ) -> list[dict[str, Any]]:
-    """Return for each row what `planner.layers.Layer` is told of it beside times and sizes.
+    """Return the fields of `planner.layers.Layer` for each row, besides times and sizes.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        The rows, each behind those it reads.
-    reads : mapping of int to sequence of int
-        Which rows each one reads, by position.
-    batch_size : int, optional
-        Samples of a batch; without them nothing is known.
+    `nodes` are in order of computation; `reads` holds the positions that each row reads. Without a
+    `batch_size` nothing is known.
     """
     made: list[Shape | None] = []
     rows: list[dict[str, Any]] = []
@@ -62,7 +54,7 @@ def shapes_of(
 
 
 def _possible(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, Any]:
-    """Return what a row says, or nothing if that cannot be."""
+    """Return the fields of a row; empty if they are impossible."""
     try:
         known = _row(node, numbers, read)
     except ArithmeticError:  # no channels
@@ -133,7 +125,7 @@ def _row(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, An
 
 
 def _like(numbers: int, read: Sequence[Shape | None]) -> Shape:
-    """Return the shape of what looks at each number by itself, or puts channels side by side."""
+    """Return the output shape of a pointwise layer, or of a concatenation of channels."""
     before = read[0] if read else None
     if before is None or prod(before) == numbers or not before[1:] or numbers % prod(before[1:]):
         return before if before is not None and prod(before) == numbers else (numbers,)

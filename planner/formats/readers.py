@@ -1,7 +1,7 @@
-"""Files that can be read as profiles, by the name of what wrote them.
+"""Profile readers, by the name of the format.
 
-A reader is a function of a file's bytes, with the model's `name`, the file's `source` and the
-`batch_size` by name, that returns a profile and warnings about what cannot be true in the file.
+A reader is a function of a file's bytes, with the keywords `name` (of the model), `source` (of the
+file) and `batch_size`, that returns a profile and warnings about implausible rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,19 +19,19 @@ __all__ = ["READERS", "Reader"]
 
 
 class Reader(NamedTuple):
-    """A format.
+    """A format that can be read as a profile.
 
     Attributes
     ----------
     read : callable
-        Reads it; raises an `InvalidInputError` that leads to the line or the event.
+        The reader; it raises an `InvalidInputError` with the line or the event.
     about : str
-        What it is, for a help text.
+        Description for a help text.
     suffixes : tuple of str
-        Endings that are no part of a model's name, outermost first.
+        File endings that do not belong to a model's name, outermost first.
     streams : bool
-        Whether it reads a binary file piece by piece, tells its `progress`, and takes a
-        `statistic` of several steps.
+        Whether the reader takes a binary file piece by piece, reports its `progress`, and takes a
+        `statistic` over several steps.
     """
 
     read: Callable[..., tuple[Profile, tuple[str, ...]]]
@@ -40,14 +40,14 @@ class Reader(NamedTuple):
     streams: bool = False
 
     def name_of(self, file: str) -> str:
-        """Return the name of the model that a file's name stands for."""
+        """Return the model name for a file name."""
         for suffix in self.suffixes:
             file = file.removesuffix(suffix)
         return file if self.suffixes else Path(file).stem
 
 
 def _checked(name: str, read: Callable[..., Any]) -> Callable[..., tuple[Profile, tuple[str, ...]]]:
-    """Return another package's reader, which has to return what readers return."""
+    """Return another package's reader, wrapped in a check of the type it returns."""
 
     def run(data: bytes, **named: Any) -> tuple[Profile, tuple[str, ...]]:
         match read(data, **named):
@@ -76,4 +76,4 @@ _OTHERS = {
 }
 
 READERS: Mapping[str, Reader] = {**_OTHERS, **_OWN}
-"""Every format by the name that ``planner import`` uses."""
+"""The formats, by the name that ``planner import`` uses."""

@@ -1,22 +1,15 @@
-"""What is kept of a Spark event log: of every job, what its stages' tasks did, added up.
+"""Aggregates a Spark event log into one row per job.
 
-Problem: a log of gigabytes has an event for the start and the end of every task, and what is needed
-of them are a few sums a job.
-
-Method: lines are told apart by their first bytes; those of other events are never decoded. A task
-that ends is added to its stage; a stage that is complete is added to its job; a job that ends is
-kept as one row (`planner.drizzle.observed.Job`). Of several attempts at a stage the last one's
-successful tasks count, and the job says that there were others.
-
-What a task takes beside running, and the sending of its result: Spark's own page calls it scheduler
-delay, deserialisation and serialisation of the result. A stage computes for as long as its busiest
-executor: its tasks' running times over its cores, or the longest of them.
-
-Guarantee: the same rows as of decoding everything. Lines that cannot be read are counted and passed
-over; jobs that lack something because of them are not complete, and say so.
-
-Complexity: O(bytes). Memory: that of the jobs that run at the same time, and less than a kilobyte
-of each other. Source: Spark's JsonProtocol (3 and 4); AppStatusUtils for the scheduler delay.
+Problem: a log of gigabytes has events for every task; only a few sums per job are needed. Method:
+lines are classified by their first bytes, and only needed events are decoded. A finished task is
+added to its stage, a complete stage to its job, and a finished job becomes a row
+(`planner.drizzle.observed.Job`). Of several attempts at a stage the last one's successful tasks
+count. Scheduler delay is what Spark's own page shows: task time besides running, (de)serialisation
+and sending the result. A stage computes as long as its busiest executor: the tasks' running times
+over its cores, or the longest of them.
+Guarantee: the same rows as from decoding everything. Unreadable lines are counted and skipped; jobs
+that lack something because of them are not complete, and say so. O(bytes); memory: running jobs,
+and under 1 kB per other job. Source: JsonProtocol (3 and 4); AppStatusUtils for scheduler delay.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -50,7 +43,7 @@ __all__ = ["read_events", "read_spark_log"]
 _MS = 10**6
 _MAX_NS = 2**62
 _TIMES, _SUMS = 6, 10
-"""Sums that are times, and all; those of `Spent`."""
+"""Number of sums that are times, and of all sums; those of `Spent`."""
 
 
 _START = b'{"Event":"'
@@ -58,7 +51,7 @@ _START = b'{"Event":"'
 
 @dataclass(slots=True)
 class _Stage:
-    """Sums over one attempt at a stage, in ms and bytes."""
+    """Sums over one attempt at a stage (ms and bytes)."""
 
     info: StageInfo
     job: int
@@ -70,7 +63,7 @@ class _Stage:
     end: int | None = None
 
     def lasted(self, start: int | None, end: int | None) -> None:
-        """Let it last from a time to another at least."""
+        """Extend start and end by the given times."""
         if start is not None and start >= 0:
             self.start = start if self.start is None else min(start, self.start)
         if end is not None and end >= 0:
@@ -88,7 +81,7 @@ class _Running:
 
 
 class _Reader:
-    """Follows the events of a log."""
+    """State of reading a log."""
 
     def __init__(self) -> None:
         self.name = self.version = ""
@@ -107,7 +100,7 @@ class _Reader:
         self.cut = ""
 
     def take(self, line: Line) -> None:
-        """Follow one line."""
+        """Process one line."""
         text = line.text.lstrip()
         if not text:
             return
@@ -169,7 +162,7 @@ class _Reader:
             self.ended = True
 
     def _submitted(self, info: StageInfo) -> None:
-        # A stage of several jobs runs in the first that needs it.
+        # A stage of several jobs runs in the first job that needs it.
         owner = next(
             (job for job in self.running.values() if info.number in job.start.stages), None
         )
@@ -183,7 +176,7 @@ class _Reader:
             and info.number in owner.attempts
             and info.tasks < (owner.attempts[info.number].info.tasks)
         ):
-            # Only tasks whose output was lost run again; those before count.
+            # Only tasks whose output was lost run again; the others of the last attempt count.
             stage = owner.attempts[info.number]
         stage.lasted(info.submitted, None)
         owner.attempts[info.number] = self.stages[info.number] = stage
@@ -199,7 +192,7 @@ class _Reader:
             stage.disturbed += 1
         if event.reason.get("Reason") != "Success" or metrics is None:
             return
-        # An attempt at some tasks of a stage numbers them from 0 again.
+        # An attempt at only some tasks of a stage numbers these from 0 again.
         task = (info.partition, 0) if info.partition >= 0 else (info.index, event.attempt)
         if task in stage.done or event.attempt < stage.info.attempt:
             return
@@ -258,9 +251,9 @@ class _Reader:
     def _lasted(
         self, start: int | None, end: int | None, stages: tuple[_Stage, ...]
     ) -> tuple[int, int]:
-        """Return when a job began and ended, in nanoseconds; -1 where nothing says it.
+        """Return start and end of a job (ns), -1 where unknown.
 
-        Where it does not say itself, it lasted as long as its stages.
+        A job without own times lasted as long as its stages.
         """
         if start is None or start < 0 or end is None or end < 0:
             self.untimed += 1
@@ -271,7 +264,7 @@ class _Reader:
         return start * _MS, end * _MS
 
     def _shape(self, stages: tuple[_Stage, ...]) -> tuple[StageShape, ...]:
-        """Return the shape of a job: the same object for all jobs alike."""
+        """Return the shape of a job; equal shapes are one object."""
         places = {stage.info.number: place for place, stage in enumerate(stages)}
         shape = tuple(
             StageShape(
@@ -284,15 +277,15 @@ class _Reader:
         return self.shapes.setdefault(shape, shape)
 
     def _computed(self, stages: tuple[_Stage, ...]) -> int:
-        """Return how long the longest chain of stages computed, in nanoseconds."""
+        """Return the computation time of the longest chain of stages (ns)."""
         ends: dict[int, int] = {}
-        for stage in stages:  # numbered after those they read
+        for stage in stages:  # a stage has a higher number than those it reads
             before = max((ends.get(parent, 0) for parent in _read_by(stage, stages)), default=0)
             ends[stage.info.number] = before + self._busiest(stage)
         return max(ends.values(), default=0) * _MS
 
     def _busiest(self, stage: _Stage) -> int:
-        """Return how long a stage's busiest executor computed, in milliseconds."""
+        """Return the computation time of a stage's busiest executor (ms)."""
         longest = 0
         for executor, (together, single) in stage.busy.items():
             slots = max(self.cores.get(executor, 0) // self.per_task, 1)
@@ -303,7 +296,7 @@ class _Reader:
 
 
 def _read_by(stage: _Stage, stages: tuple[_Stage, ...]) -> tuple[int, ...]:
-    """Return the numbers of the stages that a stage reads; those before it where nobody says it."""
+    """Return the stages that a stage reads; if unknown, the one before it."""
     if stage.info.parents is not None:
         return stage.info.parents
     place = stages.index(stage)
@@ -313,19 +306,8 @@ def _read_by(stage: _Stage, stages: tuple[_Stage, ...]) -> tuple[int, ...]:
 def read_spark_log(path: Path, progress: Callable[[int], None] | None = None) -> Application:
     """Read an event log: a file, or the directory of a rolling one.
 
-    Parameters
-    ----------
-    path : Path
-        What Spark wrote.
-    progress : callable, optional
-        Called with the bytes read so far.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no event log, or lacks the events that are needed; with the line.
-    MissingExtraError
-        If the package that unpacks it is not installed.
+    `progress` is called with the bytes read so far. A codec whose package is not installed is a
+    `MissingExtraError`.
     """
     parts, warnings = parts_of(path)
     before = 0
@@ -346,20 +328,7 @@ def read_spark_log(path: Path, progress: Callable[[int], None] | None = None) ->
 
 
 def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Application:
-    """Follow the events of a log.
-
-    Parameters
-    ----------
-    lines : iterable of Line
-        Of all its files, in order.
-    warnings : iterable of str
-        What else was damaged; looked at when all lines have been read.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no event log, or lacks the events that are needed.
-    """
+    """Return the application of an event log; `warnings` is read after all lines."""
     reader = _Reader()
     for line in lines:
         reader.take(line)
@@ -423,7 +392,7 @@ def _event_of(text: bytes) -> bytes:
 
 
 def _in_words(error: Exception) -> str:
-    """Return what is wrong with an event, and where in it."""
+    """Return an event's decoding error as text, with its place."""
     message, _, place = str(error).partition(" - at `$")
     where = place.strip(".`")
     return f"{message[:1].lower()}{message[1:]}".replace("`", "") + (
@@ -432,13 +401,13 @@ def _in_words(error: Exception) -> str:
 
 
 def _group(properties: dict[str, Any] | None) -> int:
-    """Return how many iterations a job says it runs; 0 if it says nothing."""
+    """Return the number of iterations that a job says it runs; 0 if unknown."""
     return (
         _positive(properties[GROUP_PROPERTY]) if properties and GROUP_PROPERTY in properties else 0
     )
 
 
 def _positive(text: object) -> int:
-    """Return a number of a property; 1 if it is none."""
+    """Return a property's number; 1 if it is none."""
     word = str(text)
     return max(int(word), 1) if word.isdecimal() and len(word) < 10 else 1

@@ -1,15 +1,11 @@
-"""The lines of Spark's event logs, however long and whatever they are packed in.
+"""The lines of Spark's event logs, of any length, plain or packed by zstd, gzip or LZ4.
 
-Problem: an event log is a file of JSON lines, of gigabytes, plain or compressed by one of Spark's
-codecs, or a rolling directory of such files, of which the first ones may have been compacted.
-
-Method: a file's first bytes say what packs it, whatever its name says; it is unpacked piece by
-piece. LZ4 is written in blocks of lz4-java's own form, no frames. A log that is being written, or
-was copied too early, ends anywhere: what can be unpacked is read.
-
-Guarantee: every whole line up to the end, or to the damage, and a warning about that. Memory is
-that of a piece and the longest line.
-
+Problem: a log is a file of JSON lines, of gigabytes, plain or compressed by one of Spark's codecs,
+or a rolling directory of such files, of which the first may have been compacted. Method: a file's
+first bytes determine the codec, not its name, and it is unpacked piece by piece. LZ4 has lz4-java's
+own blocks instead of frames. A log that is still being written may end anywhere.
+Guarantee: every whole line up to the end, or up to the damage with a warning. Memory is that of a
+piece and the longest line.
 Complexity: O(bytes). Source: Spark's EventLogFileWriters, EventLogFileCompactor, CompressionCodec;
 LZ4BlockOutputStream of lz4-java for the form of its blocks.
 """
@@ -28,27 +24,20 @@ __all__ = ["Line", "lines_of", "parts_of"]
 PIECE = 1 << 20
 """Bytes that are read at once."""
 MAX_LINE = 1 << 28
-"""Bytes of the longest line: plans of SQL may have some megabytes."""
+"""Longest line (bytes): plans of SQL may have some megabytes."""
 
 _ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
 _OLD = re.compile(r"EVENT_LOG_\d+")
-"""The log in the directory that Spark before 1.3 writes, beside files that name its version."""
+"""The log in the directory that Spark before 1.3 writes, next to files that name its version."""
 _LZ4 = b"LZ4Block"
 _LZ4_HEADER = 21
 _RAW, _PACKED = 0x10, 0x20
 
 
 class Line(NamedTuple):
-    """A line of a log.
+    """A line of a log, without its line end.
 
-    Attributes
-    ----------
-    text : bytes
-        Without its end.
-    where : str
-        Which line of which file, such as ``line 12``.
-    whole : bool
-        Whether its end was there.
+    `where` names its place, such as ``line 12``; `whole` says whether it had a line end.
     """
 
     text: bytes
@@ -57,13 +46,7 @@ class Line(NamedTuple):
 
 
 def parts_of(path: Path) -> tuple[list[Path], list[str]]:
-    """Return the files of a log in order, and warnings about those that are missing.
-
-    Raises
-    ------
-    InvalidInputError
-        If a directory is no rolling log.
-    """
+    """Return the files of a log in order, and warnings about missing ones."""
     if not path.is_dir():
         return [path], []
     old = sorted(file for file in path.iterdir() if _OLD.fullmatch(file.name))
@@ -99,25 +82,9 @@ def lines_of(
     warn: Callable[[str], None],
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Line]:
-    """Yield the lines of a file.
+    """Yield the lines of a file, with `name` in their places if the log has several files.
 
-    Parameters
-    ----------
-    source : binary file
-        Read once, from its start.
-    name : str
-        What places in it begin with; empty for a log of one file.
-    warn : callable
-        Called with what was damaged.
-    progress : callable, optional
-        Called with the bytes of `source` read so far.
-
-    Raises
-    ------
-    InvalidInputError
-        If nobody can unpack it, or a line is too long.
-    MissingExtraError
-        If the package that unpacks it is not installed.
+    `warn` is called with damages, `progress` with the bytes read so far.
     """
     prefix = f"{name}, " if name else ""
     number, rest = 0, b""
@@ -144,7 +111,7 @@ def _pieces(source: BinaryIO, progress: Callable[[int], None] | None) -> Iterato
 
 
 def _unpacked(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
-    """Return the text of packed pieces, in pieces."""
+    """Return the unpacked text, in pieces."""
     first = next(pieces, b"")
     again = _chained(first, pieces)
     if first.startswith(b"\x28\xb5\x2f\xfd"):

@@ -1,4 +1,4 @@
-"""The events of Spark's that are decoded, and what is kept of them.
+"""The types of the Spark events that are decoded, with the fields that are needed.
 
 Source: Spark's JsonProtocol, versions 3 and 4.
 """
@@ -32,7 +32,7 @@ def _named(name: str, default: Any) -> Any:
 
 
 class StageInfo(msgspec.Struct, frozen=True, gc=False):
-    """A stage, or an attempt at one."""
+    """An attempt at a stage."""
 
     number: int = msgspec.field(name="Stage ID")
     attempt: int = _named("Stage Attempt ID", 0)
@@ -44,7 +44,7 @@ class StageInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobStart(msgspec.Struct, frozen=True, gc=False):
-    """A job was taken up."""
+    """A job was submitted."""
 
     number: int = msgspec.field(name="Job ID")
     time: int | None = _named("Submission Time", None)  # not before Spark 1.3
@@ -67,7 +67,7 @@ class StageEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskInfo(msgspec.Struct, frozen=True, gc=False):
-    """Where and when an attempt at a task ran."""
+    """Place and times of an attempt at a task."""
 
     launched: int = msgspec.field(name="Launch Time")
     finished: int = msgspec.field(name="Finish Time")
@@ -79,7 +79,7 @@ class TaskInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShuffleRead(msgspec.Struct, frozen=True, gc=False):
-    """What a task fetched."""
+    """What a task fetched (bytes and ms)."""
 
     remote: int = _named("Remote Bytes Read", 0)
     local: int = _named("Local Bytes Read", 0)
@@ -87,14 +87,14 @@ class ShuffleRead(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShuffleWrite(msgspec.Struct, frozen=True, gc=False):
-    """What a task wrote for others."""
+    """What a task wrote for others (bytes and ns)."""
 
     written: int = _named("Shuffle Bytes Written", 0)
     time_ns: int = _named("Shuffle Write Time", 0)
 
 
 class Metrics(msgspec.Struct, frozen=True, gc=False):
-    """What a task spent, in milliseconds and bytes."""
+    """What a task spent (ms and bytes)."""
 
     deserialise: int = _named("Executor Deserialize Time", 0)
     run: int = _named("Executor Run Time", 0)
@@ -115,7 +115,7 @@ class TaskEnd(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
-    """What an executor has."""
+    """The cores and the host of an executor."""
 
     cores: int = _named("Total Cores", 0)
     host: str = _named("Host", "")
@@ -129,19 +129,19 @@ class ExecutorAdded(msgspec.Struct, frozen=True, gc=False):
 
 
 class Environment(msgspec.Struct, frozen=True, gc=False):
-    """How the application is configured."""
+    """The configuration of the application."""
 
     properties: dict[str, Any] = _named("Spark Properties", {})
 
 
 class LogStart(msgspec.Struct, frozen=True, gc=False):
-    """Which Spark writes."""
+    """The version of Spark."""
 
     version: str = _named("Spark Version", "")
 
 
 class AppStart(msgspec.Struct, frozen=True, gc=False):
-    """What runs."""
+    """The name of the application."""
 
     name: str = _named("App Name", "")
 
@@ -163,4 +163,4 @@ _KINDS: dict[bytes, type[msgspec.Struct]] = {
     b"SparkListenerTaskEnd": TaskEnd,
 }
 DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
-"""What decodes an event, by its name."""
+"""The decoder of each event, by its name."""

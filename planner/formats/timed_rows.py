@@ -1,6 +1,6 @@
-"""Timed collectives as other tools write them, and the tables that can be made of them.
+"""Measured collectives as rows, and the tables made of them.
 
-What cannot be true is left out, and said; so is what is too much. Times that fall are kept: the
+Rows that cannot be used are left out with a warning. Times that fall with the size are kept: the
 table's cost pools them (`planner.measured`).
 
 Complexity: O(rows · log rows). Source: own.
@@ -20,29 +20,20 @@ from planner.units import counted, format_bytes
 __all__ = ["LINES", "TimedRow", "bus_factor", "listed", "network_of"]
 
 LINES = 5
-"""Most lines a warning lists."""
+"""Largest number of lines that a warning lists."""
 
 MOST_SIZES = 96
-"""Sizes of a table; of more, neighbours become one: the medians of their sizes and times."""
+"""Largest number of sizes in a table; beyond it neighbours are merged into medians."""
 
 FALLS = Fraction(4, 5)
-"""A time below this share of that of a smaller size is pointed out."""
+"""A time below this share of the time of a smaller size gets a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedRow:
-    """One time of one size.
+    """One measured time of a collective.
 
-    Attributes
-    ----------
-    collective : str
-        What was timed.
-    ranks, per_host : int
-        Among how many ranks, so many a host.
-    size_bytes, time_ns : int
-        The size of the whole message, and its time, above 0.
-    where : str
-        Where it stands, such as ``line 12``.
+    `size_bytes` is that of the whole message; `where` the place in the file, such as ``line 12``.
     """
 
     collective: Collective
@@ -54,13 +45,13 @@ class TimedRow:
 
 
 def bus_factor(collective: Collective, ranks: int) -> Fraction:
-    """Return the bus bandwidth of a collective for each of its bandwidth, as nccl-tests define."""
+    """Return bus bandwidth / algorithm bandwidth, as nccl-tests define them."""
     share = scattered(ranks)
     return 2 * share if collective == "all_reduce" else share
 
 
 def listed(places: Sequence[str]) -> str:
-    """Return the first of some places, and how many there are beside them."""
+    """Return a text with the first of some places, and the number of the others."""
     more = len(places) - LINES
     return ", ".join(places[:LINES]) + (f" and {more} more" if more > 0 else "")
 
@@ -68,21 +59,9 @@ def listed(places: Sequence[str]) -> str:
 def network_of(
     rows: Iterable[TimedRow], links: Sequence[Link] = ()
 ) -> tuple[MeasuredNetwork, tuple[str, ...]]:
-    """Return the tables of some rows, and what of them was left out or is doubtful.
+    """Return the tables of some rows, and warnings about rows that were left out or are doubtful.
 
-    Repeated sizes count by their median, of two in the middle the lower one.
-
-    Parameters
-    ----------
-    rows : iterable of TimedRow
-        In any order.
-    links : sequence of Link
-        The hosts' links, where they have several kinds.
-
-    Raises
-    ------
-    InvalidInputError
-        If no collective has two sizes.
+    Repeated sizes count by their lower median. At least one collective needs two sizes.
     """
     tables: list[Measured] = []
     warnings: list[str] = []
@@ -128,7 +107,7 @@ def network_of(
 
 
 def _falls(points: Sequence[tuple[int, int]]) -> list[str]:
-    """Return where times fall strongly below what a smaller size took."""
+    """Return a warning for each time far below that of a smaller size."""
     falls, most, at = [], 0, 0
     for size, time in points:
         if time < FALLS * most:
@@ -139,10 +118,7 @@ def _falls(points: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the first and the last point, and medians of neighbours between, as room is for.
-
-    A time that says more of what else happened then than of its size does not stand for them all.
-    """
+    """Return at most `MOST_SIZES` points: first, last, and medians of neighbours between."""
     if len(points) <= MOST_SIZES:
         return list(points)
     first, last = max(points[0][0], 1), points[-1][0]

@@ -1,8 +1,8 @@
 """Reads the tables of collectives that Vidur's profiler writes as CSV.
 
-Columns ``time_stats.NAME.median`` in ms, ``num_workers``, ``devices_per_node``, ``collective``,
-and ``size`` in bytes: of the buffer a rank begins with, which of an all-gather is a rank's share,
-and of a reduce-scatter what it ends with. Rows of ranks other than 0 repeat those of rank 0.
+Columns are ``time_stats.NAME.median`` (ms), ``num_workers``, ``devices_per_node``, ``collective``
+and ``size`` (bytes). The size is that of a rank's input buffer, for an all-gather a rank's share;
+for a reduce-scatter it is that of the output. Rows of ranks other than 0 repeat those of rank 0.
 
 Complexity: O(rows). Source: Agrawal et al., "Vidur", MLSys 2024; vidur/profiling/collectives of
 microsoft/vidur.
@@ -32,21 +32,9 @@ def read_vidur(
     in_place: bool = False,
     collective: str | None = None,
 ) -> tuple[list[TimedRow], tuple[str, ...]]:
-    """Return the rows of a file, and warnings about those that were left out.
+    """Return the rows of a file, and warnings about rows that were left out.
 
-    Parameters
-    ----------
-    data : bytes
-        The CSV.
-    name, in_place, collective
-        Not needed here.
-    ranks, per_host : int, optional
-        Take only rows among so many ranks, or with so many a host.
-
-    Raises
-    ------
-    InvalidInputError
-        If a column or a number is missing; the path is the line and the column.
+    `ranks` and `per_host` select rows; `name`, `in_place` and `collective` are not needed here.
     """
     del name, in_place, collective
     reader = csv.DictReader(StringIO(data.decode("utf-8-sig", errors="replace")))

@@ -1,7 +1,7 @@
-"""What to gather together, when, and what to keep: fully sharded training (FSDP2, ZeRO-3).
+"""Fully sharded training (FSDP2, ZeRO-3): which layers to gather together, when, and what to keep.
 
-`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
-plan, and says what is in memory when; `check` rejects what is none.
+`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`. `evaluate` prices a
+plan and returns its memory over time; `check` verifies it.
 """
 
 from planner.fsdp.checker import check

@@ -1,33 +1,12 @@
-"""What every schedule takes at least under the memory limit.
+"""Lower bounds on the iteration time under the memory limit.
 
-Three bounds for each mesh on which anything fits; the largest counts, and of all meshes the least.
-
-1. With nothing gathered twice: the best of the units that fit (`planner.fsdp.partitions`). Of long
-   chains that only where the bound is the least of all meshes'; before, what each pass takes by
-   itself, with the largest affine cost below the real one: batches that reach as far as a time
-   allows decide whether that time can be kept.
-2. With it, transfers are taken as liquid. Each byte takes the least time per byte of any unit
-   around it that fits into memory, and what is ahead of its use, or behind its making, is what the
-   memory holds at most:
-
-   - while layer l computes forward, gathered for later ones: all but l and the activations so far;
-   - when the backward pass begins, gathered or kept: all but the activations;
-   - while l computes backward, not used yet: all but l, the activations left, its gradients and
-     those of l+1, which are not scattered or still in a buffer, and each rank's share of others';
-   - not scattered yet then: all but l, its gradients and the activations left.
-
-   The more is ahead, the better, so it is enough to follow the fullest schedule. If gathers and
-   reduce-scatters share the links, each second they carry either, and what is ahead less what is
-   behind, in time of the links, is one amount. Sums over copies that share the links take no
-   buffers: they fill what time the links have left, and what remains of them comes last.
-
-   Recomputed layers take no memory and no time here; that as many are recomputed as let the
-   activations fit is counted beside computations alone.
-
-3. How long the channels are busy and idle (`planner.fsdp.work`), of chains that are not too long.
-
-Guarantee: no plan takes less.
-Complexity: O(layers · log layers), and of short chains that of the best units. Source: own.
+Bounds: for each mesh the largest of (1) the best units with nothing gathered twice
+(`planner.fsdp.partitions`); on long chains first each pass by itself, with affine costs; (2) with a
+memory limit, liquid transfers at the least time per byte, with memory limiting the bytes ahead of
+their use or behind their computation; (3) with a memory limit and up to `MAX_LAYERS` layers, busy
+and idle time of the channels (`planner.fsdp.work`). The least of all meshes bounds the problem.
+Guarantee: no plan is faster. Proofs: docs/fsdp.md, "Why the bounds hold".
+Complexity: O(layers · log layers), and on short chains that of the best units. Source: own.
 """
 
 from bisect import bisect_right
@@ -48,16 +27,13 @@ __all__ = ["MAX_LAYERS", "MeshBounds", "affine_below", "lower_bound"]
 _Bound: TypeAlias = Callable[[Problem, Mesh, Deadline], Fraction]
 
 MAX_LAYERS = 400
-"""Up to so many layers the best units serve as a bound of every mesh, and what channels carry."""
+"""Up to this many layers every mesh is bounded by its best units and by its channels."""
 
 
 def lower_bound(
     problem: Problem, deadline: Deadline = NEVER, *, enough_ns: int | None = None
 ) -> tuple[Fraction, bool]:
-    """Return the bound (ns), and whether the deadline left only a weaker one.
-
-    One that reaches what a plan takes is enough, if that is told.
-    """
+    """Return the bound (ns), and whether the deadline weakened it; stop once it is `enough_ns`."""
     bounds = MeshBounds(problem, deadline)
     if bounds.of:
         bounds.refine(enough_ns)
@@ -65,23 +41,12 @@ def lower_bound(
 
 
 class MeshBounds:
-    """The bounds of the meshes on which anything fits into memory.
-
-    At first the first two of the three, for long chains without the best units; what takes longer
-    is left to `refine`.
-
-    Attributes
-    ----------
-    of : dict of int to Fraction
-        By number of the mesh (ns).
-    cut : bool
-        Whether the deadline left only weaker ones.
-    """
+    """Lower bounds of the meshes on which anything fits: cheap bounds first, more by `refine`."""
 
     def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
         self._problem, self._deadline = problem, deadline
-        self.of: dict[int, Fraction] = {}
-        self.cut = False
+        self.of: dict[int, Fraction] = {}  # bound (ns) by number of the mesh
+        self.cut = False  # whether the deadline left only weaker bounds
         limit, short = problem.memory_bytes, problem.layers <= MAX_LAYERS
         first = _best if short else _passes
         later = [_best] if not short else [_busy] if limit is not None else []
@@ -92,7 +57,7 @@ class MeshBounds:
         self._left = {place: list(later) for place in self.of}
 
     def _unless_late(self, bound: _Bound, mesh: Mesh, other: _Bound | None = None) -> Fraction:
-        """Return a bound, or another one, if any, where time is up."""
+        """Return a bound, or the other bound (0 if there is none) if time is up."""
         try:
             return bound(self._problem, mesh, self._deadline)
         except TimeUpError:
@@ -101,13 +66,13 @@ class MeshBounds:
 
     @property
     def least(self) -> Fraction:
-        """The least of all, which bounds every plan."""
+        """The least bound of all meshes, which bounds every plan."""
         if not self.of:  # nothing fits: there is nothing to bound
             return Fraction(self._problem.compute_ns)
         return min(self.of.values())
 
     def refine(self, enough_ns: int | None = None) -> None:
-        """Raise the least as far as it goes, or until it is enough."""
+        """Tighten the least bound as far as possible, or until it reaches `enough_ns`."""
         while enough_ns is None or self.least < enough_ns:
             place = min(self.of, key=self.of.__getitem__)
             if self.cut or not self._left[place]:
@@ -118,7 +83,7 @@ class MeshBounds:
 
 
 def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
-    """Return how long the channels are busy, and what comes behind the last gather."""
+    """Return the bound by busy and idle channels."""
     work = least_work(problem, mesh, deadline)
     alone = work.gathers + _last(problem, mesh)
     if problem.channels == "two":
@@ -129,7 +94,7 @@ def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
 
 
 def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
-    """Return a cost that is never above, for 1 to `total_bytes` bytes, with the same start-up."""
+    """Return an affine lower bound on a cost for 1 to `total_bytes` bytes, with equal start-up."""
     times = []
     for piece in cost.pieces():
         first = max(piece.start, 1)
@@ -142,7 +107,7 @@ def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
 
 
 def _best(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
-    """Return what the best units take if nothing is gathered twice."""
+    """Return the bound by the best units if nothing is gathered twice."""
     from planner.fsdp.partitions import best_units  # loads numpy
 
     fits = None if problem.memory_bytes is None else Fitting(problem, mesh).fits
@@ -152,12 +117,12 @@ def _best(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
 
 
 def _passes(problem: Problem, mesh: Mesh, _: Deadline) -> Fraction:
-    """Return what both passes take by themselves."""
+    """Return the bound of each pass by itself, added up."""
     costs, made = mesh_costs(problem, mesh), problem.gradients[0]
     forward = _pass(costs.gather, problem.parameter_bytes, problem.forward_ns)
     gradients, computes = problem.gradients, problem.backward_ns
     if problem.apart(mesh):
-        # The last sum comes behind the last reduce-scatter, the first one behind the first.
+        # The last sum follows the last reduce-scatter, and the first sum the first reduce-scatter.
         behind, before = (
             (costs.sums.cost_ns(made), costs.reduce.cost_ns(min(filter(None, gradients))))
             if made
@@ -177,7 +142,7 @@ def _passes(problem: Problem, mesh: Mesh, _: Deadline) -> Fraction:
 
 
 class Costs(NamedTuple):
-    """Affine costs below those of a mesh, by bytes of a unit's parameters or gradients."""
+    """Affine lower bounds on a mesh's costs, by a unit's parameter or gradient bytes."""
 
     gather: AffineCost
     reduce: AffineCost
@@ -185,7 +150,7 @@ class Costs(NamedTuple):
 
 
 def mesh_costs(problem: Problem, mesh: Mesh) -> Costs:
-    """Return affine costs below those of gathers, of reduce-scatters and of sums over copies."""
+    """Return affine lower bounds on a mesh's gathers, reduce-scatters and sums over replicas."""
     gather = affine_below(mesh.all_gather, sum(problem.parameter_bytes))
     reduce = affine_below(mesh.reduce_scatter, max(sum(problem.gradients), 1))
     sums = AffineCost(0, Fraction(0))
@@ -196,16 +161,16 @@ def mesh_costs(problem: Problem, mesh: Mesh) -> Costs:
 
 
 def _last(problem: Problem, mesh: Mesh) -> int:
-    """Return what is left at least to be sent when all has been computed."""
+    """Return the least time of transfers after the last computation (ns)."""
     costs, made = mesh_costs(problem, mesh), problem.gradients[0]
     return costs.reduce.cost_ns(made) + costs.sums.cost_ns(made) if made else 0
 
 
 def _pass(cost: AffineCost, sizes: Sequence[int], compute_ns: Sequence[int]) -> Fraction:
-    """Return what one pass takes: layers computed behind, or before, transfers of affine cost.
+    """Return the least time of one pass: layers computed after (or before) affine transfers.
 
-    Both passes are the same, the one backwards. A time can be kept exactly if transfers can be,
-    each of which reaches as far as the time allows.
+    Both passes are time reversals of each other. A time is feasible if and only if transfers can
+    keep it that each reach as far as the time allows.
     """
     sums = list(accumulate(sizes, initial=0))
     computed = list(accumulate(compute_ns, initial=0))
@@ -217,7 +182,7 @@ def _pass(cost: AffineCost, sizes: Sequence[int], compute_ns: Sequence[int]) -> 
     def kept(time: int) -> bool:
         at = batches = 0
         while at < len(sizes):
-            if not sizes[at]:  # nothing is sent of it
+            if not sizes[at]:  # a layer without bytes needs no transfer
                 at += 1
                 continue
             batches += 1
@@ -240,7 +205,7 @@ def _pass(cost: AffineCost, sizes: Sequence[int], compute_ns: Sequence[int]) -> 
 
 
 class _Limits(NamedTuple):
-    """What memory holds at most, layer by layer, beside what has to be there."""
+    """Most bytes that memory holds in addition to what must be there, layer by layer."""
 
     ahead_forward: list[int]
     turn: int
@@ -264,7 +229,7 @@ def _limits(problem: Problem, mesh: Mesh) -> _Limits:
 
 
 def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
-    """Return what the fullest schedule of liquid transfers takes."""
+    """Return the bound by liquid transfers: the time of the fullest schedule."""
     limits, costs = _limits(problem, mesh), mesh_costs(problem, mesh)
     gathering, reducing = _rates(problem, mesh)
     sizes = problem.parameter_bytes
@@ -277,7 +242,7 @@ def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
     gather, reduce = min(gathering), min(reducing)
 
     def until(position: int) -> Fraction:
-        """Return the time of gathering so many bytes from the first layer on."""
+        """Return the time to gather this many bytes from the first layer on."""
         if position >= sums[-1]:
             return work[-1] + gather * (position - sums[-1])
         layer = bisect_right(sums, max(position, 0)) - 1
@@ -312,9 +277,9 @@ def _apart(
     now: Fraction,
     last: int,
 ) -> Fraction:
-    """Follow the backward pass with gathers and reduce-scatters that do not meet."""
+    """Return the time of the liquid backward pass if gathers and reduce-scatters share no links."""
     sizes, gradients = problem.parameter_bytes, problem.gradients
-    there = Fraction(limits.turn)  # bytes gathered or kept, from the last layer on
+    there = Fraction(limits.turn)  # bytes gathered or kept, counted from the last layer
     used = made = 0
     scattered = Fraction(0)  # bytes
     end = now
@@ -340,11 +305,11 @@ def _together(
     rates: tuple[Fraction, Fraction, Fraction],
     now: Fraction,
 ) -> Fraction:
-    """Follow it where both are carried by the same links, and sums too: in time of the links."""
+    """Return the time of the liquid backward pass on shared links, counted in link time."""
     sizes, gradients = problem.parameter_bytes, problem.gradients
     gather, reduce, summed = rates
     credit = limits.turn * gather
-    later = Fraction(0)  # sums to be made
+    later = Fraction(0)  # link time of sums still to be sent
     for layer in reversed(range(problem.layers)):
         needed = sizes[layer] * gather - max(limits.behind[layer], 0) * reduce
         wait = max(needed - credit, Fraction(0))
@@ -359,10 +324,10 @@ def _together(
 
 
 def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]]:
-    """Return the least time per byte of each layer, gathered and scattered, in units that fit."""
+    """Return each layer's least time per byte of gathers and reduce-scatters, in units that fit."""
     count, sums, fits = problem.layers, problem.prefixes, Fitting(problem, mesh).fits
     sizes, made = sums["parameter_bytes"], sums["gradients"]
-    largest: list[tuple[int, int]] = []  # heaps of units: minus their bytes, and where they end
+    largest: list[tuple[int, int]] = []  # heaps of units: (-bytes, stop)
     most_made: list[tuple[int, int]] = []
     stop = 0
     gathering: list[Fraction] = []
@@ -390,7 +355,7 @@ def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]
 
 
 def _recomputing(problem: Problem, mesh: Mesh) -> Fraction:
-    """Return the time of recomputing as much as lets the activations fit, the cheapest first."""
+    """Return the least recomputation time with which the activations fit (ns)."""
     if problem.checkpoint_bytes is None:
         return Fraction(0)
     assert problem.memory_bytes is not None

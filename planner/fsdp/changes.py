@@ -1,8 +1,7 @@
-"""What is one change away from a shape: the neighbourhood of local search.
+"""Neighbourhood of the local search: everything that is one change away from a shape.
 
-A buffer more or less, parameters of a unit kept or not, how far gathers are ahead, a cut moved,
-left out or set, a unit recomputed or not.
-
+Changes: one buffer more or less; a unit kept or not, recomputed or not; another prefetch distance;
+a unit boundary moved, removed or added.
 Complexity: O(units) neighbours, each in O(units). Source: own.
 """
 
@@ -16,7 +15,7 @@ __all__ = ["changes"]
 
 
 def changes(problem: Problem, shape: Shape, ahead: Ahead) -> Iterator[tuple[Shape, Ahead]]:
-    """Yield everything that is one change away."""
+    """Yield every shape and prefetch distance that is one change away."""
     ranges, keep, recompute = shape.ranges, shape.keep, shape.recompute
     count = len(ranges)
     for buffers in (shape.buffers + 1, shape.buffers - 1):

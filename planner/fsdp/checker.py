@@ -1,10 +1,7 @@
-"""Rejects what is no plan, or does not fit into memory.
+"""Verify plans: their form, and that they fit into memory at every moment.
 
-The memory is added up here a second time, and in another way than `planner.fsdp.evaluation` does:
-as stretches of the sequence of events, one for each thing that is in memory.
-
-Guarantee: what passes can be carried out, and fits at every moment.
-Complexity: O(layers + units). Source: own.
+Adds up memory independently of `planner.fsdp.evaluation`: as one interval of events for each thing
+in memory. Complexity: O(layers + units). Source: own.
 """
 
 from collections import deque
@@ -18,12 +15,11 @@ from planner.units import format_bytes
 
 __all__ = ["check", "check_issues", "checked_peak"]
 
-_WAIT, _COPY, _COMPUTE, _SCATTER, _MOMENTS = range(5)
-"""Moments of a step, and how many there are."""
+_WAIT, _COPY, _COMPUTE, _SCATTER, _MOMENTS = range(5)  # moments of a step, and their number
 
 
 def check(problem: Problem, plan: Plan) -> None:
-    """Reject a plan that breaks a rule or the memory limit.
+    """Verify that a plan obeys the rules and the memory limit.
 
     Raises
     ------
@@ -73,13 +69,7 @@ def _check_units(problem: Problem, units: tuple[Unit, ...]) -> None:
 
 
 def check_issues(units: tuple[Unit, ...]) -> None:
-    """Check when gathers are issued: in order of use, before it, and not while still gathered.
-
-    Raises
-    ------
-    InvalidPlanError
-        Naming the unit.
-    """
+    """Verify the steps that issue gathers; raise `InvalidPlanError` with the unit."""
     last = 2 * len(units) - 1
     issued = []
     for u, unit in enumerate(units):
@@ -105,7 +95,7 @@ def check_issues(units: tuple[Unit, ...]) -> None:
 
 
 def checked_peak(problem: Problem, plan: Plan) -> int:
-    """Return the most that is in memory at once, in bytes, for a plan of the right form."""
+    """Return the peak memory of a well-formed plan (bytes)."""
     moments = 2 * len(plan.units) * _MOMENTS
     change = [0] * (moments + 1)
     for first, last, size in _stretches(problem, plan):
@@ -116,7 +106,7 @@ def checked_peak(problem: Problem, plan: Plan) -> int:
 
 
 def _stretches(problem: Problem, plan: Plan) -> Iterator[tuple[int, int, int]]:
-    """Yield the first and last moment, and the bytes, of everything that is in memory."""
+    """Yield (first moment, last moment, bytes) of everything in memory."""
     units = plan.units
     final = 2 * len(units) - 1
 

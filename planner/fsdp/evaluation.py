@@ -1,23 +1,11 @@
-"""Prices a plan: when everything happens, and what is in memory then.
+"""Price a plan: simulate the schedule of an iteration, and the memory at each moment.
 
-The iteration is followed step by step. A step whose parameters have to be gathered and are not on
-their way issues that as soon as the step before has ended; it begins when they have arrived, then
-issues what it prefetches, then computes. A backward step that has ended waits until few enough
-reduce-scatters are under way, and issues its own; the next step comes behind that.
-
-What is in memory depends on the order of these events alone, not on their times:
-
-- a gather has a buffer from its issue until its unit's computation begins, when the parameters
-  have been copied out of it: for a moment both are there;
-- parameters are freed with the step that they are gathered for, kept ones with the backward step;
-- activations are kept from the forward to the backward step, whole or as checkpoints; those of a
-  recomputed unit come back in its backward step, one layer after the other;
-- gradients are there from the beginning of the backward step until they have been copied into the
-  buffer of the reduce-scatter, that buffer until its end is waited for, and each rank's share of
-  the sum from when they are gone.
+A step issues its own gather if that is not on its way, waits for it, issues its prefetches, and
+computes. A backward step then waits until few enough reduce-scatters are under way, and issues its
+own. Memory depends on the order of events only. The model: docs/fsdp.md, "What is in memory when".
 
 Complexity: O(units). Source: ``_fsdp_param_group.py`` and ``_fsdp_collectives.py`` of torch 2.13
-for the order of events; own model of when a stream frees what.
+for the order of events; own model of when a stream frees memory.
 """
 
 from collections import deque
@@ -46,6 +34,7 @@ __all__ = [
     "merit",
     "peak_of",
     "priced",
+    "sent_by",
 ]
 
 
@@ -60,32 +49,16 @@ MOMENTS = {
 
 
 class Step(NamedTuple):
-    """One computation: a unit's in one pass.
+    """Times of one step, the computation of a unit in one pass."""
 
-    Attributes
-    ----------
-    ready_ns, start_ns, end_ns : int
-        When the step before was done, when parameters had arrived, and when it was computed.
-    left_ns : int
-        When its gradients left, and the next step could begin; the end of a forward step.
-    """
-
-    ready_ns: int
-    start_ns: int
+    ready_ns: int  # end of the step before
+    start_ns: int  # its parameters have arrived
     end_ns: int
-    left_ns: int
+    left_ns: int  # its gradients left, and the next step can begin; forward: its end
 
 
 class Transfer(NamedTuple):
-    """One transfer: a gather for a step, or the sum of gradients behind it.
-
-    Attributes
-    ----------
-    step : int
-        The step.
-    issued_ns, start_ns, end_ns : int
-        When it was issued, began and ended.
-    """
+    """One transfer: a gather for a step, or the sum of gradients after it."""
 
     step: int
     issued_ns: int
@@ -94,80 +67,63 @@ class Transfer(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What a unit of a plan is: its bytes, and how long its parts take alone.
+    """Bytes and times of a unit.
 
-    Attributes
-    ----------
-    parameter_bytes, gradient_bytes, share_bytes : int
-        What is gathered, what is scattered, and a rank's share of that.
-    activation_bytes, recomputed_bytes : int
-        What it keeps between its steps, and what is there beside it in the backward one.
-    forward_ns, backward_ns : int
-        Its steps, with what is recomputed.
-    gather_ns, reduce_ns, sum_ns : int
-        Its transfers: all-gather, reduce-scatter, and all-reduce among copies.
+    Computation times include recomputation; transfer times are without others on the links.
     """
 
     parameter_bytes: int
     gradient_bytes: int
-    share_bytes: int
-    activation_bytes: int
-    recomputed_bytes: int
+    share_bytes: int  # a rank's share of the gradients
+    activation_bytes: int  # held between its steps
+    recomputed_bytes: int  # in its backward step in addition
     forward_ns: int
     backward_ns: int
     gather_ns: int
     reduce_ns: int
-    sum_ns: int
+    sum_ns: int  # all-reduce over replicas
 
 
 class Level(NamedTuple):
-    """What is in memory at a moment, beside what is there all the time.
+    """Bytes in memory at a moment, in addition to `Evaluation.state_bytes`.
 
-    Attributes
-    ----------
-    step : int
-        The step.
-    stage : {"wait", "copy", "compute", "end", "scatter"}
-        While it waits for parameters, as they are copied, while it computes, when it has computed
-        and freed what it does not need, as gradients are copied.
-    parameters, gradients, activations, buffers : int
-        Bytes; gradients with each rank's share of the sum.
+    Stages: "wait" for parameters, "copy" them, "compute", "end" (computed, and freed), and
+    "scatter" (copy gradients).
     """
 
     step: int
     stage: str
     parameters: int
-    gradients: int
+    gradients: int  # with each rank's share of the sum
     activations: int
     buffers: int
 
     @property
     def moving(self) -> int:
-        """All of it."""
+        """Sum of all bytes."""
         return self.parameters + self.gradients + self.activations + self.buffers
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a plan costs.
+    """Cost, schedule and memory of a plan.
 
     Attributes
     ----------
     iteration_ns : int
         The objective.
     compute_ns, recompute_ns : int
-        Time of all computations, and of those made a second time, which it does not include.
+        Time of all computations without recomputation, and of recomputation.
     steps : tuple of Step
         When each step is computed.
     gathers, reduces, sums : tuple of Transfer
-        All-gathers, reduce-scatters, and all-reduces among copies, in the order in which they are
-        issued.
+        All-gathers, reduce-scatters, and all-reduces over replicas, in order of issue.
     state_bytes : int
-        What is in memory all the time.
+        Memory that is used all the time.
     levels : tuple of Level
-        What is there beside it, moment by moment.
+        Memory in addition to it, moment by moment.
     loads : tuple of Load
-        What each unit is.
+        Bytes and times of each unit.
     """
 
     iteration_ns: int
@@ -183,22 +139,22 @@ class Evaluation:
 
     @property
     def exposed_ns(self) -> int:
-        """For how long nothing is computed."""
+        """Exposed communication: time in which nothing is computed."""
         return self.iteration_ns - self.compute_ns - self.recompute_ns
 
     @property
     def peak(self) -> Level:
-        """The first moment at which most is in memory."""
+        """The first moment of peak memory."""
         return max(self.levels, key=lambda level: level.moving)
 
     @property
     def peak_bytes(self) -> int:
-        """Most that is in memory at once."""
+        """Peak memory."""
         return self.state_bytes + self.peak.moving
 
     @property
     def memory(self) -> tuple[tuple[int, int], ...]:
-        """What is in memory from each moment on: pairs of ns and bytes, in order of time."""
+        """Memory over time: pairs (ns, bytes) in order of time."""
         return tuple(
             (getattr(self.steps[level.step], MOMENTS[level.stage]), self.state_bytes + level.moving)
             for level in self.levels
@@ -206,25 +162,20 @@ class Evaluation:
 
 
 class Merit(NamedTuple):
-    """What plans are compared by, in this order; less is better.
+    """Criteria by which plans are compared, in this order; less is better.
 
-    Attributes
-    ----------
-    iteration_ns : int
-        The objective. Of plans that take as long,
-    peak_bytes : int
-        the one that takes the least memory is better, and of those
-    units : int
-        the one with the fewest units.
+    Counts are per iteration. Transfers are gathers, reduce-scatters and sums; `gathered_bytes`
+    counts parameters gathered twice twice. `peak_bytes` is the peak memory of a rank.
     """
 
     iteration_ns: int
+    transfers: int
+    gathered_bytes: int
     peak_bytes: int
-    units: int
 
 
 class Schedule(NamedTuple):
-    """When everything happens; see `Evaluation`."""
+    """Times of all steps and transfers; see `Evaluation`."""
 
     iteration_ns: int
     steps: tuple[Step, ...]
@@ -234,7 +185,7 @@ class Schedule(NamedTuple):
 
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
-    """Price a plan that follows the rules; see `planner.fsdp.checker.check`."""
+    """Price a plan that `planner.fsdp.checker.check` accepts."""
     mesh = problem.meshes[plan.mesh]
     state_bytes = problem.state_bytes(mesh.shards)
     loads = loads_of(problem, plan)
@@ -261,7 +212,7 @@ def priced(
 
 
 def iteration_ns(problem: Problem, plan: Plan) -> int:
-    """Return what an iteration takes, whatever the memory."""
+    """Return the iteration time, ignoring memory."""
     return _scheduled(problem, plan, loads_of(problem, plan)).iteration_ns
 
 
@@ -271,18 +222,31 @@ def _scheduled(problem: Problem, plan: Plan, loads: Sequence[Load]) -> Schedule:
 
 
 def peak_of(problem: Problem, plan: Plan) -> int:
-    """Return the most that is in memory at once, in bytes."""
+    """Return the peak memory (bytes)."""
     state = problem.state_bytes(problem.meshes[plan.mesh].shards)
     return state + max(level.moving for level in levels(plan, loads_of(problem, plan)))
 
 
 def merit(problem: Problem, plan: Plan) -> Merit:
-    """Return what a plan is compared by."""
-    return Merit(iteration_ns(problem, plan), peak_of(problem, plan), len(plan.units))
+    """Return a plan's criteria."""
+    ranges = tuple((unit.start, unit.stop) for unit in plan.units)
+    sent = sent_by(problem, plan.mesh, ranges, tuple(unit.keep for unit in plan.units))
+    return Merit(iteration_ns(problem, plan), *sent, peak_of(problem, plan))
+
+
+def sent_by(
+    problem: Problem, mesh: int, ranges: Sequence[tuple[int, int]], keep: Sequence[bool]
+) -> tuple[int, int]:
+    """Return the number of transfers of an iteration, and the bytes that it gathers."""
+    sizes, count = problem.prefixes["parameter_bytes"], len(ranges)
+    twice = [layers for layers, kept in zip(ranges, keep, strict=True) if not kept]
+    sums = count if problem.meshes[mesh].replicas > 1 else 0
+    again = sum(sizes[stop] - sizes[start] for start, stop in twice)
+    return 2 * count + len(twice) + sums, sizes[-1] + again
 
 
 def loads_of(problem: Problem, plan: Plan) -> tuple[Load, ...]:
-    """Return what the units of a plan are."""
+    """Return bytes and times of a plan's units; cached in the problem."""
     known = problem.known
     loads = []
     for start, stop, _, recompute, *_ in plan.units:
@@ -326,7 +290,7 @@ def _load(problem: Problem, over: int, start: int, stop: int, recompute: bool) -
 def follow(
     plan: Plan, loads: Sequence[Load], channels: Channels, *, apart: bool = True
 ) -> Schedule:
-    """Return when everything happens; `apart` is as in `lanes_of`."""
+    """Return the schedule; `apart` is as in `lanes_of`."""
     lanes = lanes_of(channels, apart=apart)
     steps: list[Step] = []
     gathers: dict[int, tuple[int, int]] = {}
@@ -370,7 +334,7 @@ def follow(
 
 
 def levels(plan: Plan, loads: Sequence[Load]) -> Iterator[Level]:
-    """Yield what is in memory, moment by moment."""
+    """Yield the memory, moment by moment."""
     parameters = gradients = activations = buffers = 0
     held: deque[int] = deque()
     for number, issues in enumerate(plan.issues):

@@ -1,22 +1,11 @@
-"""The best plan of a short chain, with proof.
+"""Optimal plan of a short chain, by enumeration and branch and bound.
 
-Problem: that of the family; of plans that take as long, the one with the least memory, then the
-fewest units.
-
-Method: every choice of mesh, units, what they keep and recompute, and number of buffers is priced
-as if gathers and reduce-scatters did not meet, with every gather as early as memory allows: no plan
-of that shape is faster, and if the channels do not meet, that is its best plan. Where they do, and
-the best plan so far is slower, the steps that issue gathers are searched depth first: how many have
-been issued in each step. If no links are shared a partial choice is dropped if another with as many
-issued has everything as early: all that follows only ever waits for what has ended. Wherever the
-computations left would end too late, nothing follows. The least memory with which a shape is as
-fast is found by halving: the less there is, the later gathers are issued.
-
-Units that take too long with everything kept, and memory enough, are left out with all that they
-could keep. The last unit always keeps its parameters: nothing comes between its two steps.
-
-Guarantee: optimal; at the deadline, the best so far.
-Complexity: exponential, some 3^layers shapes, 5^layers with recomputation. Source: own.
+Problem: that of the family; ties are broken by the criteria of `Merit`.
+Method: price each shape (all but the steps that issue gathers) as if gathers and reduce-scatters
+never met; that bounds its plans. If they share channels and the bound is good enough, search the
+issue steps depth first with dominance. Pruning: docs/fsdp.md, "How `exact` prunes".
+Guarantee: optimal; at the deadline, the incumbent.
+Complexity: exponential, about 3^layers shapes, 5^layers with recomputation. Source: own.
 """
 
 from collections import deque
@@ -26,7 +15,7 @@ from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.fsdp.evaluation import Merit, follow, iteration_ns, loads_of, merit, peak_of
+from planner.fsdp.evaluation import Merit, follow, iteration_ns, loads_of, merit, peak_of, sent_by
 from planner.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
 from planner.fsdp.least import finest
 from planner.fsdp.plan import Plan, Unit, layer_ranges
@@ -38,17 +27,11 @@ from planner.solving.methods import Outcome
 __all__ = ["MAX_LAYERS", "exact"]
 
 MAX_LAYERS = 12
-"""Longest chain, ties counted as one layer."""
+"""Longest chain; tied layers count as one."""
 
 
 def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the best plan, or why nothing fits into memory.
-
-    Raises
-    ------
-    NotApplicableError
-        If the chain is too long.
-    """
+    """Return the best plan, or why nothing fits; raise `NotApplicableError` for too long chains."""
     if len(finest(problem)) > MAX_LAYERS:
         reason = f"exact plans chains of up to {MAX_LAYERS} layers, and this one has"
         raise NotApplicableError("method", f"{reason} {len(finest(problem))}: method search")
@@ -76,7 +59,7 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _partitions(problem: Problem) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yield all units there can be."""
+    """Yield every partition into units."""
     starts = [start for start, _ in finest(problem)]
     for cuts in product((False, True), repeat=len(starts) - 1):
         chosen = [0, *(start for start, cut in zip(starts[1:], cuts, strict=True) if cut)]
@@ -84,14 +67,14 @@ def _partitions(problem: Problem) -> Iterator[tuple[tuple[int, int], ...]]:
 
 
 def _least_ns(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> int:
-    """Return what plans with these units take at least."""
+    """Return a lower bound for plans with these units (ns)."""
     units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
     plan = Plan(mesh, units, len(units))
     return follow(plan, loads_of(problem, plan), "two").iteration_ns
 
 
 def _shapes(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> Iterator[Shape]:
-    """Yield every shape with some units that can be better than all others."""
+    """Yield every shape with these units that may be optimal."""
     count = len(ranges)
     known = problem.checkpoint_bytes is not None
     options = [
@@ -105,11 +88,13 @@ def _shapes(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) ->
 
 
 def _better(problem: Problem, shape: Shape, best: Merit) -> Plan | None:
-    """Return the best plan of a shape if it is better than another."""
+    """Return the best plan of a shape if it is better than `best`, else None."""
     needs, memory = needs_of(problem, shape), problem.memory_bytes
     plan = _fastest(problem, shape, needs.within(memory), best.iteration_ns - 1)
-    if plan is None:
-        most = best.peak_bytes - (len(shape.ranges) >= best.units)
+    sent = sent_by(problem, shape.mesh, shape.ranges, shape.keep)
+    known = best.transfers, best.gathered_bytes
+    if plan is None and sent <= known:
+        most = memory if sent < known else best.peak_bytes - 1
         plan = _fastest(problem, shape, needs.within(most), best.iteration_ns)
     if plan is None:
         return None
@@ -125,7 +110,7 @@ def _better(problem: Problem, shape: Shape, best: Merit) -> Plan | None:
 
 
 def _fastest(problem: Problem, shape: Shape, room: Room | None, most_ns: int) -> Plan | None:
-    """Return the fastest plan of a shape in some memory, if it takes no longer than some time."""
+    """Return the fastest plan of a shape in the given memory, or None if slower than `most_ns`."""
     if room is None:
         return None
     plan = issued_by(shape, room, room.most)
@@ -137,17 +122,17 @@ def _fastest(problem: Problem, shape: Shape, room: Room | None, most_ns: int) ->
 
 
 class _State(NamedTuple):
-    """An iteration up to the beginning of a step."""
+    """State of an iteration at the beginning of a step."""
 
     ready: int
     lanes: Lanes
     issued: int
     waited: tuple[int, ...]  # transfers of gathers not used yet, in order of use
-    held: tuple[int, ...]  # those of reduce-scatters with a buffer
+    held: tuple[int, ...]  # transfers of reduce-scatters that hold a buffer
 
 
 class _Issues:
-    """The search for the steps that issue the gathers of a shape."""
+    """Depth-first search for the steps that issue the gathers of a shape."""
 
     def __init__(self, problem: Problem, shape: Shape, room: Room, best_ns: int) -> None:
         mesh, sums = problem.meshes[shape.mesh], problem.prefixes
@@ -178,7 +163,7 @@ class _Issues:
         self._begin = _State(0, lanes_of(problem.channels, apart=apart), 0, (), ())
 
     def best(self) -> Plan | None:
-        """Return the plan if it is faster than the one known."""
+        """Return the plan if it is faster than `best_ns`, else None."""
         self._follow(0, self._begin)
         if self._chosen is None:
             return None
@@ -201,7 +186,7 @@ class _Issues:
             self._path.pop()
 
     def _after_step(self, step: int, state: _State, issued: int) -> _State:
-        """Return the state behind a step that has so many gathers issued when it computes."""
+        """Return the state after a step in whose computation `issued` gathers have been issued."""
         lanes = state.lanes.copy()
         waited, held = deque(state.waited), deque(state.held)
         number, start = state.issued, state.ready
@@ -225,7 +210,7 @@ class _Issues:
         return _State(ready, lanes, issued, tuple(waited), tuple(held))
 
     def _dominated(self, step: int, state: _State) -> bool:
-        """Tell whether another state here has as many issued, and all as early; else keep it."""
+        """Return whether a recorded state is nowhere later than this one; otherwise record it."""
         ends = [end for _, end in state.lanes.spans()]
         times = (
             state.ready,

@@ -1,41 +1,33 @@
 """Units by the model of PyTorch's integer program ("ILP for auto FSDP wrapping").
 
-Problem: which blocks shall be one unit? While one unit computes forward the next is gathered; while
-it computes backward the one before it is gathered again, and the gradients of the one behind it are
-scattered; what takes longer is exposed. With transfers P (gather) and G (scatter) and computation F
-and B of units 1..k the program minimises
-
-    P_1 + G_1 + sum over i of max(0, P_{i+1} - F_i) + max(0, P_{i-1} + G_{i+1} - B_i).
-
-What differs: units are contiguous here, so there is no root that holds what is in no other; memory
-is that of the simulator, not the program's own count.
-
-Method (ours, in place of CBC, which PyTorch runs to a gap of 5 %): from the last unit to the first;
-of the units behind a given one it matters what they expose, and what the next one scatters, so of
-both only undominated pairs are kept.
-
-Guarantee: least exposed time, of up to `MAX_STARTS` blocks; of more, in as many pieces of about as
-many bytes.
-Complexity: O(blocks³ · undominated). Source: PyTorch, ``torch/distributed/_tools/fsdp_ilp.py`` of
-pull request 138635, 2024, reverted since; as it frees parameters behind the forward pass.
+Problem: minimise the exposed time of a simple model of gathers and reduce-scatters. The model, and
+how this version differs: docs/fsdp.md, "What the rules do".
+Method: own, in place of CBC: dynamic programming from the last unit to the first over
+Pareto-optimal pairs of exposed time and the next unit's reduce-scatter.
+Guarantee: least exposed time up to `MAX_STARTS` blocks. More blocks are joined into that many
+pieces of about equal bytes.
+Complexity: O(blocks³ · Pareto-optimal labels).
+Source: PyTorch, ``torch/distributed/_tools/fsdp_ilp.py`` of pull request 138635, 2024, reverted
+since; the variant that frees parameters after the forward pass.
 """
 
 from typing import Any, NamedTuple
 
 from planner.fsdp.least import spread, wrapped
 from planner.fsdp.problem import Problem
+from planner.solving.pareto import staircase
 
 __all__ = ["MAX_STARTS", "units_exposing_least"]
 
 MAX_STARTS = 32
-"""Blocks that units may begin with."""
+"""Most blocks at which units may begin."""
 
 
 class _Label(NamedTuple):
     exposed: int
-    scatters: int  # what the unit behind takes
+    scatters: int  # reduce-scatter time of the next unit
     number: int
-    units: Any  # where the next one ends, and those behind it
+    units: Any  # linked list: (end of the next unit, units after it)
 
 
 class _Unit(NamedTuple):
@@ -48,17 +40,7 @@ class _Unit(NamedTuple):
 def units_exposing_least(
     problem: Problem, mesh: int, most_bytes: int | None = None
 ) -> tuple[tuple[int, int], ...]:
-    """Return the units.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem; its memory limit is disregarded.
-    mesh : int
-        Place of the mesh.
-    most_bytes : int, optional
-        Parameters of the largest unit of several blocks.
-    """
+    """Return the units; those of several blocks have at most `most_bytes` of parameters."""
     starts = [*spread(problem, wrapped(problem), MAX_STARTS), problem.layers]
     over, sums = problem.meshes[mesh], problem.prefixes
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
@@ -78,7 +60,7 @@ def units_exposing_least(
             size = sizes[starts[end]] - sizes[starts[begin]]
             if most_bytes is None or end == begin + 1 or size <= most_bytes:
                 units[begin, end] = unit(starts[begin], starts[end])
-    # Of each unit, what those behind it expose, its own gather included but not its second one.
+    # Labels of each unit: time exposed in forward steps from it on, and in backward steps after it.
     labels: dict[tuple[int, int], list[_Label]] = {}
     for begin, end in sorted(units, reverse=True):
         if end == last:
@@ -94,7 +76,7 @@ def units_exposing_least(
                 exposed += max(0, own.gather + label.scatters - behind.backward)
                 number = label.number + 1
                 tried.append(_Label(exposed, behind.reduce, number, (stop, label.units)))
-        labels[begin, end] = _undominated(tried)
+        labels[begin, end] = staircase(tried, lambda label: label[:3], lambda label: label.scatters)
     best: tuple[int, int, int, Any] | None = None
     for end in range(1, last + 1):
         for label in labels.get((0, end), ()):
@@ -110,11 +92,3 @@ def units_exposing_least(
         if trail is None:
             return tuple(ranges)
         begin, (end, trail) = end, trail
-
-
-def _undominated(labels: list[_Label]) -> list[_Label]:
-    best: list[_Label] = []
-    for label in sorted(labels, key=lambda label: label[:3]):
-        if not best or label.scatters < best[-1].scatters:
-            best.append(label)
-    return best

@@ -1,14 +1,12 @@
-"""When transfers end on the channels there are: the part of the simulator that knows channels.
+"""Channels (`lanes`): when transfers start and end; the part of the simulator that models links.
 
-A channel carries its transfers one after the other in the order in which they are issued. Channels
-that share links divide these evenly: of n that are busy each is an n-th as fast; a transfer's end
-is rounded up to whole nanoseconds. The all-reduce among copies of a mesh has a channel of its own,
+A channel carries its transfers in order of issue. Busy channels that share links divide them
+evenly; ends are rounded up to whole nanoseconds. The all-reduce over replicas has its own channel,
 as in FSDP2: it follows its reduce-scatter, and the next reduce-scatter does not wait for it.
-Whoever issues transfers does so in order of time, and asks for the end of one only when nothing is
-issued before that end.
+Callers issue transfers in order of time, and ask for a transfer's end only when nothing is issued
+before that end.
 
-Guarantee: every transfer has all of its time, in order of issue on its channel.
-Complexity: O(1) a transfer, amortised. Source: own.
+Complexity: O(1) per transfer, amortised. Source: own.
 """
 
 from collections import deque
@@ -18,47 +16,38 @@ from planner.fsdp.problem import Channels
 
 __all__ = ["GATHERS", "REDUCES", "SUMS", "Lanes", "lanes_of"]
 
-GATHERS, REDUCES, SUMS = 0, 1, 2
-"""What is carried: parameters, gradients, or their sums over copies."""
+GATHERS, REDUCES, SUMS = 0, 1, 2  # all-gathers, reduce-scatters, all-reduces over replicas
 
 
 class Lanes(Protocol):
     """The channels of an iteration."""
 
     def issue(self, kind: int, duration_ns: int, now: int, sum_ns: int = 0) -> int:
-        """Queue a transfer at a moment, and the all-reduce behind it; returns its number.
+        """Queue a transfer at time `now` and the all-reduce after it; return the transfer's number.
 
-        The all-reduce, if it takes any time, has the number that follows.
+        The all-reduce, if it takes time, has the next number.
         """
         ...
 
     def end(self, transfer: int) -> int:
-        """Return when it ends, if nothing is issued before."""
+        """Return the end of a transfer, if nothing is issued before that."""
         ...
 
     def spans(self) -> list[tuple[int, int]]:
-        """Return start and end of all transfers in order of their numbers."""
+        """Return (start, end) of all transfers, by number."""
         ...
 
     def free(self) -> tuple[int, ...]:
-        """Return when each channel has carried all that was issued."""
+        """Return when each channel becomes idle."""
         ...
 
     def copy(self) -> "Lanes":
-        """Return channels in the same state."""
+        """Return a copy of the state."""
         ...
 
 
 def lanes_of(channels: Channels, *, apart: bool = True) -> Lanes:
-    """Return empty channels.
-
-    Parameters
-    ----------
-    channels : {"one", "two", "shared"}
-        Of gathers and reduce-scatters.
-    apart : bool
-        Whether the all-reduce has links of its own, as `planner.fsdp.Problem.apart` says.
-    """
+    """Return idle channels; `apart` says whether the all-reduce has its own links."""
     if channels == "shared":
         return _Shared((0, 1, 2), 2 if apart else 3)
     if channels == "one" and not apart:
@@ -67,7 +56,7 @@ def lanes_of(channels: Channels, *, apart: bool = True) -> Lanes:
 
 
 class _Apart:
-    """Channels that do not disturb each other."""
+    """Channels that share no links."""
 
     def __init__(self, lanes: tuple[int, int, int]) -> None:
         self._lanes = lanes
@@ -104,10 +93,10 @@ class _Apart:
 
 
 class _Shared:
-    """Channels over the same links; those from a number on have links of their own.
+    """Channels that share links; those numbered `together` or more have links of their own.
 
-    Work is counted in sixths of a nanosecond: six are done in a nanosecond by a channel alone,
-    three by each of two, two by each of three.
+    Work is counted in sixths of a nanosecond: a channel alone does six per nanosecond, each of two
+    does three, each of three does two.
     """
 
     def __init__(self, lanes: tuple[int, int, int], together: int) -> None:
@@ -117,7 +106,7 @@ class _Shared:
         self._left: list[int] = []
         self._starts: list[int] = []
         self._ends: list[int | None] = []
-        self._sums: dict[int, int] = {}  # reduce-scatters with an all-reduce to come
+        self._sums: dict[int, int] = {}  # pending all-reduce by its reduce-scatter
 
     def issue(self, kind: int, duration_ns: int, now: int, sum_ns: int = 0) -> int:
         while self._now < now and self._step(now):
@@ -162,7 +151,7 @@ class _Shared:
             self._starts[number] = self._now
 
     def _step(self, until: int | None) -> bool:
-        """Go on to the next end of a transfer, but not beyond a moment; tell whether it was one."""
+        """Advance to the next end of a transfer or to `until`; return whether a transfer ended."""
         heads = [(place, queue[0]) for place, queue in enumerate(self._queues) if queue]
         if not heads:
             return False

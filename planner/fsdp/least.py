@@ -1,23 +1,14 @@
-"""The least memory in which a chain can be trained at all, and what takes most of it.
+"""Least memory in which a chain can be trained, and what takes most of it.
 
-Problem: which plan has the smallest peak?
-
-Method: one buffer for reduce-scatters, and no gather before it is needed: all of that only ever
-takes memory away. Left to choose are the units, and what each keeps: parameters after its forward
-pass (which spares the copy of a second gather), and activations or checkpoints. What units keep
-adds to all moments of later ones by its size alone, and of the later units a unit's own moments
-know the next one's gradients. So, for a given memory, going through the layers from the last to the
-first gives how much the units before may keep at most, for each unit that can come next; if even
-nothing is too much, nothing fits. The least memory for which something fits is found by halving,
-between a sum of what is there in any plan and what the smallest units need.
-
-Small units are nearly always best: a larger one helps only where the copy of gradients makes the
-peak, by freeing activations first. So they are tried first.
-
-Guarantee: whether anything fits is decided exactly; the least memory is exact for chains of up to
-`MAX_UNITS` smallest units, and of longer ones what those need.
-Complexity: O(layers · log bytes) for each mesh where the smallest units are best; else
-O(layers · (layers of a unit that fits)²). Source: own.
+Problem: find the plan with the smallest peak memory.
+Method: one reduce-scatter buffer, no prefetch; dynamic programming from the last layer to the first
+decides whether a memory suffices, bisection finds the least. Smallest units are tried first, as
+they are nearly always best. Proof: docs/fsdp.md, "Why the least memory is exact".
+Guarantee: whether anything fits is exact. The least memory is exact up to `MAX_UNITS` smallest
+units; on longer chains it is what the smallest units need.
+Complexity: O(layers · log bytes) per mesh if the smallest units are best; otherwise O(layers ·
+(layers of a unit that fits)²).
+Source: own.
 """
 
 from collections.abc import Sequence
@@ -29,17 +20,18 @@ from planner.fsdp.plan import layer_ranges
 from planner.fsdp.problem import Problem
 from planner.fsdp.shaping import Shape, at_use
 from planner.results import Infeasibility
+from planner.solving.pareto import staircase
 from planner.units import format_bytes
 
 __all__ = ["Least", "finest", "fitting", "least_memory", "too_little", "wrapped"]
 
 
 MAX_UNITS = 100
-"""Up to so many of the smallest units, larger ones are tried for the least memory."""
+"""Up to this many smallest units, larger units are tried for the least memory."""
 
 
 class Least(NamedTuple):
-    """The smallest peak, and a shape that has it."""
+    """The smallest peak (bytes), and a shape that has it."""
 
     memory_bytes: int
     shape: Shape
@@ -52,7 +44,7 @@ def finest(problem: Problem) -> tuple[tuple[int, int], ...]:
 
 
 def wrapped(problem: Problem) -> tuple[tuple[int, int], ...]:
-    """Return the blocks that people wrap, joined where ties forbid to cut."""
+    """Return the default blocks, joined where ties forbid a boundary."""
     blocks = problem.blocks
     if blocks is None:
         return finest(problem)
@@ -61,7 +53,7 @@ def wrapped(problem: Problem) -> tuple[tuple[int, int], ...]:
 
 
 def spread(problem: Problem, ranges: Sequence[tuple[int, int]], most: int) -> list[int]:
-    """Return where some ranges start; of more than `most`, some with as many bytes between."""
+    """Return the starts of ranges; if more than `most`, a subset at about equal bytes."""
     starts = [start for start, _ in ranges]
     if len(starts) <= most:
         return starts
@@ -75,7 +67,7 @@ def spread(problem: Problem, ranges: Sequence[tuple[int, int]], most: int) -> li
 
 
 def least_memory(problem: Problem, mesh: int) -> Least:
-    """Return the smallest peak of all plans on one mesh; of long chains in the smallest units."""
+    """Return the smallest peak on a mesh; on long chains, of the smallest units."""
     low, high = 0, 1
     while (shape := _shape(problem, mesh, high, 1)) is None:
         low, high = high, 2 * high
@@ -87,7 +79,7 @@ def least_memory(problem: Problem, mesh: int) -> Least:
 
 
 def fitting(problem: Problem, mesh: int, memory_bytes: int) -> Shape | None:
-    """Return a shape that fits into some memory, if any does."""
+    """Return a shape that fits into the given memory, or None."""
     shape = _shape(problem, mesh, memory_bytes, 1)
     if shape is None and memory_bytes >= _always_there(problem, mesh):
         shape = _shape(problem, mesh, memory_bytes, None)
@@ -95,7 +87,7 @@ def fitting(problem: Problem, mesh: int, memory_bytes: int) -> Shape | None:
 
 
 def too_little(problem: Problem) -> Infeasibility | None:
-    """Return why nothing fits into memory, if nothing does."""
+    """Return the infeasibility if nothing fits into memory, otherwise None."""
     limit = problem.memory_bytes
     if limit is None:
         return None
@@ -132,7 +124,7 @@ def too_little(problem: Problem) -> Infeasibility | None:
 
 
 def _halved(problem: Problem, mesh: int, low: int, best: Least, longest: int | None) -> Least:
-    """Return the least memory for units of so many layers at most, above what does not do."""
+    """Return the least memory above `low`, for units of at most `longest` smallest units."""
     while low + 1 < best.memory_bytes:
         middle = (low + best.memory_bytes) // 2
         shape = _shape(problem, mesh, middle, longest)
@@ -144,7 +136,7 @@ def _halved(problem: Problem, mesh: int, low: int, best: Least, longest: int | N
 
 
 def _always_there(problem: Problem, mesh: int) -> int:
-    """Return what is in memory at some moment of every plan; see `planner.fsdp.bounds`."""
+    """Return a lower bound on the peak of every plan (bytes); see `planner.fsdp.bounds`."""
     shards = problem.meshes[mesh].shards
     scattered = [*list(accumulate(reversed(problem.shares(shards))))[::-1], 0, 0]
     remembered = accumulate(map(min, problem.checkpoints, problem.activations))
@@ -159,18 +151,18 @@ def _always_there(problem: Problem, mesh: int) -> int:
 
 
 class _Unit(NamedTuple):
-    """A unit that may come first, and what fits before it."""
+    """A unit that may come first in the rest of the chain, and the memory it leaves."""
 
     before: int  # bytes that earlier units may keep at most
     made: int  # bytes of its gradients
     stop: int
     keep: bool
     recompute: bool
-    following: Any  # the unit behind it
+    following: Any  # the next unit
 
 
 def _shape(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) -> Shape | None:
-    """Return what fits into memory in units of so many smallest ones at most, or None."""
+    """Return a shape that fits, with units of at most `longest` smallest units, or None."""
     shards = problem.meshes[mesh].shards
     room = memory_bytes - problem.state_bytes(shards)
     starts = [*(start for start, _ in finest(problem)), problem.layers]
@@ -188,7 +180,9 @@ def _shape(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) 
             unit = _first(problem, (start, stop), firsts[stop], room, shares)
             if unit is not None:
                 units.append(unit)
-        firsts[start] = _undominated(units)
+        firsts[start] = staircase(
+            units, lambda unit: (unit.made, -unit.before), lambda unit: -unit.before
+        )
     if not firsts[0]:
         return None
     ranges: list[tuple[int, int]] = []
@@ -214,7 +208,7 @@ def _first(
     room: int,
     shares: list[int],
 ) -> _Unit | None:
-    """Return a unit with the choices, and the unit behind it, that leave most to earlier ones."""
+    """Return the unit whose choices, and next unit, leave most memory to earlier units."""
     start, stop = layers
     size, made, whole, checkpoint = (
         problem.prefixes[name][stop] - problem.prefixes[name][start]
@@ -235,13 +229,4 @@ def _first(
                     before = min(before, following.before - kept - size * keep)
                 if before >= 0 and (best is None or before > best.before):
                     best = _Unit(before, made, stop, keep, recompute, following)
-    return best
-
-
-def _undominated(units: list[_Unit]) -> list[_Unit]:
-    """Return those than which no other has as few gradients and leaves as much before it."""
-    best: list[_Unit] = []
-    for unit in sorted(units, key=lambda unit: (unit.made, -unit.before)):
-        if not best or unit.before > best[-1].before:
-            best.append(unit)
     return best

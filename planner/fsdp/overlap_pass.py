@@ -1,15 +1,10 @@
-"""The greedy overlap pass of PyTorch's compiler, in the same simulator.
+"""The greedy overlap pass of PyTorch's compiler, as a baseline in the same simulator.
 
-Method, of torch 2.13 (``torch/_inductor/fx_passes/overlap_scheduling.py``): computations keep their
-order. Each one hides what is under way in its process group, in order of issue, as far as its time
-goes; with what time is left it issues gathers of later ones, in order of use, until none is left:
-as long as no more than 5 GB are under way, and memory stays within 5 %, and a GB, of what it would
-be with every gather at its use. Reduce-scatters are waited for as late as those 5 GB allow.
-
-What differs: the pass gathers parameters one by one, and then joins those that are hidden by the
-same computation; here each block is a unit from the start.
-
-Complexity: O(units · gathers ahead). Source: as above; own code.
+Method: computations keep their order; each hides transfers under way, then issues later gathers in
+order of use while time and memory allow. Details and differences: docs/fsdp.md, "What the rules
+do".
+Complexity: O(units · gathers ahead).
+Source: ``torch/_inductor/fx_passes/overlap_scheduling.py`` of torch 2.13; own code.
 """
 
 from planner.fsdp.evaluation import loads_of
@@ -20,13 +15,14 @@ from planner.fsdp.shaping import Needs, Shape, at_use, issued_by, needs_of
 
 __all__ = ["overlap_pass"]
 
+# The pass's own limits: bytes under way, and memory beyond that without prefetch: at most a GB, and
+# at most a 20th of it.
 IN_FLIGHT_BYTES = 5 * 10**9
 MORE_BYTES, MORE_PARTS = 10**9, 20
-"""Memory beyond that of gathers at their use: so many bytes, or one in so many parts of it."""
 
 
 def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
-    """Gather every block for itself, twice, when the pass issues it."""
+    """Return the plan in which every block is a unit, gathered twice, when the pass issues it."""
     ranges = wrapped(problem)
     count = len(ranges)
     no = (False,) * count
@@ -36,7 +32,7 @@ def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
     allowed = needs.least + min(MORE_BYTES, needs.least // MORE_PARTS)
     left = {gather: loads[plan.unit_of(gather)].gather_ns for gather in needs.needed}
     gathers: list[int] = []  # under way, by the step that uses them
-    scattered: list[int] = []  # time of reduce-scatters that nothing has hidden yet
+    scattered: list[int] = []  # remaining time of reduce-scatters not hidden yet
     issued, issues = 0, []
     for step in range(2 * count):
         load = loads[plan.unit_of(step)]
@@ -67,7 +63,7 @@ def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
 
 
 def _may(needs: Needs, step: int, gather: int, allowed: int) -> bool:
-    """Return whether memory allows a step to issue the next gather, until that is used."""
+    """Return whether memory allows a step to issue the next gather until its use."""
     under_way = needs.issued[gather + 1] - needs.issued[needs.used[step]]
     if under_way > IN_FLIGHT_BYTES:
         return False
@@ -79,7 +75,7 @@ def _may(needs: Needs, step: int, gather: int, allowed: int) -> bool:
 
 
 def _hidden(exposed: list[int], time: int) -> tuple[list[int], int]:
-    """Return what is left of some transfers, and of a time that hides them in order."""
+    """Return the exposed rest of transfers hidden in order, and the time left."""
     rest = []
     for each in exposed:
         hidden = min(each, time)
@@ -90,7 +86,7 @@ def _hidden(exposed: list[int], time: int) -> tuple[list[int], int]:
 
 
 def _buffers(problem: Problem, ranges: tuple[tuple[int, int], ...]) -> int:
-    """Return how many inputs of reduce-scatters the pass keeps at most."""
+    """Return the most inputs of reduce-scatters that the pass keeps."""
     sums = problem.prefixes["gradients"]
     largest = max(sums[stop] - sums[start] for start, stop in ranges)
     return min(max(IN_FLIGHT_BYTES // max(largest, 1), 1), len(ranges))

@@ -1,25 +1,14 @@
-"""Units that make the iteration shortest if memory is no object.
+"""Optimal units without a memory limit: dynamic programming over Pareto-optimal choices.
 
-Problem: nothing is gathered twice, everything is issued as early as it can be, and no
-reduce-scatter waits for a buffer. Which units are best?
-
-Method: the two passes meet only between them. Going through the layers from the last to the first,
-a unit in front of others makes of the time g that their gathers and computations take from the
-first gather on, and of the time f from the beginning of the backward pass to their last
-reduce-scatter's end: gather + max(its computation, g), and max(f, when it has been computed) +
-reduce-scatter. An iteration takes g + f of all units. Sums over copies that have links of their own
-end at s: max(s, f) + sum, and s comes in place of f; others share them, and lengthen f. Less of all
-is never worse, so only undominated choices are kept: of the whole chain, the one that takes least.
-
-Of more than `kept` choices, the range of g is cut into so many cells, and of each cell one is kept.
-The bound is what a second run finds, which takes of each cell the least of each end, a choice that
-may not exist; it leaves out choices that cannot become better than the plan, as what is in front
-takes at least the cheapest transfers of any units.
-
-Guarantee: the bound holds for every plan, whatever the memory limit; the plan is the best one if no
-more than `kept` choices are undominated anywhere. With `most_bytes`, the same of units no larger.
-Complexity: O(layers · layers of a unit · kept), in arrays. Source: own, after iBatch both ways;
-thinning after Ibarra and Kim's scheme for knapsacks.
+Problem: nothing is gathered twice, everything is issued as early as possible, and no reduce-scatter
+waits for a buffer. Which units give the shortest iteration?
+Method: from the last layer to the first, keep Pareto-optimal (gather end, reduce-scatter end, sum
+end). Beyond `kept` choices, keep one per cell; a second run with the least of each cell gives the
+bound. Recurrence: docs/fsdp.md, "How the best units are found".
+Guarantee: the bound holds for every plan with these units, whatever the memory limit. The plan is
+optimal if no more than `kept` choices are Pareto-optimal anywhere.
+Complexity: O(layers · layers of a unit · kept), in arrays.
+Source: own, after iBatch in both directions; thinning after Ibarra and Kim's scheme for knapsacks.
 """
 
 from bisect import bisect_right
@@ -41,7 +30,7 @@ _NEVER = 2**63 - 1
 
 
 class Partition(NamedTuple):
-    """Units, what they take, and what any units take at least, if that was asked for."""
+    """Units, their iteration time, and a lower bound for any units (0 if unknown)."""
 
     ranges: tuple[tuple[int, int], ...]
     iteration_ns: int
@@ -49,25 +38,25 @@ class Partition(NamedTuple):
 
 
 class _Choices(NamedTuple):
-    """Units from a start on, each a row of int64: no sum of a problem's times reaches 2^63."""
+    """Choices of units from a start on, one per row of int64 columns (times below 2^63)."""
 
     gathered: "NDArray[np.int64]"
     scattered: "NDArray[np.int64]"
-    summed: "NDArray[np.int64]"  # the last end, in the backward pass
-    stop: "NDArray[np.int64]"  # where the first unit ends
-    behind: "NDArray[np.int64]"  # which choice of that start follows
+    summed: "NDArray[np.int64]"  # the last end in the backward pass
+    stop: "NDArray[np.int64]"  # end of the first unit
+    behind: "NDArray[np.int64]"  # row of the choice that follows, among those from `stop` on
 
     @classmethod
     def of(cls, *columns: Any) -> "_Choices":
-        """Return choices with the same entry in each column, or one each."""
+        """Return choices from columns, which are broadcast against each other."""
         return cls(*(array.astype(np.int64) for array in np.broadcast_arrays(*columns)))
 
     def only(self, rows: Any) -> "_Choices":
-        """Return some of them."""
+        """Return the choices of some rows."""
         return _Choices(*(column[rows] for column in self))
 
     def put(self, row: int, others: "_Choices") -> int:
-        """Write others from a row on; return the row behind them."""
+        """Write other choices from a row on; return the row after them."""
         end = row + len(others.stop)
         for column, other in zip(self, others, strict=True):
             column[row:end] = other
@@ -75,16 +64,16 @@ class _Choices(NamedTuple):
 
     @property
     def iterations(self) -> "NDArray[np.int64]":
-        """What an iteration of nothing else takes."""
+        """Iteration time of each choice by itself."""
         return self.gathered + self.summed
 
     def least(self) -> int:
-        """Return the least of that."""
+        """Return the least iteration time."""
         return int(self.iterations.min(initial=_NEVER))
 
 
 class _Front(NamedTuple):
-    """Units in front of a layer: the least that their transfers take, whatever they are."""
+    """Lower bounds on the transfer times of all units before a layer."""
 
     gathers: int
     reduces: int
@@ -92,7 +81,7 @@ class _Front(NamedTuple):
 
 
 class _Units(NamedTuple):
-    """Units from a start on: where each ends, and what its transfers take."""
+    """Possible units from a start on: their ends and transfer times."""
 
     stops: "NDArray[np.int64]"
     gathers: "NDArray[np.int64]"
@@ -111,26 +100,12 @@ def best_units(
     bounded: bool = False,
     deadline: Deadline = NEVER,
 ) -> Partition:
-    """Return the best units.
+    """Return the best units; the memory limit counts only through `fits`.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem; its memory limit is disregarded but for `fits`.
-    mesh : Mesh
-        One of its meshes.
-    most_bytes : int, optional
-        Parameters of the largest unit of several layers.
-    starts : sequence of int, optional
-        Layers that units may begin with, from 0 on; by default all that ties allow.
-    fits : callable, optional
-        Tells whether a range of layers may be a unit; some ranges that may make up the chain.
-    kept : int
-        Undominated choices to keep.
-    bounded : bool
-        Whether to bound what other units take; else the bound is 0 where not all choices were kept.
-    deadline : Deadline
-        When to give up.
+    `most_bytes` caps the parameters of units of several layers. `starts` are the layers at which
+    units may begin, from 0 on (default: all that ties allow). `fits` says whether a range of layers
+    may be a unit. At most `kept` Pareto-optimal choices are kept per layer; if that drops any, the
+    bound is 0 unless `bounded`. Raises `TimeUpError`.
     """
     if starts is None:
         starts = [layer for layer in range(problem.layers) if problem.cuts[layer]]
@@ -150,7 +125,7 @@ def best_units(
 
 
 class _Chain:
-    """The units that may be, and what their transfers take."""
+    """The possible units of a chain, and their transfer times."""
 
     def __init__(
         self,
@@ -169,7 +144,7 @@ class _Chain:
         )
 
     def units(self, place: int) -> _Units:
-        """Return the units from a place on."""
+        """Return the units that begin at a place in `starts`."""
         sizes, start = self.problem.prefixes["parameter_bytes"], self.starts[place]
         last = len(self.starts) - 1
         if self.most_bytes is not None:
@@ -187,7 +162,7 @@ class _Chain:
         return _Units(ends, gathers, reduces, added)
 
     def fronts(self) -> tuple[dict[int, _Front], _Front]:
-        """Return the least of all that is in front of each start, and of a first unit."""
+        """Return lower bounds on everything before each start, and on a first unit."""
         least = np.full((3, self.problem.layers + 1), _NEVER)
         least[:, 0] = 0
         for place, start in enumerate(self.starts[:-1]):
@@ -206,15 +181,15 @@ class _Chain:
     def choices(
         self, kept: int, below: int | None, deadline: Deadline
     ) -> tuple[dict[int, _Choices], bool]:
-        """Return choices from each start on, and whether all undominated ones were kept.
+        """Return choices from each start on, and whether all Pareto-optimal choices were kept.
 
-        Below a time, those that may not exist, but of which one is never worse than any units that
-        take less.
+        With `below`, choices are relaxed and may not exist, but one of them is no worse than any
+        units that take less than `below`.
         """
         sums, count = self.problem.prefixes, self.problem.layers
         forward, backward = sums["forward_ns"], sums["backward_ns"]
         choices: dict[int, _Choices] = {count: _Choices.of([0], 0, 0, count, 0)}
-        # All of them one behind the other: from which row on those of a start lie, and how many.
+        # All choices in one table, with the first row and the number of rows of each start.
         every = _Choices(*np.empty((5, (kept + 2) * len(self.starts)), np.int64))
         begins, counts = np.zeros((2, count + 1), np.int64)
         counts[count], end = 1, every.put(0, choices[count])
@@ -255,7 +230,7 @@ class _Chain:
 def _finished(
     choices: _Choices, front: _Front, first: _Front, ends: tuple[int, int], *, apart: bool
 ) -> "NDArray[np.int64]":
-    """Return what an iteration takes at least with units behind a front."""
+    """Return a lower bound on the iteration time of choices behind a front (ns)."""
     gathered = np.maximum(choices.gathered + front.gathers, ends[0])
     scattered = np.maximum(choices.scattered + front.reduces, ends[1])
     if not apart:
@@ -265,12 +240,12 @@ def _finished(
 
 
 def _times(cost: TransferCost | None, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-    """Return what transfers of some sizes take; those of nothing take none."""
+    """Return the times of transfers; empty transfers take none."""
     return 0 * sizes if cost is None else np.where(sizes, cost.costs_ns(sizes), 0)
 
 
 def _thinned(choices: _Choices, kept: int, *, real: bool) -> _Choices:
-    """Return one of each cell: that which ends first, or the least of all its ends."""
+    """Return one choice per cell: the fastest, or a relaxed one with the least of each end."""
     low = choices.gathered[0]
     cells = (choices.gathered - low) // ((choices.gathered[-1] - low) // kept + 1)
     if real:
@@ -282,12 +257,12 @@ def _thinned(choices: _Choices, kept: int, *, real: bool) -> _Choices:
 
 
 def _undominated(choices: _Choices) -> _Choices:
-    """Return those than which no other has everything as early."""
+    """Return the Pareto-optimal choices."""
     choices = choices.only(np.lexsort((choices.summed, choices.scattered, choices.gathered)))
     _, scattered, summed, *_ = choices
     if not len(scattered):
         return choices
-    # What one before has as early; first by what is quickly seen of many at once.
+    # A vectorised test against one earlier row drops most dominated rows before the exact loop.
     both = scattered + summed
     least = np.minimum.accumulate(both)
     leads = np.flatnonzero(np.diff(least, prepend=least[0] + 1))
@@ -296,7 +271,7 @@ def _undominated(choices: _Choices) -> _Choices:
     late[0] = False
     left = choices.only(~late)
     rows: list[int] = []
-    ends: list[tuple[int, int]] = []  # of both kinds of transfers, the first ones falling
+    ends: list[tuple[int, int]] = []  # (reduce-scatter end, sum end) of the front so far
     for row, end in enumerate(zip(left.scattered.tolist(), left.summed.tolist(), strict=True)):
         if any(other[0] <= end[0] and other[1] <= end[1] for other in ends):
             continue

@@ -1,8 +1,8 @@
-"""Plans of fully sharded training.
+"""Plans of fully sharded training, in terms of ``fully_shard``.
 
-What a plan says, ``fully_shard`` can be told: units are its calls, `Unit.keep` is
-``reshard_after_forward=False``, and `Unit.forward_at` and `Unit.backward_at` say which modules the
-others prefetch. Gathers are issued in order of use.
+Units are calls of ``fully_shard``; `Unit.keep` is ``reshard_after_forward=False``;
+`Unit.forward_at` and `Unit.backward_at` give the prefetch lists. Gathers are issued in order of
+use.
 """
 
 from collections.abc import Iterable
@@ -13,23 +13,22 @@ __all__ = ["Plan", "Unit", "layer_ranges"]
 
 
 class Unit(NamedTuple):
-    """Layers that are gathered together, and whose gradients are scattered together.
+    """Layers whose parameters are gathered together, and whose gradients are scattered together.
 
     Attributes
     ----------
     start, stop : int
         Half-open range of layers.
     keep : bool
-        Whether its parameters stay gathered until its backward computation.
+        Whether the parameters stay gathered until the backward computation.
     recompute : bool
-        Whether its activations are computed a second time, layer by layer.
+        Whether the activations are computed a second time, layer by layer.
     forward_at : int
-        Step that issues its gather for the forward pass, when its own parameters have arrived; its
-        own step issues it as soon as the step before has ended.
+        Step that issues the gather for the forward pass, when that step's own parameters have
+        arrived. The unit's own step issues it as soon as the step before has ended.
     backward_at : int or None
-        The same of the gather for the backward pass; None exactly if it keeps its parameters. A
-        step behind its own forward one; or that, of the last unit: as FSDP2's streams gather it
-        beside its computation.
+        The same for the backward pass; None exactly if `keep`. A step after the unit's forward
+        step; for the last unit also that step, as FSDP2's streams gather it during its computation.
     """
 
     start: int
@@ -51,8 +50,8 @@ class Plan:
     units : tuple of Unit
         In order of layers.
     buffers : int
-        Reduce-scatters whose input is kept at most (``set_reduce_scatter_max_input_buffers``):
-        before a unit's gradients are copied, the reduce-scatter so many units before has ended.
+        Most reduce-scatters whose input is held (``set_reduce_scatter_max_input_buffers``): before
+        a unit's gradients are copied, the reduce-scatter this many units earlier has ended.
     """
 
     mesh: int
@@ -61,7 +60,7 @@ class Plan:
 
     @property
     def issues(self) -> tuple[tuple[int, ...], ...]:
-        """Steps whose gathers each step issues, in order of use."""
+        """For each step, the steps whose gathers it issues, in order of use."""
         issued: list[list[int]] = [[] for _ in range(2 * len(self.units))]
         last = len(issued) - 1
         for u, unit in enumerate(self.units):
@@ -77,6 +76,6 @@ class Plan:
 
 
 def layer_ranges(cuts: Iterable[int], layers: int) -> list[tuple[int, int]]:
-    """Return the ranges of layers that begin at the cuts, the first of which is 0."""
+    """Return the ranges of layers that begin at the cuts; the first cut is 0."""
     starts = list(cuts)
     return list(zip(starts, [*starts[1:], layers], strict=True))

@@ -1,16 +1,14 @@
 """The problem of fully sharded training: what to gather together, when, and what to keep.
 
-Every rank stores a share of all parameters. Layers 0 … L-1 are cut into contiguous *units*, as
-calls of ``fully_shard`` make them. The parameters of a unit are gathered before its forward
-computation; they are kept, or freed and gathered again before its backward computation; behind that
-its gradients are scattered. The computation of a unit in one pass is a *step*: steps 0 … U-1 are
-the forward computations of units 0 … U-1, steps U … 2U-1 the backward ones of units U-1 … 0.
+Every rank stores a share of all parameters. Layers 0 … L-1 are cut into contiguous *units*. A
+unit's parameters are gathered before its forward computation, and kept, or freed and gathered again
+before its backward computation; then its gradients are scattered. The computation of a unit in one
+pass is a *step*: steps 0 … U-1 are forward, in order; steps U … 2U-1 are backward, from unit U-1 to
+0. Time 0 is the start of the forward pass, after the optimiser's step; the iteration ends when
+everything has been computed and scattered.
 
-Time 0 is the start of the forward pass, the optimiser's step of the iteration before has ended; the
-iteration ends when everything has been computed and scattered.
-
-Source: Rajbhandari et al., "ZeRO", SC 2020; Zhao et al., "PyTorch FSDP", VLDB 2023; rules are those
-of ``torch/distributed/fsdp/_fully_shard`` of torch 2.13.
+Source: Rajbhandari et al., "ZeRO", SC 2020; Zhao et al., "PyTorch FSDP", VLDB 2023; rules of
+``torch/distributed/fsdp/_fully_shard``, torch 2.13.
 """
 
 from collections.abc import Sequence
@@ -36,33 +34,36 @@ from planner.validation import (
 __all__ = ["CHANNELS", "Channels", "Cost", "Mesh", "Problem"]
 
 Cost: TypeAlias = AffineCost | TableCost | DepthCost
-"""What a collective costs, by the bytes it is about."""
+"""Cost of a collective by its bytes."""
 
 Channels: TypeAlias = Literal["one", "two", "shared"]
-"""Of gathers and reduce-scatters: one communicator, so one transfer after the other; one for each
-that do not disturb each other; or two of which each is half as fast while both are busy."""
+"""Channels of gathers and reduce-scatters.
+
+"one": one communicator, one transfer after the other. "two": two independent channels. "shared":
+two channels, each half as fast while both are busy.
+"""
 
 CHANNELS: tuple[Channels, ...] = ("one", "two", "shared")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mesh:
-    """Over how many ranks parameters are sharded, and what that costs.
+    """Number of ranks over which parameters are sharded, and the cost of their collectives.
 
     Parameters
     ----------
     shards : int
-        Ranks that hold one copy of all parameters between them.
+        Ranks that together hold one replica of all parameters.
     replicas : int
-        Such copies; with several, hybrid sharding.
+        Number of replicas; several mean hybrid sharding.
     all_gather, reduce_scatter : AffineCost, TableCost or DepthCost
-        Time of the collective among the ranks of a copy, by all bytes of a unit.
+        Time of the collective among the ranks of a replica, by all bytes of a unit.
     all_reduce : AffineCost, TableCost or DepthCost, optional
-        Time of the sum over copies, by the bytes of a rank's share of a unit; exactly with several.
-        It follows the reduce-scatter on a channel of its own.
+        Time of the sum over replicas, by the bytes of a rank's share of a unit; required exactly
+        with several replicas. It follows the reduce-scatter on a channel of its own.
     own_links : bool
-        Whether the sum over copies goes over links of its own, as where shards are those of a host;
-        otherwise it shares them, unless channels do not disturb each other at all ("two").
+        Whether the sum over replicas has links of its own, as where shards are those of a host.
+        Otherwise it shares links, unless the channels are independent ("two").
     """
 
     shards: int
@@ -85,22 +86,19 @@ class Mesh:
 
     @property
     def ranks(self) -> int:
-        """Number of all ranks."""
+        """Number of ranks."""
         return self.shards * self.replicas
 
     def gather_ns(self, size: int) -> int:
-        """Return the time of gathering so many bytes of parameters."""
+        """Return the time to gather `size` bytes of parameters."""
         return self.all_gather.cost_ns(size)
 
     def reduce_ns(self, size: int) -> int:
-        """Return the time of scattering so many bytes of gradients.
-
-        A unit without gradients, whose parameters are frozen, takes none.
-        """
+        """Return the time to reduce-scatter `size` bytes of gradients; 0 for frozen units."""
         return self.reduce_scatter.cost_ns(size) if size else 0
 
     def sum_ns(self, share: int) -> int:
-        """Return the time of summing up a rank's share of gradients over copies."""
+        """Return the time to sum a rank's share of gradients over replicas."""
         return 0 if self.all_reduce is None or not share else self.all_reduce.cost_ns(share)
 
 
@@ -113,30 +111,30 @@ class Problem:
     forward_ns, backward_ns : sequence of int, shape (L,)
         Computation time of each layer.
     parameter_bytes : sequence of int, shape (L,)
-        What is gathered of each layer; a layer without parameters belongs to a neighbour.
+        Bytes to gather of each layer; merge a layer without parameters into a neighbour.
     gradient_bytes : sequence of int, shape (L,), optional
-        What is scattered of each layer; by default as much. 0 of a frozen layer.
+        Bytes to scatter of each layer; by default `parameter_bytes`. 0 for a frozen layer.
     activation_bytes : sequence of int, shape (L,), optional
-        What each layer keeps from its forward to its backward computation; by default nothing.
+        Bytes that each layer saves from its forward to its backward computation; by default 0.
     checkpoint_bytes : sequence of int, shape (L,), optional
-        What it keeps if it is recomputed, such as its input; without, nothing can be recomputed.
+        Bytes that it saves if it is recomputed, such as its input; without, no recomputation.
     meshes : sequence of Mesh
-        What can be chosen; all of the same number of ranks.
+        Meshes to choose from; all with the same number of ranks.
     channels : {"one", "two", "shared"}
         See `Channels`.
     memory_bytes : int, optional
-        Memory of a rank; without, it has enough.
+        Memory of a rank; by default unlimited.
     optimiser : Fraction
-        Bytes each rank's share takes for each byte of it gathered, beside that byte: the
-        optimiser's state, and parameters in a higher precision.
+        Bytes that a rank stores for each byte of its share, in addition to that byte: optimiser
+        state, and parameters in a higher precision.
     tied : sequence of (int, int)
-        Pairs of layers that share a parameter: they are in one unit.
+        Pairs of layers that share a parameter, and so must be in one unit.
     blocks : sequence of int, optional
-        First layers of what people wrap by default, such as transformer blocks; by default all.
+        First layers of the blocks wrapped by default, such as transformer blocks; by default all.
     element_bytes : int
-        Bytes of one parameter as it is gathered: some rules count elements.
+        Bytes of one gathered parameter: some rules count elements.
     names : sequence of str, shape (L,), optional
-        What readers call the layers.
+        Names of the layers.
     """
 
     forward_ns: Sequence[int]
@@ -199,7 +197,7 @@ class Problem:
                 total(longest, "all_gather", "the time of all computations and transfers")
 
     def _check_memory(self) -> None:
-        """Refuse sizes of which a rank's memory could not be counted in 63 bits."""
+        """Reject sizes with which the memory of a rank could exceed 63 bits."""
         state = max(self.state_bytes(mesh.shards) for mesh in self.meshes)
         moving = 2 * sum(self.parameter_bytes) + 3 * sum(self.gradients) + sum(self.activations)
         total(state + moving, "parameter_bytes", "the memory of a rank, in bytes,")
@@ -241,29 +239,29 @@ class Problem:
 
     @cached_property
     def gradients(self) -> tuple[int, ...]:
-        """Bytes scattered of each layer."""
+        """Bytes to scatter of each layer."""
         known = self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes
         return tuple(known)
 
     @cached_property
     def activations(self) -> tuple[int, ...]:
-        """Bytes each layer keeps if it is not recomputed."""
+        """Bytes saved of each layer without recomputation."""
         return (0,) * self.layers if self.activation_bytes is None else tuple(self.activation_bytes)
 
     @cached_property
     def checkpoints(self) -> tuple[int, ...]:
-        """Bytes each layer keeps if it is recomputed; as many as without if that is not known."""
+        """Bytes saved of each recomputed layer; equal to `activations` if unknown."""
         known = self.checkpoint_bytes
         return self.activations if known is None else tuple(known)
 
     @cached_property
     def compute_ns(self) -> int:
-        """Time of all computations, each of them once."""
+        """Time of all computations without recomputation."""
         return sum(self.forward_ns) + sum(self.backward_ns)
 
     @cached_property
     def prefixes(self) -> dict[str, tuple[int, ...]]:
-        """Prefix sums of what layers have, L+1 values each, by the attribute's name."""
+        """Prefix sums of layers, L+1 values each, by the attribute's name."""
         return {
             name: tuple(accumulate(getattr(self, name), initial=0))
             for name in (
@@ -278,7 +276,7 @@ class Problem:
 
     @cached_property
     def cuts(self) -> tuple[bool, ...]:
-        """Whether a unit may begin at each layer: not between two that are tied."""
+        """Whether a unit may begin at each layer: never between tied layers."""
         crossed = [0] * (self.layers + 1)
         for first, last in self.tied:
             crossed[first + 1] += 1
@@ -293,7 +291,7 @@ class Problem:
 
     @cached_property
     def known(self) -> dict[Any, Any]:
-        """What has been worked out of units: a memory of `planner.fsdp.evaluation`."""
+        """Cache of unit loads, used by `planner.fsdp.evaluation`."""
         return {}
 
     @cached_property
@@ -301,11 +299,11 @@ class Problem:
         return {}
 
     def apart(self, mesh: Mesh) -> bool:
-        """Return whether sums over copies do not disturb what else is carried."""
+        """Return whether sums over replicas share no links with other transfers."""
         return mesh.own_links or self.channels == "two"
 
     def state_bytes(self, shards: int) -> int:
-        """Return what a rank stores all the time: its share of each layer, rounded up."""
+        """Return the bytes a rank always stores: its share of each layer, rounded up."""
         amount = 1 + self.optimiser
         above, below = amount.numerator, amount.denominator * shards
         return sum(-(-size * above // below) for size in self.parameter_bytes)
@@ -315,7 +313,7 @@ class Problem:
         return tuple(-(-size // shards) for size in self.gradients)
 
     def within(self, memory_bytes: int | None) -> "Problem":
-        """Return the same problem with another memory."""
+        """Return the problem with another memory limit."""
         return replace(self, memory_bytes=memory_bytes)
 
 

@@ -1,11 +1,10 @@
-"""An old plan as one of a problem whose numbers have changed, in milliseconds.
+"""Warm start (`refit`): adapt an old plan to a problem with other numbers, in milliseconds.
 
-Method: the old units, what they keep and recompute, on the old mesh. Gathers are issued as early as
-memory allows now; if the units no longer fit, nothing is kept. Then the smallest changes of
-`planner.fsdp.search`, for as many steps simulated as fit into milliseconds.
-
-Guarantee: never worse than the old plan if that still fits; fits if anything with the old units and
-nothing kept does. Complexity: O(EFFORT) steps. Source: own.
+Method: keep the old mesh and units; issue gathers as early as memory allows. If the units no longer
+fit, keep no parameters. Then local search (`planner.fsdp.changes`) within `EFFORT` steps.
+Guarantee: never worse than the old plan if that still fits; fits if the old units fit without kept
+parameters.
+Complexity: O(EFFORT) steps simulated. Source: own.
 """
 
 from planner.deadline import Deadline
@@ -14,30 +13,19 @@ from planner.fsdp.checker import check
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
 from planner.fsdp.search import improved
-from planner.fsdp.shaping import Shape
+from planner.fsdp.shaping import shape_of
 from planner.solving.methods import Outcome
 
 __all__ = ["refit"]
 
 EFFORT = 400
-"""Steps simulated."""
+"""Steps simulated, which takes milliseconds."""
 
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan of the problem, whatever memory it needs, improved.
-
-    Raises
-    ------
-    InvalidPlanError
-        If its units do not fit into memory.
-    """
-    units, count = plan.units, len(plan.units)
-    ranges = tuple((unit.start, unit.stop) for unit in units)
-    keep, recompute = (
-        tuple(getattr(unit, name) for unit in units) for name in ("keep", "recompute")
-    )
-    shape = Shape(plan.mesh, ranges, keep, recompute, plan.buffers)
-    bare = shape._replace(keep=(False,) * count, buffers=1)
+    """Return an old plan improved; raise `InvalidPlanError` if its units do not fit into memory."""
+    shape = shape_of(plan)
+    bare = shape._replace(keep=(False,) * len(plan.units), buffers=1)
     try:
         check(problem, plan)
         old = [plan]
@@ -46,4 +34,4 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     made = improved(problem, (shape, bare), old, EFFORT, deadline)
     if made is None:
         raise InvalidPlanError("units", "they do not fit into memory_bytes any more")
-    return Outcome(made)
+    return Outcome(made, timed_out=deadline.passed)

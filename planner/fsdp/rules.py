@@ -1,29 +1,9 @@
-"""What jobs do without a planner: the defaults of FSDP2 and DeepSpeed, in the same simulator.
+"""Baselines: the defaults of FSDP2 and DeepSpeed, in the same simulator.
 
-FSDP2 (torch 2.13, ``_fsdp_param_group.py``), with the host ahead of the device: in the forward pass
-the streams of gathers wait for the copy out of each gather, so that of unit u leaves once the
-computation of unit u-2 has begun; lists of n modules to prefetch make that u-n-1, so lists of one
-change nothing. In the backward pass a unit prefetches the next when its own parameters have
-arrived, and lists of n modules the next n. One reduce-scatter's input is kept. The last unit is
-freed and gathered again by the host before the device has begun with it: beside its own forward
-computation.
-
-- `fsdp2`: every block a unit, freed after the forward pass.
-- `fsdp2_ahead_2`: with lists of two modules in both passes.
-- `no_reshard`: FSDP2 with ``reshard_after_forward=False``, which is what ZeRO-2 sends.
-- `one_unit`: all parameters at once, as ZeRO-1 gathers and reduces them.
-- `zero_3`: DeepSpeed 0.19 (``partitioned_param_coordinator.py``): every block a unit. Its
-  parameters stay if they are used again within 1,000,000,000 elements; units are fetched ahead
-  until they have 50,000,000 elements, or 1,000,000,000 are there. Gradients leave layer by
-  layer, where DeepSpeed would fill buckets of up to 500,000,000 elements; none of its small
-  parameters stay on all ranks for ever.
-- `overlap_pass`: the greedy pass of PyTorch's compiler (`planner.fsdp.overlap_pass`).
-- `fsdp_milp`: FSDP2 with the units of PyTorch's integer program (`planner.fsdp.integer_program`),
-  no larger than a quarter, a sixteenth, … of the model where they do not fit.
-
-Blocks are `Problem.blocks`; those that share a parameter are one unit. Each rule takes the mesh on
-which it is fastest, of those on which it fits into memory; if it fits on none, it recomputes all
-activations, if that is known, as people do; if it does not fit then, it has no plan.
+Each rule uses the mesh on which it is fastest, among those on which it fits into memory. If it fits
+on none, it recomputes all activations where checkpoints are known; otherwise it has no plan. What
+each rule does, and where that is in the code of torch 2.13 and DeepSpeed 0.19: docs/fsdp.md, "What
+the rules do".
 
 Complexity: O(layers · meshes).
 """
@@ -54,18 +34,19 @@ __all__ = [
 
 
 class Rule(Protocol):
-    """Makes a plan for a mesh, by its place, whatever the memory."""
+    """A rule makes a plan for the mesh at a place, ignoring memory."""
 
     def __call__(self, problem: Problem, mesh: int = 0) -> Plan:
         """Return the plan."""
 
 
+# DeepSpeed's defaults: stage3_max_reuse_distance, _max_live_parameters, _prefetch_bucket_size.
 REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
 PREFETCH_ELEMENTS = 50_000_000
 
 
 def fitted(problem: Problem, rule: Rule) -> Plan | None:
-    """Return a rule's fastest plan that fits into memory, if one does."""
+    """Return a rule's fastest plan that fits into memory, or None."""
     made = [rule(problem, mesh) for mesh in range(len(problem.meshes))]
     limit = problem.memory_bytes
     again = [_recomputed(problem, plan) for plan in made if problem.checkpoint_bytes is not None]
@@ -85,22 +66,22 @@ def _recomputed(problem: Problem, plan: Plan) -> Plan:
 
 
 def fsdp2(problem: Problem, mesh: int = 0) -> Plan:
-    """Gather every block for itself, twice, by FSDP2's own prefetching."""
+    """Return FSDP2's default: every block a unit, gathered twice, with implicit prefetching."""
     return _streams(mesh, wrapped(problem), keep=False, ahead=1)
 
 
 def fsdp2_ahead_2(problem: Problem, mesh: int = 0) -> Plan:
-    """Do the same with two modules in every list of what to prefetch."""
+    """Return FSDP2's plan with prefetch lists of two modules."""
     return _streams(mesh, wrapped(problem), keep=False, ahead=2)
 
 
 def no_reshard(problem: Problem, mesh: int = 0) -> Plan:
-    """Gather every block for itself, and keep it until its backward computation."""
+    """Return FSDP2's plan that keeps every block until its backward computation."""
     return _streams(mesh, wrapped(problem), keep=True, ahead=1)
 
 
 def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
-    """Gather the units of PyTorch's integer program, twice, by FSDP2's own prefetching."""
+    """Return FSDP2's plan with the units of PyTorch's integer program."""
     most = sum(problem.parameter_bytes)
     while True:
         plan = _streams(mesh, units_exposing_least(problem, mesh, most), keep=False, ahead=1)
@@ -111,12 +92,12 @@ def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
 
 
 def one_unit(problem: Problem, mesh: int = 0) -> Plan:
-    """Gather and scatter everything at once."""
+    """Return the plan that gathers and scatters everything at once."""
     return _streams(mesh, ((0, problem.layers),), keep=True, ahead=1)
 
 
 def zero_3(problem: Problem, mesh: int = 0) -> Plan:
-    """Gather by the thresholds of DeepSpeed's stage 3."""
+    """Return the plan of DeepSpeed's stage 3 and its thresholds."""
     ranges = wrapped(problem)
     count, sums = len(ranges), problem.prefixes["parameter_bytes"]
     elements = [(sums[stop] - sums[start]) // problem.element_bytes for start, stop in ranges]
@@ -155,7 +136,7 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
 
 
 def _streams(mesh: int, ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
-    """Return FSDP2's plan with lists of so many modules."""
+    """Return FSDP2's plan with prefetch lists of `ahead` modules."""
     count = len(ranges)
     last = 2 * count - 1
     units = []
@@ -174,4 +155,4 @@ RULES: Mapping[str, Rule] = {
     "overlap_pass": overlap_pass,
     "fsdp_milp": fsdp_milp,
 }
-"""Rules by the names of methods."""
+"""Rules by method name."""

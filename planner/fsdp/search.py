@@ -1,23 +1,13 @@
-"""Plans for chains of any length: good units for many sizes, then small changes.
+"""Heuristic for chains of any length: good units of many sizes, then local search.
 
-Problem: that of the family, which is NP-hard already where memory limits what is kept.
-
-Method, on each mesh:
-
-1. Units: those with the cheapest transfers that fit (`planner.fsdp.tight`); the best without a
-   memory limit (`planner.fsdp.partitions`), once for each of some largest sizes; what people wrap;
-   and the smallest there are. Chains of more than `MAX_STARTS` layers are cut at so many.
-2. What is kept: the parameters of the last units, which are needed first, as many as leave enough
-   for the rest; several numbers of them are tried. Where layers can be recomputed, none, and those
-   that save most memory for their time, from as many as it takes.
-3. Reduce-scatters kept at once, and how far gathers are ahead (`planner.fsdp.shaping`).
-4. The best of all is changed step by step: a cut moved, set or left out, parameters of a unit kept
-   or not, a unit recomputed or not, one buffer more or less; what is better is taken.
-5. Of plans that are as fast, those that need less memory are looked for (`planner.fsdp.slimming`).
-
-The effort is counted in steps simulated, not in time, so the same problem has the same plan.
-
-Guarantee: fits if anything does; never slower than the rules of `planner.fsdp.rules` that fit.
+Problem: that of the family, which is NP-hard already where memory limits what is kept. Method, per
+mesh: (1) units from `planner.fsdp.tight` and `planner.fsdp.partitions` for several largest sizes,
+the default blocks, and the smallest units; (2) keep the parameters of as many last units as memory
+allows, which are needed first, or recompute the units that save most memory for their time; (3) try
+numbers of buffers and prefetch distances (`planner.fsdp.shaping`); (4) local search from the best
+(`planner.fsdp.changes`); (5) tie-breaking (`planner.fsdp.slimming`). Effort counts simulated steps,
+not time, so the same problem has the same plan.
+Guarantee: fits if anything does; never slower than the baselines that fit.
 Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
@@ -28,7 +18,7 @@ from typing import NamedTuple
 from planner.deadline import Deadline, TimeUpError
 from planner.fsdp.bounds import MeshBounds
 from planner.fsdp.changes import changes
-from planner.fsdp.evaluation import Merit, iteration_ns, merit, peak_of
+from planner.fsdp.evaluation import Merit, iteration_ns, merit, peak_of, sent_by
 from planner.fsdp.least import finest, fitting, spread, too_little, wrapped
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
@@ -41,13 +31,10 @@ from planner.solving.methods import Outcome
 __all__ = ["search"]
 
 EFFORT = 100_000
-"""Steps simulated on the most promising mesh, and for changes; half as many on each of the next.
-
-Of chains of more than `MAX_STARTS` layers half of that.
-"""
+"""Simulated steps for the best mesh and local search; half for each next mesh and long chains."""
 
 MAX_STARTS = 160
-"""Layers that units may begin with in longer chains."""
+"""Most layers at which units may begin; longer chains are cut at this many."""
 
 
 class _Candidate(NamedTuple):
@@ -58,7 +45,7 @@ class _Candidate(NamedTuple):
 
 
 def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return a good plan, or why nothing fits into memory."""
+    """Return a good plan with a lower bound, or why nothing fits into memory."""
     nothing = too_little(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
@@ -99,25 +86,9 @@ def improved(
     effort: int,
     deadline: Deadline,
 ) -> Plan | None:
-    """Return the best of some plans and of what small changes make of some shapes.
+    """Return the best of some plans and of a local search from the first shape that fits.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    shapes : iterable of Shape
-        The first that fits is changed.
-    plans : iterable of Plan
-        Plans of the problem.
-    effort : int
-        Steps simulated.
-    deadline : Deadline
-        When to stop in any case.
-
-    Returns
-    -------
-    Plan or None
-        None if there are no plans, and no shape fits.
+    `effort` is in simulated steps. None if there are no plans and no shape fits.
     """
     known = list(plans)
     pool = _Pool(problem, 0)
@@ -132,7 +103,7 @@ def improved(
 
 
 class _Pool:
-    """The best candidate so far, and how much effort is left."""
+    """The incumbent, and the effort left."""
 
     def __init__(self, problem: Problem, bound_ns: int) -> None:
         self.problem, self.bound_ns = problem, bound_ns
@@ -142,13 +113,13 @@ class _Pool:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to be tried."""
+        """Whether the search is over: no effort left, or the bound reached."""
         if self.left <= 0:
             return True
         return self.best is not None and self.best.merit.iteration_ns <= self.bound_ns
 
     def offer(self, shape: Shape, ahead: Ahead) -> bool:
-        """Price a shape; tell whether it fits."""
+        """Price a shape; return whether it fits."""
         if (shape, ahead) in self._seen:
             return True
         self._seen.add((shape, ahead))
@@ -160,22 +131,23 @@ class _Pool:
         return True
 
     def _take(self, shape: Shape, ahead: Ahead, plan: Plan) -> None:
-        """Keep a plan if it is the best."""
+        """Replace the incumbent if the plan is better."""
         time = iteration_ns(self.problem, plan)
         if self.best is not None and time > self.best.merit.iteration_ns:
             return
-        own = Merit(time, peak_of(self.problem, plan), len(plan.units))
+        sent = sent_by(self.problem, shape.mesh, shape.ranges, shape.keep)
+        own = Merit(time, *sent, peak_of(self.problem, plan))
         if self.best is None or own < self.best.merit:
             self.best = _Candidate(own, shape, ahead, plan)
 
     def refine(self, bounds: MeshBounds) -> None:
-        """Raise the bound, if that is not done."""
+        """Tighten the lower bound."""
         assert self.best is not None
         bounds.refine(self.best.merit.iteration_ns)
         self.bound_ns = -int(-bounds.least // 1)
 
     def try_all(self, shape: Shape) -> None:
-        """Try a shape with numbers of buffers, of kept units, and of gathers ahead."""
+        """Try a shape with several numbers of buffers, kept units, and prefetch distances."""
         count = len(shape.ranges)
         for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
             for keep in self._keeps(shape._replace(buffers=buffers)):
@@ -192,7 +164,7 @@ class _Pool:
         return (FARTHEST, *(Ahead(None, distance) for distance in (1, 2, 4)))
 
     def _keeps(self, shape: Shape) -> Iterator[tuple[bool, ...]]:
-        """Yield some numbers of last units that are kept, from the most that fit down."""
+        """Yield choices that keep some last units, from the most that fit downwards."""
         count = len(shape.ranges)
 
         def of(number: int) -> tuple[bool, ...]:
@@ -215,7 +187,7 @@ class _Pool:
                 yield of(number)
 
     def fallback(self) -> None:
-        """Take what fits if anything does."""
+        """Start from a shape that fits if any does."""
         limit = self.problem.memory_bytes
         for mesh in range(len(self.problem.meshes)):
             if limit is None:
@@ -228,13 +200,13 @@ class _Pool:
                 self._take(shape, FARTHEST, filled(self.problem, shape) or at_use(shape))
 
     def improve(self, deadline: Deadline, effort: int) -> None:
-        """Change the best step by step."""
+        """Run the local search from the incumbent."""
         self.left = effort
         while not self.settled and self._improved(deadline):
             pass
 
     def _improved(self, deadline: Deadline) -> bool:
-        """Take the first change for the better; tell whether there was one."""
+        """Take the first improving change; return whether there was one."""
         assert self.best is not None
         before = self.best.merit.iteration_ns
         for shape, ahead in changes(self.problem, self.best.shape, self.best.ahead):
@@ -248,7 +220,7 @@ class _Pool:
 
 
 def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Shape]:
-    """Yield units, and which of them are recomputed, without what is kept."""
+    """Yield shapes with units and recomputation chosen, and nothing kept."""
     seen = set()
     for ranges, recompute in _tight(problem, mesh):
         yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
@@ -263,7 +235,7 @@ def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Shape]:
 def _tight(
     problem: Problem, mesh: int
 ) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[bool, ...]]]:
-    """Yield units for little memory, with and without all of them recomputed."""
+    """Yield units for little memory, with and without recomputing all of them."""
     if problem.memory_bytes is None:
         return
     seen = set()
@@ -305,7 +277,7 @@ def _partitions(
 def _recomputed(
     problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]
 ) -> Iterator[tuple[bool, ...]]:
-    """Yield no unit, and those that save most memory for their time: from as many as it takes."""
+    """Yield no recomputation, then numbers of units that save most memory for their time."""
     none = (False,) * len(ranges)
     yield none
     if problem.checkpoint_bytes is None or problem.memory_bytes is None:

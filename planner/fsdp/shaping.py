@@ -1,16 +1,10 @@
-"""From what is gathered together and kept to a plan: when each gather is issued.
+"""Prefetch (`shaping`): choose the step that issues each gather, for given units and memory.
 
-Problem: with units, what they keep and a memory limit given, in which step is each gather issued?
-The earlier, the sooner it arrives, and the longer its buffer takes memory.
-
-Method: gathers are issued in order of use, so what is on its way in a step is told by how many have
-been issued up to it, m(s), and so is whether it fits: m(s) <= M(s), each step for itself. The
-largest m that never falls has every gather issued as early as any plan can, all at once: the least
-of the M from a step on.
-
-Guarantee: if gathers do not compete with reduce-scatters, no other steps make the iteration
-shorter. On one channel a gather that is issued early delays the reduce-scatter behind it; `ahead`
-limits how many gathers are on their way.
+Method: gathers are issued in order of use, so memory limits the number issued up to each step. The
+largest sequence that never falls issues every gather as early as any plan can. Proof: docs/fsdp.md,
+"How gathers are issued".
+Guarantee: optimal if gathers do not compete with reduce-scatters. On one channel an early gather
+delays the next reduce-scatter; `Ahead` limits the gathers on their way.
 Complexity: O(units · log units). Source: own.
 """
 
@@ -35,23 +29,12 @@ __all__ = [
     "issued_by",
     "needs_of",
     "room_of",
+    "shape_of",
 ]
 
 
 class Shape(NamedTuple):
-    """All of a plan but when gathers are issued.
-
-    Attributes
-    ----------
-    mesh : int
-        Place in `Problem.meshes`.
-    ranges : tuple of (int, int)
-        Layers of each unit.
-    keep, recompute : tuple of bool
-        Of each unit.
-    buffers : int
-        As in `Plan`.
-    """
+    """A plan without the steps that issue gathers; fields as in `Plan` and `Unit`."""
 
     mesh: int
     ranges: tuple[tuple[int, int], ...]
@@ -61,32 +44,34 @@ class Shape(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """Most gathers that are on their way while a step computes; None for any number."""
+    """Prefetch distance: most gathers on their way while a step computes; None for no limit."""
 
     forward: int | None = None
     backward: int | None = None
 
 
 FARTHEST = Ahead()
-"""As many as there is room for."""
+"""No limit but memory."""
 
 
 class Room(NamedTuple):
-    """What a shape leaves to gathers ahead of their use.
+    """Most gathers that memory allows to be issued ahead of their use."""
 
-    Attributes
-    ----------
-    needed : tuple of int
-        Step of each gather, in order of use.
-    used : tuple of int
-        How many gathers are used up to each step.
-    most : tuple of int
-        How many can have been issued at most when each step has begun to compute.
-    """
+    needed: tuple[int, ...]  # step of each gather, in order of use
+    used: tuple[int, ...]  # gathers used up to each step
+    most: tuple[int, ...]  # most gathers issued when each step has begun to compute
 
-    needed: tuple[int, ...]
-    used: tuple[int, ...]
-    most: tuple[int, ...]
+
+def shape_of(plan: Plan) -> Shape:
+    """Return the shape of a plan."""
+    units = plan.units
+    return Shape(
+        plan.mesh,
+        tuple((unit.start, unit.stop) for unit in units),
+        tuple(unit.keep for unit in units),
+        tuple(unit.recompute for unit in units),
+        plan.buffers,
+    )
 
 
 def at_use(shape: Shape) -> Plan:
@@ -102,34 +87,22 @@ def at_use(shape: Shape) -> Plan:
 
 
 class Needs(NamedTuple):
-    """What a shape needs in memory if every gather is issued in its own step.
-
-    Attributes
-    ----------
-    needed, used : tuple of int
-        As in `Room`.
-    issued : tuple of int
-        Bytes of the first gathers, by their number.
-    computing, before : tuple of int
-        Most bytes that are in memory from the computation of each step on, and before it.
-    again : int
-        The first step in which a gather for the backward pass may be issued.
-    """
+    """Memory that a shape needs if every gather is issued in its own step (bytes)."""
 
     needed: tuple[int, ...]
     used: tuple[int, ...]
-    issued: tuple[int, ...]
-    computing: tuple[int, ...]
-    before: tuple[int, ...]
-    again: int
+    issued: tuple[int, ...]  # bytes of the first gathers, by their number
+    computing: tuple[int, ...]  # peak from the computation of each step on
+    before: tuple[int, ...]  # peak of each step before its computation
+    again: int  # first step that may issue a gather for the backward pass
 
     @property
     def least(self) -> int:
-        """Least memory that does."""
+        """Least memory that suffices."""
         return max(*self.computing, *self.before)
 
     def within(self, memory_bytes: int | None) -> Room | None:
-        """Return what so much memory leaves to gathers ahead, or None if it is too little."""
+        """Return how many gathers fit ahead of their use; None if the memory is too little."""
         steps = len(self.used)
         most = [len(self.needed)] * steps
         if memory_bytes is not None:
@@ -142,12 +115,12 @@ class Needs(NamedTuple):
                     room = min(room, following + memory_bytes - self.before[step + 1])
                 most[step] = bisect_right(self.issued, room) - 1
         for step in range(min(self.again, steps)):
-            most[step] = min(most[step], steps // 2)  # the first one freed is not free before
+            most[step] = min(most[step], steps // 2)  # nothing has been freed yet
         return Room(self.needed, self.used, tuple(_falling(most)))
 
 
 def needs_of(problem: Problem, shape: Shape) -> Needs:
-    """Return what a shape needs in memory."""
+    """Return the memory that a shape needs."""
     plan = at_use(shape)
     count = len(plan.units)
     kept_from = max((u for u, keep in enumerate(shape.keep) if not keep), default=count)
@@ -177,18 +150,18 @@ def needs_of(problem: Problem, shape: Shape) -> Needs:
 
 
 def room_of(problem: Problem, shape: Shape) -> Room | None:
-    """Return what is left for gathers ahead, or None if the shape does not fit into memory."""
+    """Return the room for gathers ahead, or None if the shape does not fit into memory."""
     return needs_of(problem, shape).within(problem.memory_bytes)
 
 
 def filled(problem: Problem, shape: Shape, ahead: Ahead = FARTHEST) -> Plan | None:
-    """Return the plan with the earliest issues there are, or None if none fits into memory."""
+    """Return the plan with the earliest issues possible, or None if it does not fit into memory."""
     room = room_of(problem, shape)
     return None if room is None else filled_room(shape, room, ahead)
 
 
 def filled_room(shape: Shape, room: Room, ahead: Ahead = FARTHEST) -> Plan:
-    """Return the plan with the earliest issues that there is room for."""
+    """Return the plan with the earliest issues that the room allows."""
     count = len(shape.ranges)
     most = list(room.most)
     for step, used in enumerate(room.used):
@@ -199,7 +172,7 @@ def filled_room(shape: Shape, room: Room, ahead: Ahead = FARTHEST) -> Plan:
 
 
 def issued_by(shape: Shape, room: Room, issued: Sequence[int]) -> Plan:
-    """Return the plan with so many gathers issued when each step computes."""
+    """Return the plan in which this many gathers are issued when each step computes."""
     count = len(shape.ranges)
     at: list[int] = [0] * (2 * count)
     step = 0
@@ -215,5 +188,5 @@ def issued_by(shape: Shape, room: Room, issued: Sequence[int]) -> Plan:
 
 
 def _falling(most: Sequence[int]) -> list[int]:
-    """Return the largest sequence below one that never falls."""
+    """Return the largest non-decreasing sequence below the given one."""
     return list(accumulate(reversed(most), min))[::-1]

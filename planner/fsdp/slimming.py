@@ -1,20 +1,17 @@
-"""Of plans that take as long, one that needs less memory, then one with fewer units.
+"""Tie-breaking: among plans of equal time fewest transfers, then fewest bytes, then least memory.
 
-Problem: the second and third criterion of `planner.fsdp.evaluation.Merit`, for chains of any
-length.
-
-Method: with the same units, less memory leaves less room to gathers ahead; the least with which the
-iteration takes as long is found by halving. So it is for other numbers of kept units and of
-buffers, and for everything that is one change away, as long as that is better.
-
-Guarantee: fits, never slower, never worse. Complexity: O(EFFORT) steps simulated. Source: own.
+Method: with the same units, less memory leaves less room for gathers ahead; bisection finds the
+least memory at which the time stays the same. The same for other numbers of kept units and buffers,
+and for local search (`planner.fsdp.changes`).
+Guarantee: fits, and is no worse in the criteria of `Merit`. Complexity: O(EFFORT) steps simulated.
+Source: own.
 """
 
 from contextlib import suppress
 
 from planner.deadline import Deadline, TimeUpError
 from planner.fsdp.changes import changes
-from planner.fsdp.evaluation import iteration_ns, merit, peak_of
+from planner.fsdp.evaluation import iteration_ns, merit, peak_of, sent_by
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
 from planner.fsdp.shaping import Ahead, Needs, Shape, filled_room, needs_of
@@ -25,21 +22,11 @@ EFFORT = 30_000
 """Steps simulated."""
 
 CLOSE = 2**10
-"""The least memory is found to this part of it."""
+"""The least memory is found to within this fraction (1/CLOSE)."""
 
 
 def slimmed(problem: Problem, plan: Plan, ahead: Ahead, deadline: Deadline) -> Plan:
-    """Return a plan that is no worse.
-
-    Parameters
-    ----------
-    problem, plan : Problem, Plan
-        What to improve on.
-    ahead : Ahead
-        How far its gathers are ahead at most.
-    deadline : Deadline
-        When to stop.
-    """
+    """Return a plan that is no worse; `ahead` is the prefetch distance of the given plan."""
     slim = _Slim(problem, plan, ahead)
     with suppress(TimeUpError):
         slim.improve(deadline)
@@ -47,7 +34,7 @@ def slimmed(problem: Problem, plan: Plan, ahead: Ahead, deadline: Deadline) -> P
 
 
 class _Slim:
-    """The best plan so far."""
+    """The incumbent of the tie-breaking."""
 
     def __init__(self, problem: Problem, plan: Plan, ahead: Ahead) -> None:
         self._problem, self._ahead = problem, ahead
@@ -62,7 +49,7 @@ class _Slim:
         self._left = EFFORT
 
     def improve(self, deadline: Deadline) -> None:
-        """Try what needs less memory by itself, then changes one at a time."""
+        """Try less memory, fewer kept units and fewer buffers, then local search."""
         self._offer(self._shape, self._ahead)
         count, buffers = len(self._shape.ranges), self._shape.buffers
         for most in sorted({1, 2, buffers}):
@@ -74,7 +61,7 @@ class _Slim:
             pass
 
     def _changed(self, deadline: Deadline) -> bool:
-        """Take the first change that is better; tell whether there was one."""
+        """Take the first improving change; return whether there was one."""
         for shape, ahead in changes(self._problem, self._shape, self._ahead):
             deadline.check()
             if self._left <= 0:
@@ -84,10 +71,14 @@ class _Slim:
         return False
 
     def _offer(self, shape: Shape, ahead: Ahead) -> bool:
-        """Take the least memory with which a shape is as fast, if that is better; tell whether."""
+        """Take a shape with its least memory at equal time if that is better; return whether so."""
         self._left -= 2 * len(shape.ranges)
         needs = needs_of(self._problem, shape)
-        high = self._merit.peak_bytes - (len(shape.ranges) >= self._merit.units)
+        sent = sent_by(self._problem, shape.mesh, shape.ranges, shape.keep)
+        known = self._merit.transfers, self._merit.gathered_bytes
+        if sent > known:
+            return False
+        high = self._merit.peak_bytes - 1 if sent == known else self._problem.memory_bytes
         best = self._as_fast(shape, ahead, needs, high)
         if best is None:
             return False
@@ -103,8 +94,10 @@ class _Slim:
         self._shape, self._ahead = shape, ahead
         return True
 
-    def _as_fast(self, shape: Shape, ahead: Ahead, needs: Needs, memory_bytes: int) -> Plan | None:
-        """Return the plan of a shape in some memory, if it takes no longer."""
+    def _as_fast(
+        self, shape: Shape, ahead: Ahead, needs: Needs, memory_bytes: int | None
+    ) -> Plan | None:
+        """Return the plan of a shape in the given memory, or None if it is slower."""
         self._left -= 2 * len(shape.ranges)
         room = needs.within(memory_bytes)
         if room is None:

@@ -1,18 +1,13 @@
-"""Units for little memory: the cheapest transfers of units that fit without anything ahead.
+"""Units for little memory (`tight`): least sum of transfers, with nothing gathered ahead.
 
-Problem: where memory leaves little room to gather ahead, transfers hide behind little. Which units
-make the least of them, each gathered twice and scattered once?
-
-Method: if nothing but the last unit's parameters is kept after the forward pass, what is in memory
-before a unit is known: the activations so far. So which units fit tells each by itself, but for the
-gradients of the next one, whose buffer it meets. Sums over copies with links of their own count
-where they take longer than all else. Going through the layers from the last to the
-first, of all units from one layer on the cheapest are kept, for each size of the first one's
-gradients. With `ahead`, each has room for as much again as its parameters, so many times.
-
-Guarantee: the least sum of transfers of all units that fit so, of up to `EVERY` of the smallest
-ones, or numbers of them that are some eighth apart.
-Complexity: O(layers · numbers · log undominated). Source: own.
+Problem: with little memory transfers hide behind little computation. Which units that fit minimise
+the sum of transfers, each unit gathered twice and scattered once?
+Method: dynamic programming from the last layer to the first; labels are the cost and the gradients
+of the first unit. Why a unit tells by itself whether it fits: docs/fsdp.md, "How the best units are
+found".
+Guarantee: least sum for units of up to `EVERY` smallest units; of more, lengths about an eighth
+apart are tried.
+Complexity: O(layers · lengths · log labels). Source: own.
 """
 
 from bisect import bisect_left
@@ -20,11 +15,12 @@ from typing import Any, NamedTuple
 
 from planner.fsdp.least import finest
 from planner.fsdp.problem import Problem
+from planner.solving.pareto import staircase
 
 __all__ = ["cheapest_units"]
 
+# Units of up to EVERY smallest units: every length is tried; the longest has about MOST.
 EVERY, MOST = 32, 256
-"""Up to so many of the smallest units in one, all numbers are tried; and how many at most."""
 
 
 def _numbers() -> tuple[int, ...]:
@@ -40,25 +36,13 @@ _NUMBERS = _numbers()
 class _Label(NamedTuple):
     cost: int
     made: int
-    units: Any  # where the first one ends, and those behind it
+    units: Any  # linked list: (end of the first unit, units after it)
 
 
 def cheapest_units(
     problem: Problem, mesh: int, *, recompute: bool = False, ahead: int = 0
 ) -> tuple[tuple[int, int], ...] | None:
-    """Return the units, or None if none fit so.
-
-    Parameters
-    ----------
-    problem : Problem
-        With a memory limit.
-    mesh : int
-        Place of the mesh.
-    recompute : bool
-        Whether all units are recomputed.
-    ahead : int
-        How many times its parameters there is room for beside each unit.
-    """
+    """Return the units, each with room for `ahead` times its parameters; None if none fit."""
     assert problem.memory_bytes is not None
     over = problem.meshes[mesh]
     apart = problem.apart(over)
@@ -81,7 +65,7 @@ def cheapest_units(
             own, later = shares[stop] - shares[start], shares[-1] - shares[stop]
             remembered, more = kept[stop] - kept[start], ahead * size
             if max(2 * size, size + remembered, 2 * made + later) + more > left:
-                break  # and so does every longer one
+                break  # longer units do not fit either
             if recompute:
                 again = max(again, *problem.activations[reached:stop])
             reached = stop
@@ -89,12 +73,12 @@ def cheapest_units(
             beside = left - remembered - later - more - max(copied, again + size + made)
             costs = 2 * over.gather_ns(size) + over.reduce_ns(made)
             costs = max(costs, over.sum_ns(own)) if apart else costs + over.sum_ns(own)
-            behind = labels[stop]  # the cheapest first, and the one with the most gradients
+            behind = labels[stop]  # sorted by rising cost and falling gradients
             cheapest = bisect_left(behind, -beside, key=lambda label: -label.made)
             if cheapest < len(behind):
                 label = behind[cheapest]
                 tried.append(_Label(costs + label.cost, made, (stop, label.units)))
-        labels[start] = _undominated(tried)
+        labels[start] = staircase(tried, lambda label: label[:2], lambda label: label.made)
     if not labels[0]:
         return None
     ranges: list[tuple[int, int]] = []
@@ -104,12 +88,3 @@ def cheapest_units(
         ranges.append((start, stop))
         start = stop
     return tuple(ranges)
-
-
-def _undominated(labels: list[_Label]) -> list[_Label]:
-    """Return those than which no other is as cheap with as few gradients in the first unit."""
-    best: list[_Label] = []
-    for label in sorted(labels, key=lambda label: label[:2]):
-        if not best or label.made < best[-1].made:
-            best.append(label)
-    return best

@@ -1,24 +1,15 @@
-"""What the channels have to carry at least under a memory limit, and how long they have to idle.
+"""Lower bound by busy and idle channels (`work`): Lagrangian relaxation and shortest paths.
 
-Problem: small units pay many start-ups, large ones do not fit, what is not kept is gathered twice,
-and while a unit computes only those transfers go on whose buffers fit beside it. How long does all
-of that take at least?
-
-Method: which units fit at all is told by what is in memory in their own steps, with the fewest
-activations and nothing ahead, and, of two that follow each other, with what the one leaves while
-the other computes: its gradients' buffer, and its parameters if they are kept, or gathered ahead.
-Each unit is gathered twice, or once if it is kept; all that is kept is in memory when the forward
-pass ends. While a unit computes, gathers are on their way for the next layers as far as memory
-reaches, for none if the next unit does not fit, and reduce-scatters of the last ones; each layer by
-itself takes longest. The rest of its time the channels idle: that is added. Sums over copies take
-no part in that: where they share the links, they could fill all of it, and it is not counted. With
-a price for each byte kept, minus that price for what memory holds then, the shortest path through
-the units is a bound (Lagrange), whatever the price; the best of some is taken.
-
-Guarantee: a bound on the time up to the end of the last computation for gathers alone, and of an
-iteration for gathers and reduce-scatters that share links.
-Complexity: O(layers · layers of a unit²) a price, its last factor in C. Source: own; the relaxation
-is Geoffrion's.
+Problem: small units pay many start-ups, large units do not fit, units that are not kept are
+gathered twice, and only transfers whose buffers fit overlap computation. How long does that take at
+least?
+Method: shortest path over the units that can fit, with idle time added, and a price per kept byte;
+every price gives a bound, the best of `PRICES` is taken. Proof: docs/fsdp.md, "Why the bounds
+hold".
+Guarantee: bounds the end of the last computation for gathers alone, and the iteration for gathers
+and reduce-scatters that share links.
+Complexity: O(layers · layers of a unit²) per price, the last factor in C.
+Source: own; the relaxation is Geoffrion's.
 """
 
 from bisect import bisect_left, bisect_right
@@ -38,13 +29,13 @@ from planner.fsdp.problem import Mesh, Problem
 __all__ = ["Fitting", "Work", "least_work"]
 
 PRICES = tuple(Fraction(2) ** power for power in range(-2, 5))
-"""Of a byte that is kept, in the time that a byte of the whole takes to be gathered."""
+"""Prices of a kept byte, relative to the time per byte of gathering the whole model."""
 
 
 class Work(NamedTuple):
-    """How long the channels are busy and idle: of gathers alone, and with reduce-scatters.
+    """Lower bounds on channel time: gathers, gathers with reduce-scatters, and all on shared links.
 
-    And how long they are busy with all that shares links.
+    The first two are busy plus idle time, the last is busy time only.
     """
 
     gathers: Fraction
@@ -53,7 +44,7 @@ class Work(NamedTuple):
 
 
 class Fitting:
-    """Which units fit into memory at all: a test that every plan passes."""
+    """Necessary conditions for units to fit into memory: every plan satisfies them."""
 
     def __init__(self, problem: Problem, mesh: Mesh) -> None:
         assert problem.memory_bytes is not None
@@ -66,7 +57,7 @@ class Fitting:
         self.room = problem.memory_bytes - problem.state_bytes(mesh.shards)
 
     def fits(self, start: int, stop: int) -> bool:
-        """Return whether layers can be a unit."""
+        """Return whether these layers can be a unit."""
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
         later = self._shares[-1] - self._shares[stop]
         computing = self._kept[stop] + size + made + self._following[stop] + later
@@ -80,16 +71,16 @@ class Fitting:
         return self._kept[stop] + 2 * size + self._following[stop] + later <= self.room
 
     def beside(self, start: int, stop: int, *, forward: bool) -> int:
-        """Return the bytes of buffers that there can be beside a unit that computes."""
+        """Return the bytes left for buffers while a unit computes."""
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
         return self.room - self._kept[stop] - size - (0 if forward else made)
 
     def in_front(self, start: int, stop: int) -> tuple[tuple[int, int], int, int]:
-        """Return how much another unit can have that ends where this one starts.
+        """Return how much the unit before this one can have (bytes).
 
-        Parameters that are there while it computes forward and this one's are gathered, and while
-        this one computes backward; those that are gathered again beside this one's gradients; and
-        parameters and gradients together, beside them.
+        Returns limits on its parameters while it computes forward with this unit gathered, and
+        while this unit computes backward; on its parameters gathered again beside this unit's
+        gradients; and on the sum of its parameters and gradients beside them.
         """
         size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
         later = self._shares[-1] - self._shares[stop]
@@ -100,17 +91,18 @@ class Fitting:
 
     @cached_property
     def turn(self) -> int:
-        """Bytes of parameters that can be there when the forward pass ends."""
+        """Most bytes of parameters in memory when the forward pass ends."""
         return self.room - self._kept[-1]
 
 
 class _Arc(NamedTuple):
-    """A unit as a step through the layers; times in ns.
+    """A unit as an arc from its first to its last layer; times in ns.
 
-    Idle is a channel of gathers, or one of all, that carries what fits, and `more` if the next unit
-    does not. What can be in front is told by the first place where it may begin: to have this one's
-    gathered ahead in the forward pass, or its own in the backward pass, or kept (`held`); to be
-    gathered again; to be there at all (`beside`).
+    Pairs are for a channel of gathers only, and for one channel of all. `idle` is the idle time if
+    the channel carries what fits, plus `more` if the next unit does not fit. The last fields are
+    the first place where the unit before may begin: with this unit gathered ahead in the forward
+    pass, and its own parameters kept or gathered ahead in the backward pass (`held`); to be
+    gathered again (`again`); at all (`beside`).
     """
 
     before: int  # place of the first layer
@@ -128,7 +120,7 @@ class _Arc(NamedTuple):
 
 
 def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
-    """Return the bound on one mesh on which something fits."""
+    """Return the lower bounds on one mesh on which something fits; raise `TimeUpError` if late."""
     fitting = Fitting(problem, mesh)
     starts = [*(start for start, _ in finest(problem)), problem.layers]
     arcs = _arcs(problem, mesh, fitting, starts, deadline)
@@ -136,17 +128,14 @@ def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
     rate = Fraction(mesh.gather_ns(total), total)
 
     def priced(end: Callable[[int, int], int]) -> Fraction:
-        """Return the best bound of some prices.
-
-        Each is the least of what is linear in the price: once it falls, it goes on falling.
-        """
+        """Return the best bound over prices."""
         best = Fraction(-1)
         for price in (Fraction(0), *PRICES):
             deadline.check()
             scale, each = (rate * price).denominator, (rate * price).numerator
             bound = Fraction(end(scale, each) - each * fitting.turn, scale)
             if bound <= best:
-                break
+                break  # concave in the price: once the bound falls, it keeps falling
             best = bound
         return best
 
@@ -160,7 +149,7 @@ def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
 def _arcs(
     problem: Problem, mesh: Mesh, fitting: "Fitting", starts: Sequence[int], deadline: Deadline
 ) -> list[list[_Arc]]:
-    """Return the units that fit, by the place where they end."""
+    """Return the units that can fit, by the place where they end."""
     apart = problem.apart(mesh)
     sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
@@ -209,10 +198,10 @@ def _arcs(
 
 
 class _Ahead:
-    """What transfers of consecutive layers that fit into some bytes take at most, in any units.
+    """Longest transfer time of consecutive layers that fit into some bytes, over all units.
 
-    By the least concave cost that is nowhere below the real one: of it two transfers never take
-    less than one of both.
+    Uses the least concave cost that is nowhere below the real cost: with it, two transfers never
+    take less than one transfer of both.
     """
 
     def __init__(self, cost: TransferCost, sizes: Sequence[int]) -> None:
@@ -221,13 +210,13 @@ class _Ahead:
         self._times = list(accumulate((above(size) if size else 0 for size in sizes), initial=0))
 
     def most(self, first: int, left: int) -> int:
-        """Return the most time, from a layer on."""
+        """Return the longest time for `left` bytes from a layer on."""
         last = bisect_right(self._sizes, self._sizes[first] + left) - 1
         return self._times[max(last, first)] - self._times[first]
 
 
 def _ahead(problem: Problem, mesh: Mesh) -> tuple[_Ahead, _Ahead]:
-    """Return what gathers, in order of use in both passes, and reductions take in some bytes."""
+    """Return longest times of gathers, in order of use in both passes, and of reduce-scatters."""
     sizes = problem.parameter_bytes
     return (
         _Ahead(mesh.all_gather, [*sizes, *reversed(sizes)]),
@@ -236,7 +225,7 @@ def _ahead(problem: Problem, mesh: Mesh) -> tuple[_Ahead, _Ahead]:
 
 
 def _concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:
-    """Return the least concave cost of up to `total` bytes that is nowhere below, rounded up."""
+    """Return the least concave upper bound on a cost up to `total` bytes, rounded up."""
     points: dict[int, Fraction] = {}
     for piece in cost.pieces():
         last = max(total, piece.start) if piece.stop is None else piece.stop
@@ -260,11 +249,11 @@ def _concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:
 
 
 _NONE = 2**200
-"""The time of what there is not."""
+"""Time of an infeasible choice."""
 
 
 def _all_sent(arcs: Sequence[Sequence[_Arc]], scale: int, each: int) -> int:
-    """Return the least time of all transfers, whatever fits beside them."""
+    """Return the least time of all transfers, ignoring memory between units."""
     least = [0]
     for ending in arcs[1:]:
         times = [least[arc.before] + (arc.reduce + arc.sums) * scale for arc in ending]
@@ -275,17 +264,17 @@ def _all_sent(arcs: Sequence[Sequence[_Arc]], scale: int, each: int) -> int:
 
 
 class _Front:
-    """The least times with a unit that ends at some place, by the place where it begins."""
+    """Least times of units that end at a place, by the place where the last unit begins."""
 
     def __init__(self, place: int) -> None:
         self.kept = [_NONE] * place
         self.freed = [_NONE] * place
-        self.alone = [_NONE] * place  # freed, and nothing is gathered while it computes forward
+        self.alone = [_NONE] * place  # freed, with no gather during its forward computation
         self.any = [_NONE] * place
 
 
 def _behind_each_other(arcs: Sequence[Sequence[_Arc]], which: int, scale: int, each: int) -> int:
-    """Return the least time of gathers, or of both kinds, in channels that idle."""
+    """Return the least busy and idle time of gathers (`which` 0), or of both kinds (1)."""
     fronts: list[_Front] = []
     for place, ending in enumerate(arcs):
         front = _Front(place)
@@ -303,7 +292,7 @@ def _behind_each_other(arcs: Sequence[Sequence[_Arc]], which: int, scale: int, e
 
 
 def _least(front: _Front, arc: _Arc, which: int, scale: int) -> int:
-    """Return the least time of what can be in front of a unit."""
+    """Return the least time of the units before a unit."""
     cuts = sorted({arc.beside, *arc.held, arc.again, arc.before})
     least = _NONE
     for low, high in pairwise(cut for cut in cuts if arc.beside <= cut <= arc.before):
@@ -312,7 +301,7 @@ def _least(front: _Front, arc: _Arc, which: int, scale: int) -> int:
         elif low >= arc.again:
             time = min((front.freed if low >= arc.held[0] else front.alone)[low:high])
             time += arc.more[which] * scale
-        else:  # neither kept nor gathered again
+        else:  # it can neither be kept nor gathered again
             continue
         least = min(least, time)
     return least

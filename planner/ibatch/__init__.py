@@ -1,7 +1,8 @@
-"""Which layers to send together: iBatch, exactly and as published.
+"""iBatch: which layers to send together, with exact and published methods.
 
-`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
-plan, `check` rejects what is none, `schedule` and `timeline` say when everything happens.
+`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`. `evaluate` prices a
+plan, `check` verifies it, `schedule` and `timeline` return when each batch communicates and
+computes.
 """
 
 from planner.ibatch.blocks import OWN_UNITS, Blocks

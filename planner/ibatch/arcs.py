@@ -1,7 +1,6 @@
-"""All possible batches of a problem, for the models that choose among them.
+"""All feasible batches of a problem, as arcs: a batch of layers a … b-1 is an arc from a to b.
 
-A batch of layers a … b-1 is an *arc* from a to b; a plan is a path of arcs from 0 to L.
-Complexity: O(L²) arcs. Source: own.
+A plan is a path of arcs from 0 to L. Complexity: O(L²) arcs. Source: own.
 """
 
 from collections.abc import Iterable
@@ -14,11 +13,11 @@ from planner.ibatch.problem import Problem
 __all__ = ["MAX_LAYERS", "Arc", "all_arcs", "path_through", "refuse_large"]
 
 MAX_LAYERS = 400
-"""With more layers, models over all batches no longer fit in a reasonable time and memory."""
+"""Limit for models over all batches: with more layers they take too much time and memory."""
 
 
 class Arc(NamedTuple):
-    """One possible batch, with its times in nanoseconds."""
+    """One possible batch, with its times (ns)."""
 
     start: int
     stop: int
@@ -27,13 +26,7 @@ class Arc(NamedTuple):
 
 
 def refuse_large(problem: Problem, method: str) -> None:
-    """Refuse a problem with too many layers.
-
-    Raises
-    ------
-    NotApplicableError
-        If there are more than `MAX_LAYERS` layers; `method` is who asks.
-    """
+    """Raise `NotApplicableError` if there are more than `MAX_LAYERS` layers."""
     if problem.layers > MAX_LAYERS:
         raise NotApplicableError(
             "method",
@@ -43,13 +36,7 @@ def refuse_large(problem: Problem, method: str) -> None:
 
 
 def all_arcs(problem: Problem, deadline: Deadline) -> list[Arc]:
-    """Return every batch within the cap.
-
-    Raises
-    ------
-    TimeUpError
-        If the deadline passes.
-    """
+    """Return every batch within the cap; raise `TimeUpError` at the deadline."""
     computed = problem.compute_prefix
     arcs = []
     for start in range(problem.layers):
@@ -62,5 +49,5 @@ def all_arcs(problem: Problem, deadline: Deadline) -> list[Arc]:
 
 
 def path_through(chosen: Iterable[Arc]) -> list[int]:
-    """Return the boundaries of a path given as its arcs in any order."""
+    """Return the boundaries of a path, given as arcs in any order."""
     return [0, *sorted(arc.stop for arc in chosen)]

@@ -1,10 +1,10 @@
-"""When batches have to have arrived, so that a plan keeps some limits under strains.
+"""Latest arrivals of batches, by first layer, under makespan limits (see `planner.ibatch.robust`).
 
-A limit says that under a strain (t, c) a plan lasts at most S: a batch that starts with layer a and
-arrives at E keeps it if ``t·E + c·R_a <= S``, with R_a the computation from layer a on. See
-`planner.ibatch.robust`.
+A limit says that with transfers t times and computation c times as long a plan lasts at most S. A
+batch that starts with layer a and arrives at E meets it if ``t·E + c·R_a <= S``, where R_a is the
+computation from layer a on.
 
-Complexity: O(layers · limits) once, then linear in the arrivals that are asked about. Source: own.
+Complexity: O(L · limits) once, then linear in the arrivals tested. Source: own.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,10 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """When a batch has to have arrived, by its first layer, to keep some limits and one more.
+    """Latest arrivals of batches, by first layer, under fixed limits and one last limit.
 
-    Attributes
-    ----------
-    needed_ns : int or None
-        The least the last limit would have to be to allow more than was allowed so far.
+    After calls of `allowed`, `needed_ns` is the least last limit (ns) that would allow an arrival
+    that only the last limit forbade; None if there was none.
     """
 
     def __init__(self, problem: Problem, limits: Sequence[Limit], last: Limit) -> None:
@@ -42,9 +40,9 @@ class Arrivals:
         ]
 
     def allowed(self, start: int, ends: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-        """Return which arrivals of batches that begin with layer `start` keep all limits."""
+        """Return which arrivals (ns) of batches that begin with layer `start` meet all limits."""
         others = ends <= self._others[start]
-        # What the others forbid is not asked again; so numbers stay within those of the problem.
+        # Capping by the other limits keeps the numbers within those of the problem.
         kept = others & (ends <= min(self._last[start], self._others[start]))
         missed = ends[others & ~kept]
         if len(missed):

@@ -1,8 +1,8 @@
-"""What a job does without a planner.
+"""Baselines without search, O(L) each and without a guarantee.
 
-One batch (the default parameter server), layer by layer (Poseidon's way, without merging), and for
-gradients the merging rules of MG-WFBP and of PyTorch's DDP. Each is a rule without a guarantee,
-O(L). A rule whose batches break a constraint of the problem has no plan; others may.
+One batch (the default parameter server), layer by layer (Poseidon, without merging), and for
+gradients the merging rule of MG-WFBP and the buckets of PyTorch's DDP. A baseline whose batches
+break a constraint of the problem has no plan.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ __all__ = ["ddp", "layer_by_layer", "mg_wfbp", "one_batch"]
 
 
 def one_batch(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Send everything at once, then compute (or the other way round)."""
+    """Send all layers in one communication."""
     return Outcome(problem.plan((0, problem.layers)))
 
 
@@ -28,13 +28,7 @@ def layer_by_layer(problem: Problem, _: Deadline) -> Outcome[Plan]:
 
 
 def ddp(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Group gradients into PyTorch DDP's default buckets.
-
-    Raises
-    ------
-    NotApplicableError
-        If their sizes are not known.
-    """
+    """Group gradients into DDP's default buckets; raise `NotApplicableError` without sizes."""
     if problem.layer_bytes is None:
         raise NotApplicableError("layer_bytes", "missing: method ddp needs it")
     return _from_ready_order(problem, ddp_buckets(problem.layer_bytes[::-1]))
@@ -52,5 +46,5 @@ def mg_wfbp(problem: Problem, _: Deadline) -> Outcome[Plan]:
 
 
 def _from_ready_order(problem: Problem, groups: Sequence[int]) -> Outcome[Plan]:
-    """Turn group sizes in backward order into batches of layers."""
+    """Return the batches of layers for group sizes in backward order."""
     return Outcome(problem.plan(list(accumulate(groups[::-1], initial=0))))

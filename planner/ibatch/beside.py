@@ -1,16 +1,12 @@
-"""Batches beside which computation is slower.
+"""Contention (`beside`): batches whose communication slows down overlapping computation.
 
-Problem: that of `planner.ibatch.problem`, but a communication takes processor time from the
-computation beside it, and lasts longer there (`planner.interference`). What the exact methods
-prove holds without that only, where every plan is at most as long: their optimum is a bound.
-
-Method: all cuts of up to `ENUMERATED` layers are priced. For more, `planner.beside`, by the exact
-method that knows no interference, from the plans of all rules.
-
-Guarantee: of up to `ENUMERATED` layers the best plan. Else, unless a time limit cuts in, none
-longer than that of any rule, nor than what is best without interference.
-
-Complexity: 2^(layers - 1) prices, or that of `planner.beside`. Source: own.
+Problem: that of `planner.ibatch.problem` with contention (`planner.interference`). Without
+contention every plan is at most as long, so the optimum without contention is a lower bound.
+Method: price every plan of up to `ENUMERATED` layers. For more layers, run the fixed point of
+`planner.beside` with the exact method for problems without contention.
+Guarantee: optimal up to `ENUMERATED` layers. Otherwise, unless time runs out, no longer than any
+baseline's plan or the optimal plan without contention.
+Complexity: 2^(L-1) evaluations, or that of `planner.beside`. Source: own.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,10 +23,10 @@ from planner.interference import ALONE, bound_beside
 from planner.simulator import TimedTransfer, simulate
 from planner.solving.methods import Method, Outcome
 
-__all__ = ["least_beside", "planned_beside"]
+__all__ = ["least_beside", "merged", "planned_beside"]
 
 ENUMERATED = 10
-"""Up to so many layers all plans are priced: 512 of them."""
+"""Up to this many layers every plan is priced: 512 plans."""
 
 
 def planned_beside(
@@ -39,18 +35,10 @@ def planned_beside(
     rules: Iterable[Method[Problem, Plan]],
     deadline: Deadline,
 ) -> Outcome[Plan]:
-    """Return the best batches found for a problem with interference, each of which can be sent.
+    """Return the best feasible batches found under contention.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem; no layer exceeds the cap.
-    exact : method
-        Plans without interference.
-    rules : iterable of method
-        Others that do, once each.
-    deadline : Deadline
-        When to stop.
+    `exact` plans without contention; `rules` are the baselines, each run once. No layer may exceed
+    the cap.
     """
     alone = replace(problem, interference=ALONE)
 
@@ -82,7 +70,7 @@ def planned_beside(
         transfers=lambda plan: plan.batches,
         asked=asked,
         search=lambda asked: (exact(asked, deadline),),
-        joined=lambda plan, place: _with_both(problem, plan, place),
+        joined=lambda plan, place: merged(problem, plan, place),
     )
     first = plans_of(alone, (exact, *rules), deadline)
     startup = problem.interference.least_ns
@@ -90,12 +78,12 @@ def planned_beside(
 
 
 def least_beside(problem: Problem) -> int:
-    """Return what no plan undercuts because transfers and computation take from each other."""
+    """Return a lower bound on the makespan under contention (ns)."""
     if problem.interference.is_none:
         return 0
     assert problem.cost is not None
     assert problem.layer_bytes is not None
-    # A pull is followed by the last layer's computation; the push's first layer comes before all.
+    # The last layer overlaps no transfer: a pull computes it after all arrived, a push before any.
     return bound_beside(
         problem.interference,
         problem.compute_prefix[-1],
@@ -106,7 +94,7 @@ def least_beside(problem: Problem) -> int:
 
 
 def _cuts(problem: Problem) -> Iterator[Sequence[int]]:
-    """Yield the boundaries of every plan, those of fewer batches first."""
+    """Yield the boundaries of every plan within the cap, fewest batches first."""
     count = problem.layers
     for cuts in range(count):
         for inner in combinations(range(1, count), cuts):
@@ -115,8 +103,8 @@ def _cuts(problem: Problem) -> Iterator[Sequence[int]]:
                 yield boundaries
 
 
-def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:
-    """Return a plan with a batch and the next one sent together; None beyond the cap."""
+def merged(problem: Problem, plan: Plan, place: int) -> Plan | None:
+    """Return the plan with batch `place` and the next one merged, or None beyond the cap."""
     first, second = plan.batches[place : place + 2]
     both = min(first[0], second[0]), max(first[1], second[1])
     if both[1] > problem.reach(both[0]):
@@ -125,7 +113,7 @@ def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:
 
 
 def _layers_as_they_went(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return how long each layer computes under a plan."""
+    """Return each layer's computation time under a plan with contention (ns)."""
     taken = problem.transfers(plan)
     if problem.direction == "pull":
         steps = [

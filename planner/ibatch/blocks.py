@@ -1,11 +1,9 @@
-"""Batches of whole blocks, priced as what they are: batches of layers.
+"""Batches of whole blocks: batches may end only between blocks, such as Inception modules.
 
-Problem: some executors send only whole blocks (the branches of an Inception module, a residual
-block), so batches may end only between some of the layers. Guarantee: the plans are plans of the
-problem of layers and are priced and bounded there, so that the distance to the bound holds what
-the blocks cost; `optimal` is a plan of blocks only where no plan of layers is better. The rules
-that decide for each layer by itself keep to layers. Complexity: that of the method on the blocks,
-and one exact solution on the layers for the bound. Source: own.
+Guarantee: plans are priced and bounded as plans of layers, so the gap includes what the blocks
+cost; `optimal` then means that no plan of layers is better. Baselines that decide layer by layer
+(`OWN_UNITS`) ignore blocks.
+Complexity: that of the method on the blocks, and one exact solution of the layers for the bound.
 """
 
 from collections.abc import Sequence
@@ -18,11 +16,12 @@ from planner.ibatch.family import IBATCH, solve
 from planner.ibatch.problem import Plan, Problem
 from planner.results import Infeasibility, Result
 from planner.solving.methods import Outcome
+from planner.units import format_ns, format_share
 
 __all__ = ["OWN_UNITS", "Blocks"]
 
 OWN_UNITS = frozenset(("one_batch", "layer_by_layer", "mg_wfbp", "ddp"))
-"""Rules of thumb: what they send together follows from layers, whatever a planner may cut."""
+"""Baselines whose batches follow from layers, whatever the blocks."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Blocks:
 
     @cached_property
     def merged(self) -> Problem:
-        """The problem whose layers are the blocks."""
+        """The problem in which each block is one layer."""
         ends = [*self.starts[1:], self.problem.layers]
 
         def sums(values: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -65,6 +64,7 @@ class Blocks:
             compute_ns=compute,
             transfer_ns=sums(self.problem.transfer_ns),
             layer_bytes=sums(self.problem.layer_bytes),
+            spread_ns=sums(self.problem.spread_ns),
         )
 
     def solve(self, *, method: str, time_limit: float | None = None) -> Result[Plan, Evaluation]:
@@ -88,8 +88,24 @@ class Blocks:
         outcome = Outcome(plan, bound, result.timed_out, method=result.method)
         return IBATCH.verify(self.problem, outcome, result.runtime_s)
 
+    def cost_in_words(self, rows: Sequence[Result[Plan, Evaluation]]) -> list[str]:
+        """Return lines about what whole blocks cost the methods' plans, the best first."""
+        count, layers = self.merged.layers, self.problem.layers
+        what = f"--granularity block: batches of {count} blocks of {layers} layers in all"
+        rules = ", ".join(sorted(OWN_UNITS))
+        lines = [f"{what}; {rules} group layers all the same, and bounds are those of layers"]
+        least = self.best_of_layers.objective_ns
+        best = next((row for row in rows if row.method not in OWN_UNITS), None)
+        if least and best and best.objective_ns:
+            lines.append(
+                f"blocks cost {format_share(best.objective_ns / least - 1)}: "
+                f"{format_ns(best.objective_ns)} for the best of them ({best.method}), "
+                f"{format_ns(least)} with --granularity layer"
+            )
+        return lines
+
     def _of_layers(self, infeasibility: Infeasibility) -> Infeasibility:
-        """Say of layers what was found of blocks."""
+        """Return an infeasibility of blocks in terms of layers."""
         spans = list(pairwise([*self.starts, self.problem.layers]))
         layers = tuple(layer for block in infeasibility.layers for layer in range(*spans[block]))
         if not infeasibility.layers or not (sizes := self.merged.layer_bytes):

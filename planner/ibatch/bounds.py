@@ -1,14 +1,10 @@
-"""A lower bound on the makespan and on Eq. 4 that knows no solver.
+"""Combinatorial lower bound on the makespan and on Eq. 4: the one-machine bound with tails.
 
-Relaxation: layers 0 … i cannot have arrived before the cheapest way of sending their bytes, in any
-number of transfers, and once layer i is there, layers i … L-1 still have to be computed. Pushing is
-the same read backwards. For an affine cost the cheapest way is one transfer; for a table it is at
-least the bytes at the table's best rate, and at least one smallest transfer.
-
-For Eq. 4: all bytes sent in the cheapest way, then the last layer's computation.
-
-Complexity: O(L). Source: own; the one-machine bound with tails of scheduling theory, applied to
-batches.
+Bound: layers 0 … i arrive no earlier than the cheapest way to send their bytes in any number of
+transfers; then layers i … L-1 remain to be computed. Pushes: time reversal. For Eq. 4: all bytes
+sent in the cheapest way, then the last layer's computation. An affine cost is cheapest in one
+transfer. A table costs at least all bytes at its best rate, and at least its cheapest transfer.
+Complexity: O(L). Source: own; the bound of scheduling theory, applied to batches.
 """
 
 from fractions import Fraction
@@ -21,7 +17,7 @@ __all__ = ["relaxation"]
 
 
 def relaxation(problem: Problem) -> int:
-    """Return a bound on the objective of every plan, in nanoseconds."""
+    """Return a lower bound on the objective (ns)."""
     count, computed = problem.layers, problem.compute_prefix
     total = computed[count]
     if problem.transfer_prefix is not None:
@@ -34,11 +30,11 @@ def relaxation(problem: Problem) -> int:
 
 
 def _cheapest_arrivals(problem: Problem) -> list[int]:
-    """Return for each prefix of layers a bound on when it can have been sent."""
+    """Return a lower bound on the arrival time of each prefix of layers (ns)."""
     cost, sizes = problem.cost, problem.size_prefix
     assert cost is not None
     assert sizes is not None
-    if not isinstance(cost, TableCost):  # two transfers take no less than one of all their bytes
+    if not isinstance(cost, TableCost):  # subadditive: splitting a transfer never saves time
         return [cost.cost_ns(size) for size in sizes]
     points = cost.points
     cheapest = min(time for _, time in points)

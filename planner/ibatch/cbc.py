@@ -1,13 +1,11 @@
-"""CBC under a deadline, which neither PuLP nor CBC keeps by itself.
+"""CBC with a time limit that holds; neither PuLP nor CBC keeps one by itself.
 
-Problem: solve a PuLP model with CBC and be back when the time is up.
+PuLP writes the model and reads the solution; CBC runs as a subprocess and is killed after the
+deadline. CBC checks its clock only between search steps, and the root relaxation of a large model
+may take minutes. Writing the model cannot be interrupted, so it does not start if too little time
+is left.
 
-Method: PuLP writes the model and reads the solution; CBC is told the time that is left, and ended
-where it goes on. It looks at its clock between the steps of its search only: of a large model the
-first relaxation alone may take minutes. Writing cannot be interrupted, so it is not begun where
-it would not end in time.
-
-Guarantee: back some tenths of a second after the deadline. Source: own.
+Guarantee: returns a few tenths of a second after the deadline. Source: own.
 """
 
 import subprocess
@@ -23,28 +21,17 @@ from planner.deadline import Deadline, TimeUpError
 __all__ = ["solve_with_cbc"]
 
 WRITING = 4
-"""Writing a model takes up to so many times as long as building it took."""
+"""Writing a model takes up to this many times as long as building it took."""
 
 GRACE_S = 0.2
-"""What CBC is given beyond the deadline to write down the best it has found."""
+"""Time (s) for CBC to write its best solution after the deadline."""
 
 
 def solve_with_cbc(model: Any, deadline: Deadline, built_s: float) -> None:
-    """Solve a model, and leave values and status in it.
+    """Solve a `pulp.LpProblem`, and store values and status in it.
 
-    Parameters
-    ----------
-    model : pulp.LpProblem
-        What to solve.
-    deadline : Deadline
-        When to be back.
-    built_s : float
-        How long building the model took, in seconds.
-
-    Raises
-    ------
-    TimeUpError
-        If the deadline passed before CBC had anything to say.
+    `built_s` is the time (s) that building the model took. Raises `TimeUpError` if CBC found
+    nothing before the deadline.
     """
     left = deadline.remaining_s
     if left is not None and left < WRITING * built_s:
@@ -66,15 +53,9 @@ def solve_with_cbc(model: Any, deadline: Deadline, built_s: float) -> None:
 
 
 def _run(command: list[str], deadline: Deadline) -> None:
-    """Run PuLP's own program on a file of ours.
-
-    Raises
-    ------
-    TimeUpError
-        If it was still running some time after the deadline, or when somebody cancelled.
-    """
+    """Run CBC; raise `TimeUpError` if it is stopped after the deadline or on cancellation."""
     quiet, left = subprocess.DEVNULL, deadline.remaining_s
-    own = deadline.cancel is not None  # Ctrl-C on a terminal is for whoever cancels
+    own = deadline.cancel is not None  # then Ctrl-C must reach the caller, not CBC
     with subprocess.Popen(
         command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=own
     ) as process:

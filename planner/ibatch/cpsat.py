@@ -1,13 +1,10 @@
-"""Both objectives as a constraint program: an independent witness for the exact methods.
+"""Constraint program over all batches, an independent cross-check of the exact methods.
 
-Model: a Boolean for each possible batch; every layer lies in exactly one. For the makespan, each
-batch's arrival and all computation from its first layer on bound it from below, wherever the batch
-is chosen. For Eq. 4 the objective is linear in the batches; choosing a batch demands a next one
-whose communication covers its computation (Eq. 5).
-
-Guarantee: optimal for times whose sum, over their greatest common divisor, is below 2^45; larger
-ones are rounded in the model, and plans are priced exactly outside. At a time limit, which counts
-building the model, the best that CP-SAT had, or a greedy plan.
+Model: a Boolean per feasible batch; each layer lies in exactly one chosen batch. The objectives are
+on docs/ibatch.md ("Why two solvers cross-check").
+Guarantee: optimal for times whose sum, over their greatest common divisor, is below 2^45. Larger
+times are rounded in the model; plans are priced exactly afterwards. At a time limit, which includes
+building the model, returns CP-SAT's incumbent or a greedy plan.
 Complexity: exponential; L²/2 Booleans; up to `planner.ibatch.arcs.MAX_LAYERS` layers.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
@@ -26,17 +23,11 @@ from planner.solving.methods import Outcome
 __all__ = ["solve_cpsat"]
 
 _MAX_BITS = 45
-"""CP-SAT adds up to L² such numbers in 63 bits."""
+"""CP-SAT adds up to L² numbers of this size in 63 bits."""
 
 
 def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the objective of `problem` with CP-SAT.
-
-    Raises
-    ------
-    NotApplicableError
-        If there are too many layers (see `planner.ibatch.arcs.MAX_LAYERS`).
-    """
+    """Minimise the objective; raise `NotApplicableError` for too many layers."""
     refuse_large(problem, "cpsat")
     try:
         return _solve(problem, deadline)
@@ -78,7 +69,7 @@ def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _scaled(problem: Problem, arcs: list[Arc]) -> tuple[list[int], list[int]]:
-    """Return the arcs' communication times and the prefix sums of computation, small enough."""
+    """Return communication times of arcs and prefix sums of computation, scaled to fit CP-SAT."""
     times = [arc.communication for arc in arcs]
     divisor = gcd(*times, *problem.compute_ns) or 1
     total = problem.layers * max(times) + problem.compute_prefix[-1]
@@ -96,7 +87,7 @@ def _add_makespan(
     count = problem.layers
     latest = count * max(times) + computed[count]
     makespan = model.new_int_var(0, latest, "")
-    # sent[b]: communication of the batches that end at layer b or before.
+    # sent[b]: communication time of all batches that end at boundary b or before.
     sent: list[Any] = [0]
     ending: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
     for arc, time, x in zip(arcs, times, chosen, strict=True):

@@ -1,21 +1,14 @@
-"""The exact makespan for any communication cost, by dynamic programming.
+"""Exact makespan for any communication cost, by dynamic programming.
 
-Problem: as in `makespan`, with communication times c(bytes) that need not add up: a measured table,
-or a rate whose products are rounded up to whole nanoseconds.
-
-Method: let H[a] be the shortest time in which layers a … L-1 can be sent and computed, starting
-with an idle link. The first batch a … b-1 takes c(a, b); after it the rest needs H[b], and all
-computation from a on is still to come:
-
-    H[a] = min_b c(a, b) + max(H[b], PC[L] - PC[a]).
-
-Among the optimal plans, one of few batches: each reaches as far as the optimum H[0] allows.
-
-Guarantee: optimal for every cost function. At a time limit the plan is the greedy one or
-that of the longest batches, and the bound the relaxation.
-
-Complexity: O(L²) time in NumPy rows, O(L) memory. Source: own; the time reversal of the recurrence
-F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushing gradients.
+Problem: as in `planner.ibatch.makespan`, with times c(bytes) that need not add up: a measured
+table, or a rate whose products are rounded up to whole nanoseconds.
+Method: with H[a] the shortest time to send and compute layers a … L-1 from an idle link, ``H[a] =
+min_b c(a, b) + max(H[b], PC[L] - PC[a])`` (docs/ibatch.md). Among optimal plans, each batch reaches
+as far as H[0] allows.
+Guarantee: optimal. At a time limit, a greedy plan or the longest batches, with the relaxation as
+the bound.
+Complexity: O(L²) time in NumPy rows, O(L) memory; `fewest` O(L²) per batch.
+Source: own; time reversal of F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushes.
 """
 
 import numpy as np
@@ -27,18 +20,18 @@ from planner.ibatch.endings import out_of_time
 from planner.ibatch.problem import Plan, Problem
 from planner.solving.methods import Outcome
 
-__all__ = ["solve_general", "within"]
+__all__ = ["fewest", "solve_general", "within"]
 
 _NEVER = np.iinfo(np.int64).max
 
 
 def solve_general(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the makespan of any problem whose layers respect the cap."""
+    """Minimise the makespan; every layer must respect the cap."""
     count, computed = problem.layers, problem.compute_prefix
     finish = np.zeros(count + 1, dtype=np.int64)
 
     def finishes(start: int) -> NDArray[np.int64]:
-        """Return when all ends if the first batch of start … L-1 ends at each possible layer."""
+        """Return the makespan of layers start … L-1 for each end of their first batch."""
         reach = problem.reach(start)
         rest = np.maximum(finish[start + 1 : reach + 1], computed[count] - computed[start])
         return problem.transfer_times(start, reach) + rest
@@ -58,14 +51,9 @@ def solve_general(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int] | None:
-    """Return boundaries of batches that arrive when they have to, None if there are none.
+    """Return boundaries of batches that meet their latest arrivals, or None if there are none.
 
-    Whatever follows, it is best if what comes before has arrived as early as it can.
-
-    Raises
-    ------
-    TimeUpError
-        If the deadline passes.
+    The earliest arrival at each boundary dominates all later ones. Raises `TimeUpError`.
     """
     count = problem.layers
     arrived = np.full(count + 1, _NEVER, dtype=np.int64)
@@ -84,5 +72,33 @@ def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int
         return None
     boundaries = [count]
     while boundaries[-1] > 0:
+        boundaries.append(int(before[boundaries[-1]]))
+    return boundaries[::-1]
+
+
+def fewest(problem: Problem, most_ns: int, below: int, deadline: Deadline) -> list[int] | None:
+    """Return boundaries of the fewest batches within a makespan; None unless fewer than `below`."""
+    count, computed = problem.layers, problem.compute_prefix
+    arrived = np.full(count + 1, _NEVER, dtype=np.int64)
+    arrived[0] = 0
+    rounds: list[NDArray[np.int64]] = []  # predecessors of the earliest arrivals, by batches
+    while len(rounds) < below - 1 and arrived[count] == _NEVER:
+        later = np.full(count + 1, _NEVER, dtype=np.int64)
+        before = np.zeros(count + 1, dtype=np.int64)
+        for start in np.flatnonzero(arrived != _NEVER).tolist():
+            deadline.check()
+            reach = problem.reach(start)
+            ends = arrived[start] + problem.transfer_times(start, reach)
+            sooner = (ends <= most_ns - computed[count] + computed[start]) & (
+                ends < later[start + 1 : reach + 1]
+            )
+            later[start + 1 : reach + 1][sooner] = ends[sooner]
+            before[start + 1 : reach + 1][sooner] = start
+        rounds.append(before)
+        arrived = later
+    if arrived[count] == _NEVER:
+        return None
+    boundaries = [count]
+    for before in reversed(rounds):
         boundaries.append(int(before[boundaries[-1]]))
     return boundaries[::-1]

@@ -1,7 +1,4 @@
-"""How searches over all batches end without an answer of their own: out of time, or in proof.
-
-Complexity: O(L log L). Source: own.
-"""
+"""Results of searches that find no plan of their own: time limit or proof of infeasibility."""
 
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError
@@ -16,9 +13,9 @@ __all__ = ["nothing_covers", "out_of_time"]
 
 
 def out_of_time(problem: Problem) -> Outcome[Plan]:
-    """Return the better of the longest batches within the cap and a greedy plan, with a bound.
+    """Return the better of a greedy plan and the longest batches within the cap, with a bound.
 
-    Under Eq. 4 and a cap both may break Eq. 5; then there is none to return.
+    With Eq. 4 and a cap, both may break Eq. 5; then there is no plan.
     """
     boundaries = [0]
     while boundaries[-1] < problem.layers:
@@ -39,7 +36,7 @@ def out_of_time(problem: Problem) -> Outcome[Plan]:
 
 
 def nothing_covers(problem: Problem) -> Infeasibility:
-    """Return the answer to a proof that Eq. 5 and the cap admit no plan."""
+    """Return the infeasibility when Eq. 5 and the cap admit no plan."""
     return Infeasibility(
         f"within max_batch_bytes = {problem.max_batch_bytes} every choice of batches breaks Eq. 5 "
         "(computation of a batch outlasts communication of the next); without the cap one batch "

@@ -1,14 +1,10 @@
-"""What a plan costs, when everything in it happens, and whether it is a plan at all.
+"""Price, check and schedule batches; the only place that does, and independent of all solvers.
 
-The one place where plans of the batching problem are priced and checked. It knows no solver, and
-simulates each direction by itself (pull is not derived from push, nor push from pull).
+The makespan follows the recurrence comm_end(k) = comm_end(k-1) + Ts + T(k), comp_end(k) =
+max(comm_end(k), comp_end(k-1)) + C(k). Pull and push are computed separately, not by time reversal.
+Under contention (`planner.interference`) the simulator gives the durations for the recurrence.
 
-Where transfers and computation disturb each other (`planner.interference`) the one simulator says
-how long each lasts; the recurrence then holds for these times.
-
-Complexity: O(L) for the checks, O(B) for B batches otherwise.
-Source: iBatch, Eqs. 1 to 5; the makespan is the recurrence comm_end(k) = comm_end(k-1) + Ts + T(k),
-comp_end(k) = max(comm_end(k), comp_end(k-1)) + C(k).
+Complexity: O(L) for checks, otherwise O(B) for B batches. Source: iBatch, Eqs. 1 to 5.
 """
 
 from collections.abc import Sequence
@@ -38,7 +34,7 @@ __all__ = [
 
 
 class BatchTimes(NamedTuple):
-    """When one batch communicates and computes, in nanoseconds from the start of the phase."""
+    """When one batch communicates and computes (ns from the start of the phase)."""
 
     transfer_start_ns: int
     startup_end_ns: int
@@ -48,31 +44,31 @@ class BatchTimes(NamedTuple):
 
     @property
     def transfer_ns(self) -> int:
-        """How long it occupies the link."""
+        """Time on the link."""
         return self.transfer_end_ns - self.transfer_start_ns
 
     @property
     def compute_ns(self) -> int:
-        """How long it computes."""
+        """Computation time."""
         return self.compute_end_ns - self.compute_start_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a plan costs.
+    """Cost and schedule of a plan.
 
     Attributes
     ----------
     makespan_ns : int
         From the first start to the last end.
     eq4_ns : int
-        Eq. 4 of these batches: all communication, and the computation of the batch that cannot
-        overlap any (the last one for pull, the first one for push).
+        Eq. 4: all communication, plus the computation of the batch that cannot overlap any (the
+        last batch for pull, the first for push).
     eq5_holds : bool
         Whether Eq. 5 holds: communication of batch k+1 lasts at least as long as computation of
-        batch k (for push, read backwards). Where it does, Eq. 4 is the makespan.
+        batch k (for push, read backwards). If it holds, Eq. 4 is the makespan.
     overlap_ns, exposed_communication_ns, exposed_computation_ns : int
-        For how long both resources work, only communication, only computation.
+        How long both resources are busy, only communication, and only computation.
     schedule : tuple of BatchTimes
         When each batch communicates and computes, in transfer order.
     """
@@ -87,10 +83,10 @@ class Evaluation:
 
 
 def check(problem: Problem, plan: Plan) -> None:
-    """Check that `plan` is a plan of `problem`.
+    """Verify that `plan` is a feasible plan of `problem`.
 
-    Every layer in exactly one batch, batches contiguous, not empty and in transfer order, within
-    the cap, and under the objective ``eq4`` Eq. 5 holds.
+    Batches must cover every layer once, be contiguous, not empty, in transfer order and within the
+    cap. With objective ``eq4``, Eq. 5 must hold.
 
     Raises
     ------
@@ -116,13 +112,7 @@ def check(problem: Problem, plan: Plan) -> None:
 
 
 def check_batches(batches: Sequence[tuple[int, int]], layers: int, direction: str) -> None:
-    """Check that batches hold each of so many layers once, in transfer order.
-
-    Raises
-    ------
-    InvalidPlanError
-        With the first batch that does not go on where the one before it ends.
-    """
+    """Verify that batches cover all layers once in transfer order; raise `InvalidPlanError`."""
     if not batches:
         raise InvalidPlanError("batches", "expected at least one batch")
     order = list(enumerate(batches))
@@ -144,7 +134,7 @@ def check_batches(batches: Sequence[tuple[int, int]], layers: int, direction: st
 
 
 def _first_break_of_eq5(direction: str, times: Sequence[BatchTimes]) -> int | None:
-    """Return the position of the first batch whose computation is not covered, if any."""
+    """Return the position of the first batch that violates Eq. 5, or None."""
     pull = direction == "pull"
     for position, (first, second) in enumerate(pairwise(times)):
         computing, sending = (first, second) if pull else (second, first)
@@ -166,7 +156,7 @@ def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
 def _beside(
     problem: Problem, transfers: Sequence[tuple[int, int, int]], computations: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return how long batches communicate and compute if both disturb each other."""
+    """Return the communication and computation times of batches under contention (ns)."""
     pull, ready = problem.direction == "pull", accumulate(computations)
     steps = [
         TimedTransfer(0, lasts, place, 0, *beside)
@@ -183,10 +173,7 @@ def _beside(
 def times_of(
     direction: str, transfers_ns: Sequence[int], computations_ns: Sequence[int], startup_ns: int
 ) -> list[BatchTimes]:
-    """Return when batches of these durations communicate and compute, in transfer order.
-
-    Everything happens as early as the order allows.
-    """
+    """Return the earliest schedule of batches with these durations, in transfer order."""
     times = []
     sent, computed = 0, 0
     for duration, computation in zip(transfers_ns, computations_ns, strict=True):
@@ -210,7 +197,7 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
 
 
 def priced(direction: str, times: Sequence[BatchTimes]) -> Evaluation:
-    """Price a schedule."""
+    """Return the evaluation of a schedule."""
     makespan = max(times[-1].transfer_end_ns, times[-1].compute_end_ns)
     communication = sum(batch.transfer_ns for batch in times)
     computation = sum(batch.compute_ns for batch in times)
@@ -231,7 +218,7 @@ def priced(direction: str, times: Sequence[BatchTimes]) -> Evaluation:
 
 
 def objective_ns(problem: Problem, evaluation: Evaluation) -> int:
-    """Return what `problem` asks to minimise."""
+    """Return the value of the problem's objective (ns)."""
     return evaluation.makespan_ns if problem.objective == "makespan" else evaluation.eq4_ns
 
 
@@ -247,7 +234,7 @@ def timeline_of(
     *,
     direction: Direction = "pull",
 ) -> Timeline:
-    """Return a schedule as intervals on two serial resources; `names` are the layers'."""
+    """Return a schedule as intervals on two serial resources; `names` are the layer names."""
     computed: Kind = "forward" if direction == "pull" else "backward"
     link, processor = "communication", "computation"
     intervals = []

@@ -1,53 +1,68 @@
-"""iBatch's family: its methods by name, and how a plan is checked, priced, bounded and perturbed.
+"""The iBatch family: its methods by name, and how plans are checked, priced, bounded and perturbed.
 
-`auto` is `exact`: the exact methods are faster than reading their input (near-linear for costs that
-add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
+`auto` is `exact`: it takes less time than reading its input (``benchmarks/ibatch_speed.py``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.bucketing import BUCKET_COUNTS
+from planner.comparison import Comparison
 from planner.costs import scaled_cost
-from planner.deadline import Deadline
+from planner.deadline import Cancel, Deadline
 from planner.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
 from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
-from planner.ibatch.beside import least_beside, planned_beside
+from planner.ibatch.beside import least_beside, merged, planned_beside
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
-from planner.ibatch.for_target import within
+from planner.ibatch.for_target import check_modules, within
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
-from planner.ibatch.makespan import solve_additive
-from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.makespan import solve_additive, sweep
+from planner.ibatch.problem import COLLECTIVES, Plan, Problem
 from planner.ibatch.refit import refit
 from planner.ibatch.robust import robust
 from planner.interference import ALONE
-from planner.results import Infeasibility
+from planner.profiles import Profile
+from planner.results import Infeasibility, Result
+from planner.robustness import NOMINAL, Limit
 from planner.scenarios import Scenario, later
+from planner.solving.compare import FOR, Case, Column, Option, Place
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, loaded, named
+from planner.solving.methods import Outcome, concrete, loaded, named
+from planner.targets import target_of
+from planner.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from planner.ibatch.blocks import Blocks
 
 __all__ = ["IBATCH", "METHODS", "Method", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 BOUND_MAX_LAYERS = 1024
-"""Up to this many layers the quadratic exact methods serve as the bound of other methods' plans."""
+"""Up to this many layers the quadratic exact methods bound the plans of other methods."""
+
+FEWEST_WORK = 10**8
+"""Up to this many steps (a second) the fewest batches are found exactly, if costs do not add up."""
 
 ENUMERATED = 8
-"""Up to this many layers every plan is priced over scenarios: 128 of eight."""
+"""Up to this many layers (128 plans) every plan is priced over scenarios."""
+
+PRICED = 2 * 10**5
+"""Layers of the plans priced at most while a plan is improved over scenarios."""
+
+WITNESSES = ("milp", "cpsat")
+"""Methods that only confirm what `exact` finds, and take seconds on long chains."""
+
+WITNESS_MAX_UNITS = 32
+"""Up to so many units they are compared without being asked for."""
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best plan, and among plans of equal makespan the least delay-sensitive one."""
-    return robust(problem, _best(problem, deadline), deadline)
-
-
-def _best(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Run the exact method of the objective and the kind of cost."""
+    """Run the exact method for the objective and the kind of cost."""
     if problem.objective == "eq4":
         from planner.ibatch.paper_model import solve_paper_model
 
@@ -60,7 +75,7 @@ def _best(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _within_cap(run: Method) -> Method:
-    """Return a method that first names the layers that exceed the cap."""
+    """Return a method that first reports layers that exceed the cap."""
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         too_large = problem.too_large()
@@ -70,7 +85,7 @@ def _within_cap(run: Method) -> Method:
 
 
 def _rule(name: str, run: Method, *, push_only: bool = False) -> Method:
-    """Return a method whose batches follow from a rule, and may break a constraint."""
+    """Return a baseline method; its batches may break a constraint."""
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         if push_only and problem.direction != "push":
@@ -107,16 +122,47 @@ RULES: Mapping[str, Method] = {
 
 class _Ibatch(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "ibatch", Plan, tuple(RULES)
-    evaluations = 2 * 10**5
     own_methods = {
         "auto": _within_cap(named("exact", _exact)),
         "exact": _within_cap(_exact),
         **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
         "milp": _within_cap(loaded("planner.ibatch.milp", "solve_milp", "milp: PuLP")),
-        # For one, highspy was imported before: see planner.ibatch.milp.
+        # OR-Tools cannot be loaded after highspy, for example: see planner.ibatch.milp.
         "cpsat": _within_cap(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
         **RULES,
     }
+
+    asks = "which layers to send in one batch; what a profile is asked by default"
+    example = "planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s"
+    columns = (
+        Column("batches", lambda _, plan, __: len(plan.batches), ","),
+        Column.of("makespan", "makespan_ns"),
+        Column.of("exposed comm.", "exposed_communication_ns"),
+        Column.of("overlap", "overlap_ns"),
+    )
+    own_options = (
+        Option(
+            "--direction",
+            "pull: parameters before the forward pass (default); push: gradients after backward",
+            default="pull",
+            choices=("pull", "push"),
+        ),
+        Option(
+            "--granularity",
+            "where batches may end: behind every layer with parameters (default), or only behind "
+            "whole blocks of branches; what that costs is said",
+            default="layer",
+            choices=("layer", "block"),
+        ),
+        Option(
+            "--objective",
+            "the real makespan (default), or the iBatch paper's Eq. 4 under its Eq. 5",
+            default="makespan",
+            choices=("makespan", "eq4"),
+        ),
+        Option("--max-batch", "cap on the size of a batch: 64MiB", "size", metavar="SIZE", least=1),
+        FOR,
+    )
 
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         check(problem, plan)
@@ -128,15 +174,12 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return objective_ns(problem, evaluation)
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
-        """Return the best bound that costs little: the optimum itself wherever it is near.
-
-        Contention makes nothing earlier: bounds without it hold.
-        """
-        least = least_beside(problem)
+        """Return the optimum where it is cheap to compute, otherwise a relaxation."""
+        least = least_beside(problem)  # contention only delays events: bounds without it hold too
         additive = problem.objective == "makespan" and problem.transfer_prefix is not None
         if not additive and problem.layers > BOUND_MAX_LAYERS:
             return max(least, relaxation(problem)), False
-        proof = _best(problem, deadline)
+        proof = _exact(problem, deadline)
         bound = proof.lower_bound
         bound = relaxation(problem) if bound is None else int(bound)
         return max(least, bound), proof.timed_out
@@ -169,8 +212,34 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             transfer_ns=tuple(round(time / scenario.bandwidth) for time in problem.transfer_ns),
         )
 
+    def transfers(self, plan: Plan) -> int:
+        return len(plan.batches)
+
+    def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        return merged(problem, plan, place)
+
+    def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
+        """Return the plan with the fewest batches within a makespan."""
+        if problem.objective != "makespan" or not problem.interference.is_none:
+            return super().simplest(problem, plan, most_ns, deadline)
+        if problem.transfer_prefix is not None:
+            boundaries, _ = sweep(problem, (), Limit(NOMINAL, most_ns))
+        elif problem.layers**2 * len(plan.batches) > FEWEST_WORK:
+            return super().simplest(problem, plan, most_ns, deadline)
+        else:
+            from planner.ibatch.dynamic import fewest
+
+            boundaries = fewest(problem, most_ns, len(plan.batches), deadline)
+        fewer = boundaries is not None and len(boundaries) <= len(plan.batches)
+        return problem.plan(boundaries) if boundaries and fewer else plan
+
+    def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
+        """Return the least delay-sensitive of all plans of equal cost."""
+        made = robust(problem, Outcome(plan), deadline).plan
+        return plan if made is None else made
+
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
-        """Return the problem: the order of layers is fixed; scenarios are about the makespan."""
+        """Return the problem unchanged: layers have a fixed order. Scenarios need the makespan."""
         if problem.objective != "makespan":
             raise InvalidInputError("objective", "scenarios are planned for by the makespan")
         return problem
@@ -178,7 +247,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
     ) -> Iterator[Plan]:
-        """Yield about equal batches in several numbers, and every plan of few layers."""
+        """Yield plans of about equal batches, and every plan if there are few layers."""
         count = problem.layers
         for number in BUCKET_COUNTS:
             if number < count:
@@ -191,7 +260,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
     ) -> Iterator[Plan]:
-        """Yield plans with a boundary more, less, or moved by a layer."""
+        """Yield plans with one boundary added, removed, or moved by a layer."""
         count = problem.layers
         known = {start for start, _ in plan.batches} - {0}
         for place in range(1, count):
@@ -204,11 +273,90 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             for inner in changed:
                 yield problem.plan((0, *sorted(inner), count))
 
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        return PRICED // problem.layers
+
+    def summary(self, problem: Problem) -> str:
+        size = problem.layer_bytes and f"{format_bytes(sum(problem.layer_bytes))} to send, "
+        computed = format_ns(problem.compute_prefix[-1])
+        return f"{problem.direction}: {problem.layers} layers, {size or ''}{computed} to compute"
+
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        return (f"{case.name}, {self.summary(case.problem)}",)
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        """Return the methods, a target's default among them."""
+        return concrete(self.methods_for(case.problem))
+
+    def unasked(self, case: Case[Problem]) -> Mapping[str, str]:
+        blocks = _blocks(case)
+        units = case.problem.layers if blocks is None else blocks.merged.layers
+        return {} if units <= WITNESS_MAX_UNITS else dict.fromkeys(WITNESSES, f"{units} units")
+
+    def solve_case(
+        self,
+        case: Case[Problem],
+        *,
+        method: str,
+        time_limit: float | None,
+        cancel: Cancel | None,
+    ) -> Result[Plan, Evaluation]:
+        blocks = _blocks(case)
+        if blocks is None:
+            return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
+        return blocks.solve(method=method, time_limit=time_limit)
+
+    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Evaluation]) -> Sequence[str]:
+        """Say what batches of whole blocks cost against batches of layers."""
+        blocks = _blocks(case)
+        return () if blocks is None else blocks.cost_in_words(comparison.rows)
+
+    def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
+        sizes = problem.layer_bytes
+        return () if sizes is None else [sum(sizes[start:stop]) for start, stop in plan.batches]
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        return COLLECTIVES[options["direction"]]
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        if options["regret"] and options["granularity"] == "block":
+            raise InvalidInputError(
+                "--regret", "not with --granularity block: it is that of layers"
+            )
+        return options
+
+    def check_profile(self, profile: Profile) -> None:
+        profile.chain("layer")
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> "Blocks":
+        from planner.ibatch.blocks import Blocks
+
+        chain = profile.chain("layer")
+        problem = Problem.from_profile(
+            chain,
+            place.network,
+            direction=options["direction"],
+            objective=options["objective"],
+            max_batch_bytes=options["max_batch"],
+            interference=place.interference,
+            target=target_of(options["for"], "--for"),
+        )
+        if problem.target is not None:
+            check_modules(chain.layer_parameters(), problem.target)
+        return Blocks(problem, profile.block_starts(), options["time_limit"])
+
+
+def _blocks(case: Case[Problem]) -> "Blocks | None":
+    """Return the blocks whose ends batches are to have, if that was asked for."""
+    blocks: Blocks = case.made
+    return blocks if case.options.get("granularity") == "block" else None
+
 
 def _with_contention(name: str, method: Method) -> Method:
-    """Return a method for problems in which transfers and computation slow each other down.
+    """Return a method for problems with contention.
 
-    `exact`, and so `auto`, searches. The others plan as without; what they prove is a bound.
+    `exact` and `auto` search under contention. The other methods ignore contention; their lower
+    bounds are dropped.
     """
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:

@@ -1,48 +1,60 @@
-"""Batches of a target that shards parameters: FSDP2's pulls.
+"""Batches for FSDP2 as the target: its all-gathers are the pulls.
 
-Problem: FSDP2 gathers the modules of one call of ``fully_shard`` together, and, if unsharded ahead,
-all of them from the start of the forward pass on, in the order they are told. So any batches of
-whole layers can be told it, and its pulls are those of `planner.ibatch.problem`. Gradients are
-scattered in the same units: pushes are no choice of their own (`planner.fsdp` plans both).
-
-Method: the family's methods, beside the default: every layer a unit, or all in one, what is faster.
-
-Guarantee: `auto` and `exact` are never slower than the default. Complexity: theirs.
-Source: own; the rules are those of `planner.targets.FSDP2`.
+Problem: FSDP2 gathers the modules of one ``fully_shard`` call together. If unsharded ahead, it
+issues all gathers from the start of the forward pass in a given order. So any batches of whole
+layers are possible. Gradients are scattered in the same units, so pushes are not planned here
+(`planner.fsdp` plans both).
+Method: the family's methods and the target's default: the faster of one unit per layer and one unit
+for all layers.
+Guarantee: `auto` and `exact` are never slower than the default.
+Source: own; the rules are in `planner.targets.FSDP2`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.deadline import NEVER, Deadline
-from planner.errors import BrokenConstraintError
+from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.ibatch.baselines import layer_by_layer, one_batch
 from planner.ibatch.evaluation import Evaluation, check, evaluate
 from planner.ibatch.problem import Plan, Problem
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome
 from planner.targets import FSDP2, Exported, Target
+from planner.validation import shown
 
-__all__ = ["default", "exported", "within"]
+__all__ = ["check_modules", "default", "exported", "within"]
+
+
+def check_modules(layers: Sequence[Sequence[str]] | None, target: Target) -> None:
+    """Check that each layer has whole modules, which a target sends in one piece.
+
+    Raises
+    ------
+    InvalidInputError
+        If parameters of one module are in two layers.
+    """
+    first: dict[str, int] = {}
+    for position, names in enumerate(layers or ()):
+        for place, name in enumerate(names):
+            module = name.rpartition(".")[0]
+            if first.setdefault(module, position) != position:
+                raise InvalidInputError(
+                    f"layer_parameters[{position}][{place}]",
+                    f"{target.title} gathers whole modules: others of {shown(module)} are in "
+                    f"layer_parameters[{first[module]}]",
+                )
 
 
 def default(problem: Problem, deadline: Deadline = NEVER) -> Outcome[Plan]:
-    """Return what one does without a plan: every layer a unit, or all in one if the cap allows."""
+    """Return the default plan: every layer a unit, or all in one if faster and within the cap."""
     return Outcome(_default(problem, deadline)[1])
 
 
 def within(
     methods: Mapping[str, AnyMethod[Problem, Plan]], target: Target
 ) -> dict[str, AnyMethod[Problem, Plan]]:
-    """Return the methods of a problem with a target, its default among them.
-
-    Parameters
-    ----------
-    methods : mapping of str to method
-        The family's.
-    target : Target
-        The target.
-    """
+    """Return the methods for a problem with a target, including the target's default."""
 
     def kept(method: AnyMethod[Problem, Plan]) -> AnyMethod[Problem, Plan]:
         def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -66,14 +78,14 @@ def within(
 
 
 def exported(problem: Problem, evaluation: Evaluation) -> dict[str, Exported]:
-    """Return what pulls take as FSDP2 gathers them, beside its default; pushes are not its own."""
+    """Return the makespans of a pull plan and of FSDP2's default; empty for pushes."""
     if problem.direction != "pull" or problem.objective != "makespan":
         return {}
     return {FSDP2.name: Exported(evaluation.makespan_ns, _default(problem, NEVER)[0])}
 
 
 def _default(problem: Problem, deadline: Deadline) -> tuple[int, Plan]:
-    """Return what the default takes, in ns, and which one it is."""
+    """Return the makespan (ns) of the default plan, and the plan."""
     plans = [rule(problem, deadline).plan for rule in (layer_by_layer, one_batch)]
     fitting = [plan for plan in plans if plan and _fits(problem, plan)]
     priced = [(evaluate(problem, plan).makespan_ns, plan) for plan in fitting]

@@ -1,26 +1,12 @@
-"""iBatch's greedy Algorithms 1 and 2, and the choice between them.
+"""iBatch's greedy Algorithms 1 and 2, and the better of the two.
 
-Problem: boundaries of batches such that communication of each batch covers computation of the one
-before (Eq. 5), with as much overlap as the greedy order of choices can find.
-
-Where the paper leaves something open, this is the reading:
-
-- Algorithm 1, line 5 fixes l_1 but not l_2: the smallest l_2 that satisfies Eq. 5 (line 11's
-  choice).
-- No pair satisfies Eq. 5: one batch, the default parameter server.
-- A later step finds no layer: the remaining layers form one batch. Eq. 5 is then broken there,
-  which the makespan does not mind; for Eq. 4 the remainder is merged into its neighbour until
-  Eq. 5 holds.
-- A first step that already ends at L (or 0) is the last.
-- Under a cap on bytes per batch only batches within it are considered, and a remainder is cut
-  into the longest batches that respect it.
-
-Guarantee: none. Complexity: O(L log L): monotone conditions are bisected instead of listing all
-pairs. With a cap the first step of Algorithm 1 scans its boundaries, O(L log L) too; with a cost
-table whose times fall somewhere, each look-up scans, O(L²), and the scans end at the deadline.
-
-Source: iBatch, Algorithms 1 and 2 (line 5 of Algorithm 2 prints L_{N-1} where the last batch,
-l_{N-1}+1 … L, is meant).
+Problem: boundaries such that communication of each batch covers computation of the batch before
+(Eq. 5). How gaps in the paper are closed: docs/ibatch.md, "How the published algorithms are read".
+Guarantee: none.
+Complexity: O(L log L), since monotone conditions are bisected; O(L²) with a cost table whose times
+fall somewhere. These scans stop at the deadline.
+Source: iBatch, Algorithms 1 and 2 (line 5 of Algorithm 2 prints L_{N-1}; the last batch, l_{N-1}+1
+… L, is meant).
 """
 
 from bisect import bisect_left
@@ -36,7 +22,7 @@ __all__ = ["greedy", "greedy_backward", "greedy_forward"]
 
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the better of the two candidates, as the paper does; of equals the more robust."""
+    """Return the better of Algorithms 1 and 2; among equals the one less sensitive to delays."""
     candidates = []
     for algorithm in (greedy_forward, greedy_backward):
         outcome = algorithm(problem, deadline)
@@ -62,7 +48,7 @@ def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     boundaries = [0, first]
     while boundaries[-1] < count:
         start = boundaries[-1]
-        late = deadline.passed and not problem.is_monotone  # then each look-up scans
+        late = deadline.passed and not problem.is_monotone  # each look-up is a scan
         covered = computed[start] - computed[boundaries[-2]]
         stop = None if late else _shortest_cover(problem, start, covered)
         if stop is None:
@@ -96,13 +82,13 @@ def greedy_backward(problem: Problem, _: Deadline) -> Outcome[Plan]:
 
 
 def _covers(problem: Problem, start: int, boundary: int, stop: int) -> bool:
-    """Return whether Eq. 5 holds between two neighbouring batches."""
+    """Return whether Eq. 5 holds between two adjacent batches."""
     computation = problem.compute_prefix[boundary] - problem.compute_prefix[start]
     return problem.transfer_time(boundary, stop) >= computation
 
 
 def _first_boundary(problem: Problem, deadline: Deadline) -> int | None:
-    """Return l_1: the most computation a second batch can cover, then the cheapest first batch."""
+    """Return l_1: the most computation that a second batch can cover, then the cheapest batch."""
     count, computed = problem.layers, problem.compute_prefix
     if problem.is_monotone and problem.max_batch_bytes is None:
         # Moving l_1 right adds computation and takes communication away: bisect the last feasible.
@@ -123,7 +109,7 @@ def _first_boundary(problem: Problem, deadline: Deadline) -> int | None:
 
 
 def _shortest_cover(problem: Problem, start: int, computation: int) -> int | None:
-    """Return the end of the least communication from `start` on that covers `computation`."""
+    """Return the end of the shortest communication from `start` on that covers `computation`."""
     ends = range(start + 1, problem.reach(start) + 1)
     if not ends:
         return None
@@ -135,7 +121,7 @@ def _shortest_cover(problem: Problem, start: int, computation: int) -> int | Non
 
 
 def _longest_covered(problem: Problem, boundary: int, stop: int) -> int | None:
-    """Return the start of the most computation before `boundary` that boundary … stop-1 covers."""
+    """Return the start of the longest computation that the batch boundary … stop-1 covers."""
     computed = problem.compute_prefix
     uncovered = computed[boundary] - problem.transfer_time(boundary, stop)
     start = bisect_left(computed, uncovered, 0, boundary)
@@ -144,7 +130,7 @@ def _longest_covered(problem: Problem, boundary: int, stop: int) -> int | None:
 
 
 def _last_boundary(problem: Problem) -> int | None:
-    """Return l_{N-1}: the most covered computation, then the least left for the last batch."""
+    """Return l_{N-1}: the most covered computation, then the shortest last batch."""
     computed = problem.compute_prefix
     best, best_overlap = None, -1
     for boundary in range(max(1, _reach_left(problem, problem.layers)), problem.layers):
@@ -152,7 +138,7 @@ def _last_boundary(problem: Problem) -> int | None:
         if start is None:
             continue
         overlap = computed[boundary] - computed[start]
-        if overlap >= best_overlap:  # of equals the last leaves the least computation
+        if overlap >= best_overlap:  # among equals the last one leaves the least computation
             best, best_overlap = boundary, overlap
     return best
 

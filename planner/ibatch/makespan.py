@@ -1,23 +1,14 @@
-"""The exact pipeline makespan, for transfer times that add up, in near-linear time.
+"""Exact makespan for transfer times that add up: parametric search with greedy sweeps.
 
-Problem: boundaries 0 = l_0 < … < l_B = L that minimise
-``max_k (k·Ts + PT[l_k] + PC[L] - PC[l_{k-1}])``, the time at which computation ends.
-
-Method: for a target M, build batches from the left, each reaching the largest l_k with
-``k·Ts + PT[l_k] + PC[L] - PC[l_{k-1}] <= M`` (and within the cap). Reaching farther never hurts:
-the next batch's condition only loosens. So M is feasible exactly when this *sweep* reaches L, and
-the smallest feasible M is the optimum. The search for it halves an integer interval, with jumps: a
-feasible sweep lowers the upper end to the makespan its batches really have, an infeasible one
-lifts the lower end to the smallest M that would change any of its steps.
-
-Guarantee: optimal, and of the optimal plans one with the fewest batches. The lower end of the
-interval is a proven bound at all times, so a time limit leaves a plan and its gap. Limits under
-several strains are kept by the same sweep, as none of them gains from a shorter batch.
-
-Complexity: O(B log L) a sweep, O(log range) sweeps; memory O(L).
-
-Source: the model is iBatch's, without Eq. 5; the method is ours, in the manner of parametric search
-for bottleneck partitions.
+Problem: boundaries 0 = l_0 < … < l_B = L that minimise ``max_k (k·Ts + PT[l_k] + PC[L] -
+PC[l_{k-1}])``.
+Method: bisection of a target M. A sweep from the left makes each batch as long as M and the cap
+allow; M is feasible exactly if the sweep reaches L. Both ends of the interval jump (proof:
+docs/ibatch.md, "Why the exact method is fast").
+Guarantee: optimal with the fewest batches. At a time limit, a plan and a proven lower bound.
+Complexity: O(B log L) per sweep, O(log range) sweeps; O(L) memory.
+Source: the model is iBatch's without Eq. 5; the method is own, as in parametric search for
+bottleneck partitions.
 """
 
 from bisect import bisect_right
@@ -33,10 +24,10 @@ __all__ = ["solve_additive", "sweep"]
 
 
 def solve_additive(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the makespan of a problem whose `transfer_prefix` is known."""
+    """Minimise the makespan of a problem that has a `transfer_prefix`."""
     arrival = problem.transfer_prefix
     assert arrival is not None
-    # A target that no plan exceeds makes every batch as long as the cap allows.
+    # An upper bound on every plan's makespan: with it batches are as long as the cap allows.
     startups = (problem.layers + 1) * problem.transfer_startup_ns
     ample = arrival[-1] + startups + problem.compute_prefix[-1]
     boundaries, upper = sweep(problem, (), Limit(NOMINAL, ample))
@@ -55,23 +46,10 @@ def solve_additive(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[int] | None, int]:
-    """Try to keep a limit beside others that can be kept.
+    """Return boundaries that meet all limits, and their makespan under the last limit's factors.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem, with a `transfer_prefix`.
-    limits : sequence of Limit
-        Limits that some plan keeps.
-    last : Limit
-        One more.
-
-    Returns
-    -------
-    boundaries, makespan
-        If all can be kept; the makespan is that of the boundaries under the last strain.
-    None, next_limit
-        Otherwise; no last limit below `next_limit` can be kept either.
+    `limits` must be satisfiable together. If `last` is not, return None and the least value of the
+    last limit that would change a step; no smaller value is feasible. Needs a `transfer_prefix`.
     """
     arrival = problem.transfer_prefix
     assert arrival is not None
@@ -87,7 +65,7 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
     while at < count:
         startups += startup
         rest = compute * (total - computed[at])
-        # What the last limit must hold besides the transfers up to the end of this batch.
+        # `rest` counts against the last limit on top of the transfers up to the end of this batch.
         stop = bisect_right(arrival, (most - rest) // transfer - startups, at + 1) - 1
         reach = problem.reach(at) if capped else count
         for (slower, longer), end in limits:

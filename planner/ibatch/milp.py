@@ -1,27 +1,19 @@
-"""Both objectives as a mixed-integer program: an independent witness for the exact methods.
+"""Mixed-integer program over all batches, an independent cross-check of the exact methods.
 
-Model: a binary variable x for each possible batch, an arc from layer a to layer b; a path of arcs
-from 0 to L. For the makespan, with R_a the computation from layer a on: the batch that covers
-layer i arrives after all communication begun up to it, and R_a is still to come,
-
-    M >= E_i,  E_i = E_{i-1} + sum over arcs from i of (c + R_i) x - sum over arcs into i of R_a x,
-
-which needs no big-M. For Eq. 4 the objective is linear in the arcs. Eq. 5 at a boundary says that
-an arc into it that computes for t needs an arc out of it that communicates for at least t; written
-for every threshold t the relaxation is nearly integral.
-
-Guarantee: optimal up to the solver's tolerance; plans are priced exactly outside. At a time limit,
-which counts building and writing the model, the best that CBC had, or a greedy plan.
+Model: a path of arcs (batches) from 0 to L, one binary variable per arc; the constraints of both
+objectives are on docs/ibatch.md ("Why two solvers cross-check").
+Guarantee: optimal up to the solver's tolerance; plans are priced exactly afterwards. At a time
+limit, which includes building and writing the model, returns CBC's incumbent or a greedy plan.
 Complexity: exponential; L²/2 variables and 2L rows, for Eq. 4 up to L²/2 rows; up to
 `planner.ibatch.arcs.MAX_LAYERS` layers.
-Source: own; PuLP with the CBC it brings.
+Source: own; PuLP with its bundled CBC.
 """
 
 import time
 from typing import Any
 
-# highspy, which PuLP loads where it is installed, and OR-Tools bring two builds of one library
-# that cannot both be loaded. PuLP does without it, OR-Tools does not: OR-Tools goes first.
+# highspy, which PuLP loads if installed, and OR-Tools bring two builds of one library; only the
+# first one loads. PuLP works without highspy, so OR-Tools is imported first.
 import ortools.sat.python.cp_model  # noqa: F401
 import pulp
 
@@ -36,13 +28,7 @@ __all__ = ["solve_milp"]
 
 
 def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the objective of `problem` with CBC.
-
-    Raises
-    ------
-    NotApplicableError
-        If there are too many layers (see `planner.ibatch.arcs.MAX_LAYERS`).
-    """
+    """Minimise the objective with CBC; raise `NotApplicableError` for too many layers."""
     refuse_large(problem, "milp")
     try:
         return _solve(problem, deadline)
@@ -53,7 +39,7 @@ def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     begin = time.monotonic()
     arcs = all_arcs(problem, deadline)
-    # CBC computes in floating point: let the largest time be a million.
+    # CBC uses floating point: scale the largest time to 10^6.
     largest = max([arc.communication for arc in arcs] + [problem.compute_prefix[-1], 1])
     scale = largest / 1e6
     model = pulp.LpProblem("ibatch", pulp.LpMinimize)
@@ -69,7 +55,7 @@ def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     solve_with_cbc(model, deadline, time.monotonic() - begin)
     late = deadline.remaining_s == 0
     if late and model.sol_status != pulp.LpSolutionIntegerFeasible:
-        return out_of_time(problem)  # "infeasible" then only means that nothing was found in time
+        return out_of_time(problem)  # CBC then says "infeasible" although it only ran out of time
     if model.status == pulp.LpStatusInfeasible:
         return Outcome(None, infeasibility=nothing_covers(problem))
     path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
@@ -81,7 +67,7 @@ def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 def _add_path(
     model: Any, count: int, arcs: list[Arc], chosen: list[Any], deadline: Deadline
 ) -> None:
-    """Choose a path from 0 to `count`."""
+    """Add the constraints of a path from 0 to `count`."""
     balance: list[list[tuple[Any, int]]] = [[] for _ in range(count + 1)]
     for arc, x in zip(arcs, chosen, strict=True):
         balance[arc.start].append((x, 1))

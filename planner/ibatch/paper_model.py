@@ -1,17 +1,13 @@
-"""The paper's model exactly: Eq. 4 under Eq. 5, by dynamic programming over two boundaries.
+"""Exact Eq. 4 under Eq. 5, by dynamic programming over two boundaries.
 
-Problem: minimise the sum of all communication times plus the computation of the last batch (Eq. 4),
-such that communication of each batch lasts at least as long as computation of the batch before
-(Eq. 5).
-
-Method: V[b][c] is the least total communication of batches that end at c, the last of them being
-b … c-1. It may follow a batch a … b-1 exactly when PC[b] - PC[a] <= comm(b, c), a condition that is
-monotone in a: the admissible a are a suffix, and V[b][c] = comm(b, c) + min of V[a][b] over it.
-Suffix minima make that one look-up.
-
-Guarantee: optimal for every communication cost, under the cap too, or proof that no plan exists.
+Problem: minimise all communication plus the computation of the last batch (Eq. 4), such that
+communication of each batch lasts at least as long as computation of the batch before (Eq. 5).
+Method: V[b][c] is the least total communication of batches that end at c, the last being b … c-1.
+Predecessors a … b-1 allowed by Eq. 5 form a suffix in a, so suffix minima give V[b][c] in one
+look-up (docs/ibatch.md).
+Guarantee: optimal for every cost function and cap, or proof that no plan exists.
 Complexity: O(L² log L) time in NumPy rows, O(L²) memory; up to `MAX_LAYERS` layers.
-Source: iBatch, Eqs. 1 to 5; the exact method is ours.
+Source: iBatch, Eqs. 1 to 5; the exact method is own.
 """
 
 import numpy as np
@@ -27,26 +23,20 @@ from planner.solving.methods import Outcome
 __all__ = ["MAX_LAYERS", "solve_paper_model", "within"]
 
 MAX_LAYERS = 4096
-"""Beyond it the table V would not fit in memory (134 MB at the limit)."""
+"""With more layers the table V is too large (134 MB at the limit)."""
 
 _NEVER = np.iinfo(np.int64).max
 
 
 def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise Eq. 4 under Eq. 5.
-
-    Raises
-    ------
-    NotApplicableError
-        If there are more than `MAX_LAYERS` layers.
-    """
+    """Minimise Eq. 4 under Eq. 5; raise `NotApplicableError` beyond `MAX_LAYERS` layers."""
     count = problem.layers
     if count > MAX_LAYERS:
         raise NotApplicableError(
             "objective", f"eq4 can be solved exactly up to {MAX_LAYERS} layers, got {count}"
         )
     if deadline.remaining_s == 0:
-        return out_of_time(problem)  # before the table is made
+        return out_of_time(problem)  # before allocating the table
     value = _least_communication(problem, deadline)
     if value is None:
         return out_of_time(problem)
@@ -61,13 +51,7 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int] | None:
-    """Return boundaries of batches that arrive when they have to, None if there are none.
-
-    Raises
-    ------
-    TimeUpError
-        If the deadline passes.
-    """
+    """Return boundaries that meet the latest arrivals, or None; raise `TimeUpError` if late."""
     value = _least_communication(problem, deadline, arrivals)
     if value is None:
         raise TimeUpError
@@ -81,7 +65,7 @@ def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int
 def _least_communication(
     problem: Problem, deadline: Deadline, arrivals: Arrivals | None = None
 ) -> NDArray[np.int64] | None:
-    """Return V[b][c], of batches that arrive when they have to; None when the time is up."""
+    """Return V[b][c] for batches that meet the latest arrivals; None when time is up."""
     count = problem.layers
     computed = np.array(problem.compute_prefix, dtype=np.int64)
     value = np.full((count + 1, count + 1), _NEVER, dtype=np.int64)

@@ -1,12 +1,10 @@
 """The batching problem of iBatch, and its plans.
 
-Layers 0 … L-1 are cut into contiguous batches. Each batch is one communication; communications run
-one after the other, and so do computations, in layer order. *Pull*: a batch's parameters arrive
-before its forward computation. *Push*: a batch's gradients leave after its backward computation,
-which runs from the last layer to the first. Push is pull under time reversal: the same two lists
-give the same optimum in both directions, and a plan for one, read backwards, is a plan for the
-other. Solvers therefore see only the pull form, as boundaries 0 = l_0 < l_1 < … < l_B = L.
-
+Problem: cut layers 0 … L-1 into contiguous batches, each one communication. Communications run one
+after the other, and so do computations, in layer order. *Pull*: parameters arrive before the
+batch's forward computation. *Push*: gradients leave after its backward computation, from the last
+layer to the first. Push is pull under time reversal: both have the same optimum, and a plan read
+backwards solves the other. Solvers use the pull form, as boundaries 0 = l_0 < … < l_B = L.
 Source: Wang, Pi, Zhou, "Scalable Distributed DL Training: Batching Communication and Computation"
 (iBatch), section "Problem Formulation".
 """
@@ -38,18 +36,18 @@ DIRECTIONS = ("pull", "push")
 OBJECTIVES = ("makespan", "eq4")
 
 COLLECTIVES = {"pull": "all_gather", "push": "reduce_scatter"}
-"""Which collective moves a batch in each direction."""
+"""The collective that sends a batch, by direction."""
 
 Direction: TypeAlias = Literal["pull", "push"]
-"""Parameters ahead of the forward pass, or gradients behind the backward pass."""
+"""Pull parameters before the forward pass, or push gradients after the backward computation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """Which layers to send together.
 
-    The cost of a communication is given in one of two forms: `startup_ns` and `transfer_ns`
-    (Ts and T of the paper), or `layer_bytes` and `cost`.
+    The communication cost has one of two forms: `startup_ns` and `transfer_ns` (Ts and T of the
+    paper), or `layer_bytes` and `cost`.
 
     Parameters
     ----------
@@ -60,7 +58,7 @@ class Problem:
     transfer_ns : sequence of int, shape (L,), optional
         Transfer time of each layer (T).
     layer_bytes : sequence of int, shape (L,), optional
-        What is sent for each layer.
+        Bytes to send of each layer.
     cost : AffineCost, TableCost, or DepthCost of affine costs, optional
         Time of one communication as a function of its size.
     direction : {"pull", "push"}
@@ -70,17 +68,17 @@ class Problem:
     max_batch_bytes : int, optional
         Cap on the size of each batch; needs `layer_bytes`.
     interference : Interference
-        What a communication and computation take from each other; needs `layer_bytes` and `cost`,
-        and the makespan, since Eq. 4 knows none.
+        Contention between communication and computation; needs `layer_bytes`, `cost`, and the
+        objective makespan, since Eq. 4 does not model contention.
     target : Target, optional
-        Whose rules plans keep to: of those that shard parameters, and of pulls.
+        System whose rules plans obey; it must shard parameters, and the direction must be pull.
     spread_ns : sequence of int, shape (L,), optional
         Interquartile range of each layer's measured computation times.
 
     Raises
     ------
     InvalidInputError
-        If an input cannot mean anything, with the path of the field.
+        If an input is invalid, with the path of the field.
     """
 
     compute_ns: Sequence[int]
@@ -194,7 +192,7 @@ class Problem:
         profile : Profile
             Its chain (see `Profile.chain`) gives the layers.
         network : AffineCost, TableCost or Nic
-            Time of one communication, or NICs that it takes.
+            Time of one communication, or the NICs it uses.
         direction, objective, max_batch_bytes, interference, target
             As in `Problem`.
         granularity : {"layer", "block"}
@@ -230,12 +228,12 @@ class Problem:
 
     @cached_property
     def compute_prefix(self) -> list[int]:
-        """Prefix sums PC of the computation times; L+1 values."""
+        """Prefix sums PC of computation times; L+1 values."""
         return list(accumulate(self.compute_ns, initial=0))
 
     @cached_property
     def size_prefix(self) -> list[int] | None:
-        """Prefix sums of the sizes, if known; L+1 values."""
+        """Prefix sums of sizes, if known; L+1 values."""
         if self.layer_bytes is None:
             return None
         return list(accumulate(self.layer_bytes, initial=0))
@@ -244,8 +242,8 @@ class Problem:
     def transfer_prefix(self) -> list[int] | None:
         """Prefix sums PT such that batch (a, b] takes ``transfer_startup_ns + PT[b] - PT[a]``.
 
-        None if the cost of a batch is no such sum: a table that is not affine, or a rate whose
-        products with the layers' sizes are no whole nanoseconds (rounded up once per transfer).
+        None if costs do not add up: a table that is not affine, or a rate whose products with layer
+        sizes are not whole nanoseconds (rounded up once per transfer).
         """
         if self.transfer_ns is not None:
             return list(accumulate(self.transfer_ns, initial=0))
@@ -263,7 +261,7 @@ class Problem:
 
     @property
     def transfer_startup_ns(self) -> int:
-        """Start-up cost Ts of one communication (of a table: its cheapest point's part)."""
+        """Start-up cost Ts of one communication; of a table, the start-up of its cheapest point."""
         if self.startup_ns is not None:
             return self.startup_ns
         assert self.cost is not None
@@ -275,7 +273,7 @@ class Problem:
         return self.cost is None or self.cost.is_monotone
 
     def transfer_time(self, start: int, stop: int) -> int:
-        """Return the communication time of layers start … stop-1 together, start-up included."""
+        """Return the time to communicate layers start … stop-1 together, start-up included (ns)."""
         prefix = self.transfer_prefix
         if prefix is not None:
             return self.transfer_startup_ns + prefix[stop] - prefix[start]
@@ -284,9 +282,10 @@ class Problem:
         return self.cost.cost_ns(self.size_prefix[stop] - self.size_prefix[start])
 
     def transfers(self, plan: "Plan") -> list[tuple[int, int, int]]:
-        """Return what each batch lasts alone, takes from computation beside it, and lasts longer.
+        """Return (duration, processor time, delay) of each batch (ns).
 
-        All in nanoseconds; the last two if computation runs beside it all the time.
+        The duration is without contention. Processor time and delay are those of full overlap with
+        computation.
         """
         times = [self.transfer_time(start, stop) for start, stop in plan.batches]
         sizes = self.size_prefix
@@ -303,7 +302,7 @@ class Problem:
         ]
 
     def transfer_times(self, start: int, stop: int) -> "NDArray[np.int64]":
-        """Return the communication times of the batches start … b-1 for b = start+1 … stop."""
+        """Return the communication times of batches start … b-1 for b = start+1 … stop (ns)."""
         import numpy as np
 
         if self.transfer_prefix is not None:
@@ -322,7 +321,7 @@ class Problem:
         return bisect_right(self.size_prefix, limit, start) - 1
 
     def too_large(self) -> Infeasibility | None:
-        """Return which layers exceed the cap by themselves, if any."""
+        """Return an infeasibility if single layers exceed the cap, otherwise None."""
         cap = self.max_batch_bytes
         if cap is None or self.layer_bytes is None or max(self.layer_bytes) <= cap:
             return None
@@ -337,7 +336,7 @@ class Problem:
 
 
 def _as_affine(cost: AffineCost | TableCost | DepthCost | None) -> AffineCost | None:
-    """Return the affine cost equal to `cost`, if it is affine from 0 bytes on."""
+    """Return the equal affine cost, or None if `cost` is not affine from 0 bytes on."""
     if isinstance(cost, TableCost) and cost.points[0][0] == 0:
         rates = {
             Fraction(high[1] - low[1], high[0] - low[0]) for low, high in pairwise(cost.points)

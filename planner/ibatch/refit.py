@@ -1,10 +1,8 @@
-"""An old plan as one of a problem whose numbers have changed, in milliseconds.
+"""Warm start (`refit`): adapt an old plan to a problem with other numbers, in milliseconds.
 
-Method: where costs add up the exact method is faster than anything else. Elsewhere the old batches
-are improved: the cut between two of them is moved by a layer, left out, or set in the middle of
-one, as long as that helps and there are prices left.
-
-Guarantee: never worse than the old batches. Complexity: `PRICES` prices of O(batches). Source: own.
+Method: where costs add up, run the exact method. Otherwise local search: move a boundary by a
+layer, remove it, or split a batch in the middle, as long as that helps.
+Guarantee: never worse than the old plan. Complexity: about `WORK` batches priced. Source: own.
 """
 
 from collections.abc import Iterator
@@ -21,17 +19,11 @@ from planner.solving.methods import Outcome
 __all__ = ["refit"]
 
 WORK = 10_000
-"""Batches priced by the local search, about."""
+"""Batches priced by the local search, approximately."""
 
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan, made one of the problem and improved.
-
-    Raises
-    ------
-    InvalidPlanError
-        If it is none of the problem.
-    """
+    """Return an old plan improved for the problem; raise `InvalidPlanError` if it does not fit."""
     check(problem, plan)
     if problem.objective != "makespan" or not problem.interference.is_none:
         return Outcome(plan)
@@ -60,7 +52,7 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _changes(problem: Problem, cuts: list[int]) -> Iterator[list[int]]:
-    """Yield boundaries that differ in one place, of batches that the cap allows."""
+    """Yield boundaries that differ in one place and respect the cap."""
     for changed in _near(cuts):
         if all(stop <= problem.reach(start) for start, stop in pairwise(changed)):
             yield changed

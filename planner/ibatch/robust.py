@@ -1,17 +1,13 @@
-"""Of all plans with the least objective the most robust one, exactly (see `planner.robustness`).
+"""Exact tie-breaking: among plans of least objective, the one least sensitive to delays.
 
-Problem: a makespan at most M* and, under a strain (t, c), at most S, says of every batch when it
-has to have arrived: if it starts with layer a and arrives at E, then ``E <= M* - R_a`` and
-``t·E + c·R_a <= S``, with R_a the computation from layer a on. Which S can be met?
-
-Method: several limits are one latest arrival for each first layer, and nothing that comes later
-gains from a batch that arrives later. So the least arrivals decide, and the exact methods carry
-over: the greedy sweep where transfer times add up, reaching as far as all limits allow; the least
-arrival at each boundary for any cost; the least arrival of each last batch under Eq. 4, where
-Eq. 4 is the makespan. An S that cannot be met is raised to the least that changes any step.
-
-Guarantee: no plan with the same objective is more robust. Complexity: that of the exact method a
-target, and a bisection of targets a strain. Source: own.
+Problem: find the least S such that a plan has makespan at most M* and, with transfers t times and
+computation c times as long, at most S (`planner.robustness`).
+Method: all limits together are one latest arrival per first layer (`planner.ibatch.arrivals`).
+Earlier arrivals dominate, so the exact methods carry over. An infeasible S is raised to the least
+value that changes a step. Proof: docs/ibatch.md, "Why the tie-break is exact".
+Guarantee: no plan of equal objective is less sensitive.
+Complexity: the exact method once per target; a bisection of targets per delay in `STRAINS`.
+Source: own.
 """
 
 from bisect import bisect_right
@@ -32,7 +28,7 @@ __all__ = ["robust"]
 
 
 def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outcome[Plan]:
-    """Return what an exact method found with the most robust plan in the place of its plan."""
+    """Replace the plan of an exact method by the least delay-sensitive plan of equal objective."""
     if outcome.plan is None or outcome.timed_out:
         return outcome
     best = boundaries_of(outcome.plan)
@@ -44,7 +40,7 @@ def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outc
     if problem.objective == "makespan":
         from planner.ibatch.dynamic import within
 
-        # Sweeps, exact where times add up, mostly find what then only needs the proof.
+        # The fast sweep is only a heuristic here; mostly it finds the optimum, then proved below.
         best, _ = most_robust(best, value, lasts, partial(_swept, problem), deadline)
     else:
         from planner.ibatch.paper_model import within
@@ -54,9 +50,9 @@ def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outc
 
 
 def _swept(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[int] | None, int]:
-    """Try to keep all limits with batches each of which reaches as far as they allow.
+    """Try to meet all limits with batches that each reach as far as possible.
 
-    What it says cannot be kept is a guess, as the costs of batches need not add up.
+    Costs need not add up here, so the value returned for an infeasible limit is only a guess.
     """
     computed, count = problem.compute_prefix, problem.layers
     boundaries, sent, needed = [0], 0, lasts_under(problem, (0, count), last.strain)
@@ -83,7 +79,7 @@ def _attempt(
     limits: Sequence[Limit],
     last: Limit,
 ) -> tuple[list[int] | None, int]:
-    """Return boundaries that keep all limits, or what the last one would have to be."""
+    """Return boundaries that meet all limits, or None and the least last limit that may be met."""
     arrivals = Arrivals(problem, limits, last)
     boundaries = within(problem, arrivals, deadline)
     if boundaries is not None:

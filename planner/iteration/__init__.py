@@ -1,9 +1,9 @@
 """The whole iteration planned at once: synchronisation algorithm, batches, order and windows.
 
-`solve` composes the families: what the cluster's topology allows says what a transfer costs
-(`planner.collectives`), that and the profile say what to send together and when
-(`planner.caramel`, `planner.ibatch`), and one simulator prices the iteration. Beside the joint plan
-stand the plans of single families and of the systems one would use instead.
+`solve` composes the families: the cluster's topology gives the cost of a transfer
+(`planner.collectives`), the families choose batches and their order (`planner.caramel`,
+`planner.ibatch`), and one simulator prices the iteration. Baselines are the plans of single
+families and of other systems.
 
 Source: the composition is our own; each part names its paper.
 """

@@ -1,21 +1,12 @@
-"""Every way of synchronising on a cluster, each with its best plan and its bound.
+"""Enumerate synchronisation algorithms and modes, each with its best plan and its lower bound.
 
-Problem: algorithm × mode, replicated or sharded: which plans are there to choose from?
-
-Method: algorithms that cost the same are planned once, those that cost least first: their mixture,
-if there is one, in which every transfer takes the algorithm that suits its size. Where the bound
-of an algorithm and a mode is below the best plan so far, the best plan of gradient transfers
-(`planner.caramel`, method `auto`) is searched, or the best sharded plan: iBatch's exact batches
-both ways, pushes between pulls (`planner.iteration.interleaved`), or a rule's plan. Where it is
-not, they cannot win, and get what is made without a search. Transfers larger than the cap, or than
-memory leaves room for, are cut; where that is needed plans of transfers that fit compete with them:
-filled ones (`planner.iteration.filling`) and the rules'. Where transfers and computation disturb
-each other all plans are priced so, and what may win is searched by `planner.iteration.beside`.
-
-Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order, with
-any transfers; the least of them for all that are listed. When the time is up and there is a plan,
-what is left is not planned; its bound still counts.
-
+Problem: which plan is best for each algorithm × mode (replicated or sharded)?
+Method: algorithms of equal cost are planned once, the cheapest first, beginning with their mixture.
+If the bound of an algorithm and a mode is below the best plan so far, the best plan is searched
+(`planner.caramel`, or iBatch's batches both ways, `interleaved` and the baselines); if not, a plan
+is made without a search. Transfers over the cap are cut; `filling` competes.
+Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order; their
+minimum holds for all of them. Alternatives left unplanned at the deadline count by their bound.
 Complexity: that of the families' methods, for each distinct cost that may win.
 Source: own.
 """
@@ -54,11 +45,11 @@ from planner.results import Infeasibility
 __all__ = ["Alternative", "alternatives"]
 
 LEAST_SECONDS = 0.001
-"""What each alternative gets even when the time is up: a plan by rule, and its bound."""
+"""Time for each alternative even after the deadline: a baseline's plan, and its bound."""
 
 ROUNDING = 10**6
-"""Sharded plans that differ by less, relatively, are as good; those that cut nothing are simpler,
-and can be exported."""
+"""Sharded plans within 1/ROUNDING of each other are equally good. Plans that cut no parameter are
+preferred then: they are simpler, and can be exported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +59,19 @@ class Alternative:
     Attributes
     ----------
     synchronisation : Way
-        The algorithm, or several, and what it costs.
+        The algorithm, or several, and its cost.
     mode : {"replicated", "sharded"}
         Who updates the parameters.
     plan : Plan or None
         Its plan; None if there is none.
     objective_ns : int or None
-        What the plan costs.
+        Iteration time of the plan.
     lower_bound_ns : int or None
-        What no plan of this algorithm and mode undercuts; None if there can be no plan.
+        Lower bound over all plans of this algorithm and mode; None if there can be no plan.
     infeasibility : Infeasibility or None
         Why there is no plan.
     timed_out : bool
-        Whether the time limit cut in.
+        Whether the time limit cut the search short.
     """
 
     synchronisation: Way
@@ -151,7 +142,7 @@ _Price = tuple[AffineCost | TableCost | DepthCost, ...]
 
 
 def _price(way: Way) -> _Price:
-    """Return what ways that can stand for each other have in common."""
+    """Return the costs that make two ways interchangeable."""
     return way.half, way.pull, way.all_reduce
 
 
@@ -163,14 +154,14 @@ def _renamed(alternative: Alternative, synchronisation: Way) -> Alternative:
 
 
 def _unplanned(problem: Problem, synchronisation: Way, cheapest: bool) -> dict[Mode, Alternative]:
-    """Return what is known of an algorithm when the time is up: bounds, if no other has lower."""
+    """Return an algorithm's bounds after the deadline, if no other algorithm has lower ones."""
     late = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
     unplanned = {}
     for mode in problem.modes:
         small = too_small(problem, mode) or synchronisation.refusal(mode)
         least = None
         refused = any(option.refusal(mode) for option in problem.cheapest)
-        if (cheapest or refused) and not small:  # if they have no bound, others count
+        if (cheapest or refused) and not small:  # if these have no bound, others' count
             least = bound(problem, synchronisation, mode, brief=True)
         unplanned[mode] = Alternative(
             synchronisation, mode, None, None, least, small or late, timed_out=not small
@@ -187,14 +178,15 @@ def _both_modes(
 ) -> dict[Mode, Alternative]:
     """Plan for one algorithm, replicated and sharded, the mode with the lower bound first.
 
-    What was `made` before, with the mixture, needs no other search if it uses this algorithm only.
+    `made` are alternatives planned before with the mixture: if a plan among them uses this
+    algorithm only, no search is needed.
     """
     same = {
         alternative.mode: alternative.plan
         for alternative in made
         if alternative.plan
         and alternative.plan.way == synchronisation.algorithm
-        and problem.interference.is_none  # else no method proves that its plan is the best
+        and problem.interference.is_none  # under contention no plan is proven to be the best
     }
     by_mode: dict[Mode, Alternative] = {}
     bounds: dict[Mode, int] = {}
@@ -203,7 +195,7 @@ def _both_modes(
         many = too_many(problem, mode) or too_long(problem, synchronisation, mode)
         if not small:
             bounds[mode] = bound(problem, synchronisation, mode, brief=deadline.passed)
-        if small or many:  # if many, there are plans, though none is made: their bound counts
+        if small or many:  # if too many: plans exist, though none is made, so their bound counts
             by_mode[mode] = Alternative(
                 synchronisation, mode, None, None, bounds.pop(mode, None), small or many
             )
@@ -244,7 +236,7 @@ def _both_modes(
 def _sooner_unenforced(
     problem: Problem, synchronisation: Way, best: int, deadline: Deadline
 ) -> bool:
-    """Return whether a plan of op orders that nobody enforces may be below the best."""
+    """Return whether a plan without an enforced op order may beat the best plan."""
     try:
         orders = problem.base.drawn_orders(deadline)
     except NotApplicableError:
@@ -277,7 +269,7 @@ def _replicated(
     plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
     timed_out = result.timed_out
     if room is not None and any(transfer.size_bytes > room for transfer in plans[0].transfers):
-        for rule in GRADIENTS.values():  # transfers that fit can be better than those that are cut
+        for rule in GRADIENTS.values():  # fitting transfers can beat cut ones
             try:
                 deadline.check()
                 plans.append(rule(problem, synchronisation, deadline))
@@ -290,7 +282,7 @@ def _replicated(
 
 
 def _nested(problem: Problem, synchronisation: Way, least: int) -> Plan:
-    """Return the best plan of all-reduces that is made without a search."""
+    """Return the best plan of all-reduces that needs no search."""
     name = synchronisation.algorithm
     gradients = problem.gradients[name]
     pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
@@ -352,7 +344,7 @@ def _best(
         fitting = settled(capped(problem, plan), synchronisation)
         priced.append((lasting(problem, fitting)(problem.costs), fitting))
     objective = min(price for price, _ in priced)
-    if mode == "sharded" and objective > least:  # of those as good but for rounding the simplest
+    if mode == "sharded" and objective > least:  # the simplest of those equal up to rounding
         near = [entry for entry in priced if entry[0] <= objective + objective // ROUNDING]
         priced = [entry for entry in near if not _is_cut(problem, entry[1])] or near
         objective = min(price for price, _ in priced)

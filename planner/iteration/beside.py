@@ -1,16 +1,13 @@
-"""Plans of whole iterations beside which computation is slower.
+"""Plans of whole iterations under contention (`beside`: transfers that overlap computation).
 
-Problem: as in `planner.iteration.alternatives`, for one algorithm and one mode, where transfers and
-computation disturb each other (`planner.interference`).
-
-Method: every rule's plan is one to choose from. Sharded ones are searched by `planner.beside`: by
-the search that knows no interference, from the plans that it and the rules make. All-reduces have
-been by then, in `planner.caramel.beside`.
-
-Guarantee: unless a time limit cuts in, the best of what is returned is no longer than any rule's
-plan, nor than what is made without interference. It proves no bound.
-
-Complexity: that of `planner.beside`, and of the rules. Source: own.
+Problem: as in `planner.iteration.alternatives`, for one algorithm and one mode, under contention
+between transfers and computation (`planner.interference`).
+Method: all baselines' plans are candidates. Sharded plans are searched by the fixed point of
+`planner.beside`; all-reduces were searched before, by `planner.caramel.beside`.
+Guarantee: the best returned plan is no longer than any baseline's plan and any plan made without
+contention, unless the time limit cuts in. No bound is proven.
+Complexity: that of `planner.beside`, and of the baselines.
+Source: own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +33,10 @@ from planner.iteration.rules import BY_ANY_ALGORITHM
 from planner.iteration.ways import Mixture, Synchronisation, Way
 from planner.solving.methods import Outcome
 
-__all__ = ["planned_beside"]
+__all__ = ["planned_beside", "with_both"]
 
 Search: TypeAlias = Callable[[Problem, Way, int, Deadline, bool], tuple[list[Plan], bool]]
-"""What plans pushes and pulls: with a bound, a deadline, and whether to search."""
+"""A search for pushes and pulls: takes a bound, a deadline, and whether to search."""
 
 
 def planned_beside(
@@ -50,22 +47,9 @@ def planned_beside(
     search: Search,
     deadline: Deadline,
 ) -> tuple[list[Plan], bool]:
-    """Return plans of one mode that bear interference, and whether the time limit cut in.
+    """Return plans of one mode under contention, and whether the time limit cut in.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    way : Way
-        What transfers cost.
-    mode : {"replicated", "sharded"}
-        Which plans.
-    plans : sequence of Plan
-        What is made for it; these are returned too.
-    search : callable
-        Makes plans of pushes and pulls without interference.
-    deadline : Deadline
-        When to stop.
+    `plans`, made without contention, are among them; `search` makes sharded plans without it.
     """
     by_rule, timed_out = _by_rules(problem, way, mode, deadline)
     known = [*plans, *by_rule]
@@ -103,7 +87,7 @@ def planned_beside(
         transfers=lambda plan: plan.transfers,
         asked=asked,
         search=searched,
-        joined=lambda plan, place: _with_both(problem, way, plan, place),
+        joined=lambda plan, place: with_both(problem, way, plan, place),
     )
     first = (Outcome(fitting(plan)) for plan in known)
     least = bound(problem, way, mode, brief=True)
@@ -116,7 +100,7 @@ def planned_beside(
 def _by_rules(
     problem: Problem, way: Way, mode: Mode, deadline: Deadline
 ) -> tuple[list[Plan], bool]:
-    """Return the plans of one mode that rules make, and whether the time limit cut in."""
+    """Return the baselines' plans of one mode, and whether the time limit cut in."""
     plans: list[Plan] = []
     for rule in BY_ANY_ALGORITHM.values():
         if deadline.passed:
@@ -132,8 +116,8 @@ def _by_rules(
     return plans, False
 
 
-def _with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:
-    """Return a plan with a transfer and the next one of its kind sent together, if they can be."""
+def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:
+    """Return the plan with a transfer and the next one of its kind merged, or None."""
     first, second = plan.transfers[place : place + 2]
     room = problem.room("sharded")
     if first.kind != second.kind or (
@@ -149,7 +133,7 @@ def _with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | Non
 
 
 def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
-    """Return a way whose halves cost a factor more, and start later."""
+    """Return a way whose halves cost `factor` times as much, and `charged` ns more per transfer."""
     later = partial(scaled_cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil)
 
     def raised(option: Synchronisation) -> Synchronisation:

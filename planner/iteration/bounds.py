@@ -1,31 +1,14 @@
-"""What no plan of a whole iteration undercuts, for one op order.
+"""Lower bounds on the iteration of every plan, for one op order.
 
-Problem: how short can an iteration be at best under one synchronisation algorithm, however
-gradients are cut, grouped and ordered?
-
-Method: replicated plans are gradient transfers, and `planner.caramel.bounds` bounds them. For
-sharded ones, take all pushes and pulls of a plan: a push leaves no earlier than its gradients are
-ready, a pull no earlier than the backward pass has ended, and both end no later than the forward
-pass needs them (a push does, as its pull comes later), at the cost of one half. Together they are a
-plan of gradient transfers that may be cut, twice as many with half the start-up, and the same
-bounds hold. Besides, every parameter becomes ready, is pushed, pulled after the backward pass, and
-read one after the other. And the start-up-aware bound (`planner.caramel.nested`), of which each
-window has the bytes pushed and pulled, may begin with two transfers for the innermost one, a push
-and a pull: one start-up more. Pushes and pulls counted apart give the strongest bound
-(`planner.iteration.sharded_bound`). Where costs are concave, and a plan is not near all these, what
-each transfer carries counts too (`raised`: `planner.caramel.inwards` and
-`planner.iteration.right_pushes`). Where transfers have at most c bytes, α + β·x is at least
-(β + α/c)·x: a bound for that rate without start-ups holds too; for the least of several lines, the
-least of these rates. All of them hold for such a cost. Of a
-table each supporting line is such a bound, of a push and a pull that cost differently those below
-both (`planner.iteration.ways.bounding_lines`): the strongest counts. Interference makes nothing
-earlier, and so leaves them valid; what it takes at least is `planner.interference.bound_beside`, of
-pushes and pulls together where there are any.
-
-Guarantee: no plan of the mode and the op order lasts less. With the cost of
-`planner.iteration.synchronisation.least` no plan by any algorithm does.
-
-Complexity: that of `planner.caramel.bounds` and `planner.iteration.sharded_bound`. Source: own.
+Problem: bound the iteration under one synchronisation algorithm, however gradients are cut, grouped
+and ordered.
+Method: the largest of several bounds. Replicated plans: `planner.caramel.bounds`. Sharded plans:
+the same on all pushes and pulls together, and `sharded_bound`. `raised` adds bounds for concave
+costs. Proofs: docs/iteration.md, "Why the bounds hold".
+Guarantee: no plan of the mode and the op order lasts less; by the cost of `synchronisation.least`,
+none by any algorithm. Contention leaves the bounds valid.
+Complexity: that of `planner.caramel.bounds` and `planner.iteration.sharded_bound`.
+Source: own.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,20 +40,20 @@ def bound(
     *,
     brief: bool = False,
 ) -> int:
-    """Return what no plan of one mode undercuts, in ns.
+    """Return the lower bound over all plans of one mode, in ns.
 
     Parameters
     ----------
     problem : Problem
         The problem.
     synchronisation : Way
-        What transfers cost.
+        Cost of transfers.
     mode : {"replicated", "sharded"}
-        Which plans.
+        The mode of the plans.
     plan : Plan, optional
-        Whose op orders are meant; by default the problem's.
+        Plan with the op orders to use; by default the problem's.
     brief : bool
-        Whether to leave out what takes a search: weaker where start-ups count.
+        Leave out bounds that take a search: weaker if start-ups count.
     """
     known = _windows(problem, plan)
     pushed, pulled = problem.pushed, problem.pulled
@@ -107,7 +90,7 @@ def bound(
 
 
 def _uncut(cost: TransferCost, minorants: Sequence[Sequence[Line]]) -> Callable[[int], int]:
-    """Return what so many bytes cost at least, in however many transfers of one kind."""
+    """Return a function: the least cost of some bytes in any number of transfers of one kind."""
     if isinstance(cost, AffineCost) or (isinstance(cost, DepthCost) and cost.is_concave):
         return cost.cost_ns
     return lambda size: max(
@@ -116,7 +99,7 @@ def _uncut(cost: TransferCost, minorants: Sequence[Sequence[Line]]) -> Callable[
 
 
 def _beside(problem: Problem, mode: Mode, cost: TransferCost, known: Windows) -> int:
-    """Return what transfers and computation need that disturb each other, windows as of all."""
+    """Return the bound under contention, for the windows of all transfers."""
     if problem.interference.is_none:
         return 0
     beside = problem.beside("all_reduce" if mode == "replicated" else "push")
@@ -132,22 +115,10 @@ def raised(
     plan_ns: int,
     plan: Plan | None = None,
 ) -> int:
-    """Return a bound that is at least another one, and stronger if costs are concave.
+    """Return a bound of at least `least_ns`, stronger if costs are concave.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    synchronisation : Way
-        What transfers cost.
-    mode : {"replicated", "sharded"}
-        Which plans.
-    least_ns : int
-        What `bound` returns for the same.
-    plan_ns : int
-        What some plan lasts. If that is near the bound, or costs are not concave, nothing is done.
-    plan : Plan, optional
-        Whose op orders are meant; by default the problem's.
+    `least_ns` is the result of `bound`, `plan_ns` the value of some plan. If that is near the
+    bound, or costs are not concave, `least_ns` is returned.
     """
     if len(synchronisation.options) == 1 or plan_ns <= least_ns + least_ns // NEAR:
         return least_ns
@@ -181,6 +152,6 @@ def _with_both_halves(known: Windows, lines: Sequence[Line], least_ns: int) -> i
 
 
 def network_bound(problem: Problem, plan: Plan) -> int:
-    """Return what no plan of a plan's op orders undercuts, in ns, whatever the algorithm."""
+    """Return the lower bound over all algorithms, for a plan's op orders (ns)."""
     cheapest = least(problem.cluster)
     return min(bound(problem, cheapest, mode, plan) for mode in ("replicated", "sharded"))

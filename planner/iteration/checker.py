@@ -1,10 +1,7 @@
-"""Whether something is a plan of a whole iteration, and a schedule one of a plan.
+"""Check plans of whole iterations, and their schedules.
 
-Problem: does a plan send all that has to be sent, once and in an order that can be, and does a
-schedule keep to it? Plans are checked by what they say, not by who made them; schedules apart from
-how they were computed. It knows no method.
-
-Guarantee: what passes can be executed as it stands, but for memory, which `check_room` looks at.
+Plans are checked whatever method made them, schedules independently of the code that computed them.
+A plan that passes can be executed; `check_room` checks memory.
 
 Complexity: O(ops + dependencies + parts), times the number of op orders.
 Source: own.
@@ -32,11 +29,11 @@ __all__ = ["as_gradients", "check", "check_room", "check_times"]
 def check(problem: Problem, plan: Plan) -> None:
     """Check that `plan` is a plan of `problem`.
 
-    Every byte of every gradient is summed up exactly once, by an all-reduce or a push. Every byte
-    of a parameter whose gradient is pushed is pulled exactly once, after it was pushed; after all
-    of it was, where gradients have other sizes. All parameters are pushed or all are all-reduced.
-    They are cut only between whole elements; every order runs each op of its pass once, after what
-    it depends on.
+    Every byte of every gradient is summed exactly once, by an all-reduce or a push. Every byte of a
+    parameter whose gradient is pushed is pulled exactly once, after it was pushed; after all of the
+    gradient was pushed, if gradients and parameters differ in size. All parameters are pushed or
+    all are all-reduced. They are cut only between whole elements; every order runs each op of its
+    pass once, after the ops it depends on.
 
     Raises
     ------
@@ -61,7 +58,7 @@ def check(problem: Problem, plan: Plan) -> None:
 
 
 def _in_transfers(path: str, summed: Sequence[int]) -> str:
-    """Return a path into a plan of gradient transfers as one into the whole plan."""
+    """Return a path into a plan of gradient transfers as a path into the whole plan."""
     inner = re.fullmatch(r"groups\[(\d+)\](.*)", path)
     if inner:
         return f"transfers[{summed[int(inner[1])]}]{inner[2]}"
@@ -69,12 +66,9 @@ def _in_transfers(path: str, summed: Sequence[int]) -> str:
 
 
 def check_room(problem: Problem, plan: Plan) -> None:
-    """Check that no transfer exceeds the cap or the memory that is left.
+    """Check that no transfer exceeds the cap or the available memory.
 
-    Raises
-    ------
-    BrokenConstraintError
-        With the first transfer that does, and what binds.
+    Raises `BrokenConstraintError` with the first such transfer, and the binding limit.
     """
     room = problem.room(plan.mode)
     if room is None:
@@ -91,7 +85,7 @@ def check_room(problem: Problem, plan: Plan) -> None:
 
 
 def as_gradients(plan: Plan, transfers: Sequence[Transfer]) -> GradientPlan:
-    """Return the transfers that sum up, as a plan of gradient transfers."""
+    """Return the transfers that sum gradients, as a plan of gradient transfers."""
     groups = tuple(
         Group(transfer.parts, not_before_ns=transfer.not_before_ns) for transfer in transfers
     )
@@ -139,9 +133,9 @@ def _check_pulls(problem: Problem, plan: Plan) -> None:
 def _last_pushes(
     problem: Problem, index: int, pushes: Sequence[tuple[int, Part]]
 ) -> Callable[[Part], int]:
-    """Return what says of a pull which is the last push that it needs; -1 for none.
+    """Return a function from a pull to the number of the last push that it needs, or -1.
 
-    It needs those of the same bytes, or all if sizes differ. Pushes do not overlap.
+    A pull needs the pushes of the same bytes, or all if sizes differ. Pushes do not overlap.
     """
     if problem.pulled[index] != problem.pushed[index]:
         latest = max(number for number, _ in pushes)
@@ -173,21 +167,16 @@ def _check_whole(problem: Problem, index: int, parts: Sequence[Part]) -> None:
 
 
 def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
-    """Check when things happen, apart from how they were computed.
+    """Check a schedule of the plan independently of the code that computed it.
 
-    No transfer leaves before its last gradient is ready, or, if it is a pull, before the backward
-    pass has ended, or overlaps another on the channel; each takes what it costs, no parameter is
-    read before it has arrived, no two ops run together.
-
-    Raises
-    ------
-    InvalidPlanError
-        With the first transfer or op that breaks a rule.
+    No transfer starts before its last gradient is ready, no pull before the backward pass has
+    ended. Transfers do not overlap on the channel and take what they cost; no parameter is read
+    before it has arrived; no two ops overlap. Raises `InvalidPlanError` for the first violation.
     """
     graph, heads = problem.graph, heads_of(problem, plan)
     computed = (*plan.backward_orders[0], *plan.forward_order)
 
-    @cache  # where there are thousands of transfers, many are alike
+    @cache  # many of thousands of transfers are alike
     def priced(how: How, kind: Kind, size: int) -> tuple[int, int, int]:
         lasts, disturbed = problem.costs[how].cost(kind).cost_ns(size), problem.beside(kind)
         return lasts, disturbed.processor_ns(size, lasts), disturbed.beside_ns(lasts)

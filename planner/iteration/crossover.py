@@ -1,22 +1,17 @@
-"""What would have to change for another plan to win.
+"""Break-even factors: the change of the network at which the runner-up plan wins.
 
-Problem: a plan is the best of several. On which other network would the runner-up be?
-
-Method. A half of an all-reduce costs, for x bytes, start-ups + further messages + x / speed. One of
-the three is multiplied, for all algorithms, by a factor up to 1024 either way. The runner-up *wins*
-where, both with the same transfers by the same algorithms, each at the depth that suits it then, it
-is shorter than the plan chosen, and no algorithm that can be used in its mode costs less for some
-size and no more for any (then the runner-up's own plan is as short with that algorithm). The factor
-nearest to 1 at which it wins is found by bisection.
-
-Guarantee: at the factor that is named the runner-up wins in this sense; planned anew, either plan
-could do better there. An algorithm that is said to dominate the runner-up's does so whatever the
-three are multiplied by, so that the runner-up is never the best way.
-
-Complexity: O(algorithms) and two prices of a plan, each of some 60 times a change. Source: own.
+Problem: start-ups, further messages or bandwidth of all algorithms are multiplied by one factor, up
+to 1024 either way. Find the factor nearest to 1 at which the runner-up wins.
+Method: bisection. The runner-up *wins* if it is shorter than the chosen plan, both with the same
+transfers and algorithms, each at its best depth; and no usable algorithm of its mode dominates its
+cost (else that algorithm would be as short with the runner-up's plan).
+Guarantee: at that factor the runner-up wins in this sense; planning again, either plan could
+improve. An algorithm reported as dominating stays so for every factor.
+Complexity: O(algorithms) and two prices of a plan, about 60 times per change.
+Source: own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -31,16 +26,11 @@ from planner.iteration.plan import How, Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.synchronisation import synchronisations
 from planner.iteration.ways import MIXED, Mixture, Synchronisation, Way
+from planner.solving.sensitivity import break_even
 from planner.topologies import Rails
 from planner.validation import MAX_VALUE
 
 __all__ = ["Change", "changes", "dominating"]
-
-FACTOR_BITS = 10
-"""Factors up to 2^10 either way are tried."""
-
-ROUNDS = 10
-"""Halvings of the interval of factors: three digits."""
 
 CostPart = Literal["startup", "message", "bandwidth"]
 
@@ -49,14 +39,14 @@ PARTS: tuple[CostPart, ...] = ("startup", "message", "bandwidth")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What would make another plan the better one.
+    """A change of the network that makes another plan the better one.
 
     Attributes
     ----------
     what : {"startup", "message", "bandwidth"}
-        What changes: the start-up of a step, what each further message costs, or all speeds.
+        What changes: the start-up of a step, the cost of each further message, or all speeds.
     factor : float
-        By what it is multiplied.
+        Factor by which it is multiplied.
     """
 
     what: CostPart
@@ -64,23 +54,23 @@ class Change:
 
 
 class _Parts(NamedTuple):
-    """What a transfer costs: ns of start-ups and of further messages, ns a byte."""
+    """The parts of a transfer's cost: start-ups (ns), further messages (ns), and ns per byte."""
 
     startup: int
     message: int
     per_byte: Fraction
-    table: TableCost | None = None  # then the rest is not looked at
+    table: TableCost | None = None  # if set, the other parts are not used
 
     @classmethod
     def of(cls, cost: AffineCost | TableCost, silent: AffineCost | TableCost) -> "_Parts":
-        """Return the parts of a cost, and of what is left of it without start-ups."""
+        """Return the parts of a cost; `silent` is the same cost without start-ups."""
         if isinstance(cost, TableCost) or isinstance(silent, TableCost):
             assert isinstance(cost, TableCost)
             return cls(0, 0, Fraction(0), cost)
         return cls(cost.startup_ns - silent.startup_ns, silent.startup_ns, cost.ns_per_byte)
 
     def scaled(self, what: CostPart, factor: Fraction) -> AffineCost | TableCost:
-        """Return the cost if one part were multiplied; a table has no further messages."""
+        """Return the cost with one part multiplied; a table has no further messages."""
         if self.table is not None:
             startup = factor if what == "startup" else Fraction(1)
             rate = 1 / factor if what == "bandwidth" else Fraction(1)
@@ -93,7 +83,7 @@ class _Parts(NamedTuple):
         )
 
     def no_dearer(self, other: "_Parts") -> bool:
-        """Return whether no part of it costs more than that of another."""
+        """Return whether no part costs more than the same part of another cost."""
         if self.table is not None or other.table is not None:
             return self.table == other.table
         return (
@@ -104,7 +94,7 @@ class _Parts(NamedTuple):
 
 
 class _Priced(NamedTuple):
-    """The parts of an option's two costs."""
+    """The parts of an option's costs."""
 
     option: Synchronisation
     half: _Parts
@@ -112,33 +102,23 @@ class _Priced(NamedTuple):
     gather: _Parts | None = None
 
     def scaled(self, what: CostPart, factor: Fraction) -> Synchronisation:
-        """Return the option if one part were multiplied."""
+        """Return the option with one part of its costs multiplied."""
         half, whole = self.half.scaled(what, factor), self.whole.scaled(what, factor)
         gather = None if self.gather is None else self.gather.scaled(what, factor)
         return replace(self.option, half=half, whole=whole, gather=gather)
 
     def by(self, mode: Mode) -> _Parts:
-        """Return the parts of what plans of a mode send."""
+        """Return the cost parts of the transfers of a mode."""
         return self.whole if mode == "replicated" else self.half
 
 
 def dominating(
     problem: Problem, alternative: Alternative, candidates: Sequence[Alternative]
 ) -> str | None:
-    """Return an algorithm that costs no more than the alternative's in any part, less in one.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    alternative : Alternative
-        The alternative.
-    candidates : sequence of Alternative
-        All of them.
-    """
+    """Return an algorithm whose cost dominates the alternative's in every part, or None."""
     parts, mode = _parts(problem), alternative.mode
 
-    def of(algorithm: str) -> list[_Parts]:  # elsewhere another depth may suit its transfers
+    def of(algorithm: str) -> list[_Parts]:  # at all depths: another may suit its transfers
         return [priced.by(mode) for how, priced in parts.items() if how[0] == algorithm]
 
     mine = of(alternative.synchronisation.algorithm)
@@ -156,20 +136,9 @@ def changes(
     candidates: Sequence[Alternative],
     deadline: Deadline = NEVER,
 ) -> tuple[Change, ...]:
-    """Return what would make an alternative the better one, each change by itself.
+    """Return the changes that make an alternative the better one, each by itself.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    plan : Plan
-        The plan chosen.
-    alternative : Alternative
-        The alternative, with a plan.
-    candidates : sequence of Alternative
-        All of them.
-    deadline : Deadline
-        Changes that are not known then are left out.
+    Changes not found by the deadline are left out. `alternative` has a plan.
     """
     assert alternative.plan is not None
     rivals, parts = _rivals(alternative, candidates), _parts(problem)
@@ -188,12 +157,12 @@ def changes(
         costs = _at_any_depth(scaled)
         return other_lasts(costs) < lasts(costs)
 
-    nearest = [(what, _nearest(partial(wins, what), deadline)) for what in PARTS]
+    nearest = [(what, break_even(partial(wins, what), deadline)) for what in PARTS]
     return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
 
 
 def _at_any_depth(options: Mapping[How, Synchronisation]) -> Mapping[How, Way]:
-    """Return for each option the algorithm at the depth that suits each size best."""
+    """Return for each option its algorithm with the cheapest depth for each size."""
     by_name: dict[str, list[Synchronisation]] = {}
     for option in options.values():
         by_name.setdefault(option.algorithm, []).append(option)
@@ -210,7 +179,7 @@ def _how(option: Synchronisation) -> How:
 def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list[Way]:
     """Return the algorithms that have a plan in the alternative's mode.
 
-    A mixture of algorithms is none, and has none.
+    A mixture of algorithms is no rival, and has none.
     """
     if alternative.synchronisation.algorithm == MIXED:
         return []
@@ -226,21 +195,21 @@ def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list
 def _undercut(
     theirs: Sequence[AffineCost | TableCost], own: Sequence[AffineCost | TableCost]
 ) -> bool:
-    """Return whether every cost is no less than some other, and not all are the same."""
+    """Return whether each of our costs is dominated by one of theirs, and the costs differ."""
     return list(theirs) != list(own) and all(
         any(_no_more(cost, mine) for cost in theirs) for mine in own
     )
 
 
 def _no_more(cost: AffineCost | TableCost, other: AffineCost | TableCost) -> bool:
-    """Return whether one cost is known to be no more than another for any size."""
+    """Return whether one cost is known to be at most another for every size."""
     if not (isinstance(cost, AffineCost) and isinstance(other, AffineCost)):
         return cost == other
     return cost.startup_ns <= other.startup_ns and cost.ns_per_byte <= other.ns_per_byte
 
 
 def _parts(problem: Problem) -> Mapping[How, _Priced]:
-    """Return the parts of what each algorithm costs, found by leaving start-ups away."""
+    """Return the cost parts of each algorithm, found by setting start-ups to 0."""
     options, _ = synchronisations(_without_startups(problem.cluster), problem.algorithms)
     silent = {_how(option): option for option in options}
     return {
@@ -259,25 +228,3 @@ def _without_startups(cluster: Cluster) -> Cluster:
     if isinstance(topology, Rails):
         topology = replace(topology, link_startup_ns=0)
     return replace(cluster, topology=topology, nic=replace(cluster.nic, startup_ns=0))
-
-
-def _nearest(better: Callable[[Fraction], bool], deadline: Deadline) -> Fraction | None:
-    """Return the factor nearest to 1, on a logarithmic scale, at which something is better.
-
-    Where what is better changes more than once, it is one of the first power of two that is.
-    """
-    for power in range(1, FACTOR_BITS + 1):
-        factors = []
-        for way in (Fraction(2), Fraction(1, 2)):
-            if deadline.passed:
-                return None
-            near, far = way ** (power - 1), way**power
-            if not better(far):
-                continue
-            for _ in range(ROUNDS):
-                middle = (near + far) / 2
-                near, far = (near, middle) if better(middle) else (middle, far)
-            factors.append(far)
-        if factors:
-            return min(factors, key=lambda factor: max(factor, 1 / factor))
-    return None

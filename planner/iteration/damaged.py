@@ -1,19 +1,14 @@
-"""What failures leave of the algorithms on a BCube.
+"""Synchronisation algorithms on a BCube with failures.
 
-Problem. Servers, NICs, links or switches of a BCube have failed. Which synchronisation algorithms
-still work as they are, what does BML's re-plan cost, and what does no algorithm undercut?
-
-Method. An algorithm works as it is if all its messages go between living servers over links that
-work. All but the ring send over every NIC; the ring takes those along its cycle. BML's re-plan
-(`planner.bml.replan`) is priced from its program: in every step the busiest NIC's bytes and
-messages, of both halves the larger number.
-
-Guarantee. Exact for pieces that divide evenly. The bound is that of `planner.bml.damage` on every
-all-reduce, divided by two. It holds for a half too: where P parts are summed up P-1 transfers join
-them, N'-1 of single servers; and a server that owns a share s of the sums sends 1-s at least, and
-receives s, so that its NICs carry 1/2 in one direction.
-
-Complexity. That of the re-plan's program, once for a cluster. Source: own.
+Problem: servers, NICs, links or switches have failed. Find the algorithms that still work, the cost
+of BML's re-plan, and a lower bound over all algorithms.
+Method: an algorithm works if all its messages use working links between working servers. All but
+the ring send over every NIC; the ring uses those along its cycle. The re-plan
+(`planner.bml.replan`) is priced from its program: per step the busiest NIC's bytes and messages.
+Guarantee: exact for pieces that divide evenly. The bound is half that of `planner.bml.damage`:
+docs/iteration.md, "Why the bounds hold".
+Complexity: that of the re-plan's program, once per cluster.
+Source: own.
 """
 
 from collections import Counter
@@ -36,25 +31,18 @@ from planner.topologies import BCube, Failures
 __all__ = ["ROUNDS", "Half", "cut_off", "half_of_replan", "least_volume", "refuse_broken"]
 
 ROUNDS = 16
-"""Rounds of the re-plan that has some."""
+"""Rounds of the re-plan in rounds (`bml_rounds`)."""
 
 _HALVES: tuple[Kind, ...] = ("reduce_scatter", "all_gather")
 _WHOLE: tuple[Kind, ...] = ("all_reduce",)
 
 
 class Half(NamedTuple):
-    """What a half of a program costs.
+    """The cost of one half of a program.
 
-    Attributes
-    ----------
-    steps : int
-        Its steps.
-    volume : Fraction
-        Bytes over the busiest NIC, summed over the steps, as a share of the gradient.
-    further : int
-        Messages of the busiest NIC beside the first of each step.
-    shared : bool
-        Whether all ranks own as much of the sums.
+    `volume`: bytes over the busiest NIC, summed over the steps, as a share of the gradient.
+    `further`: messages of the busiest NIC after the first of each step. `shared`: whether all ranks
+    own equal shares of the sums.
     """
 
     steps: int
@@ -64,7 +52,7 @@ class Half(NamedTuple):
 
 
 def cut_off(cluster: Cluster) -> Infeasibility | None:
-    """Return why the failures of a cluster leave no way to synchronise, if they do not."""
+    """Return why the failures of a cluster make synchronisation impossible, or None."""
     if not cluster.failed:
         return None
     cut = infeasibility_of(_damage(cluster))
@@ -74,13 +62,7 @@ def cut_off(cluster: Cluster) -> Infeasibility | None:
 
 
 def refuse_broken(cluster: Cluster, name: str) -> None:
-    """Refuse an algorithm that needs what has failed.
-
-    Raises
-    ------
-    NotApplicableError
-        It names the first server, or NIC, that it needs.
-    """
+    """Raise `NotApplicableError` if an algorithm needs a server or a NIC that has failed."""
     damage, bcube = _damage(cluster), cluster.topology
     assert isinstance(bcube, BCube)
     for server in sorted(damage.dead):
@@ -100,18 +82,15 @@ def refuse_broken(cluster: Cluster, name: str) -> None:
 
 
 def half_of_replan(cluster: Cluster, rounds: int = 1) -> Half:
-    """Return what a half of BML's re-plan costs; in rounds, which have none, what all of it does.
+    """Return the cost of a half of BML's re-plan; in rounds, which have no halves, of the whole.
 
-    Raises
-    ------
-    NotApplicableError
-        If there is none.
+    Raises `NotApplicableError` if there is no re-plan.
     """
     assert isinstance(cluster.topology, BCube)
     return _half(cluster.topology, cluster.failed, rounds)
 
 
-@lru_cache(maxsize=16)  # a cluster is asked about again with other start-ups, and other sizes
+@lru_cache(maxsize=16)  # the same failures recur with other start-ups and sizes
 def _half(bcube: BCube, failed: Failures, rounds: int) -> Half:
     program = replanned(bcube, failed, rounds)
     halves = []
@@ -129,7 +108,7 @@ def _half(bcube: BCube, failed: Failures, rounds: int) -> Half:
 
 
 def least_volume(cluster: Cluster) -> Fraction:
-    """Return what the busiest NIC carries at least in a half, as a share of the gradient."""
+    """Return the least volume of the busiest NIC in a half, as a share of the gradient."""
     return Fraction(0) if cut_off(cluster) else _damage(cluster).load_bound() / 2
 
 

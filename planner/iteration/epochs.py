@@ -1,23 +1,12 @@
-"""What an epoch takes by Yan's performance model, with every number of machines.
+"""Epoch times by Yan's performance model, for every number of machines.
 
-Problem: rank the sizes of a cluster for a profiled model without planning anything.
-
-Method: the model of `planner.yan`. A profile is planned whole, so a worker is a replica, and layers
-are neither cut nor copied. Then the number of parameter servers does not matter (a replica of one
-worker reads as from one), and an epoch depends on sums alone. So one layer with all weights costs
-what the profile's layers do:
-
-    epoch = iterations * (T + units * startup + (1 + workers) / 2 * bytes / rate)
-
-where T is the computation of a batch. Weights are read once an iteration, each unit of the chain
-with a start-up, in iterations = ceil(samples / (batch size * workers)); this is the model's `mean`
-reading, half way between a server that serves nobody else and one that serves all. The rate is that
-of a worker's NICs, or of what all machines share if that is slower.
-
-Guarantee: exact in the model. What it leaves out (collectives, overlap, memory) is for the planner.
-
-Complexity: O(1) a number of machines, on one layer. Source: Yan et al., "Performance Modeling and
-Scalability Optimization of Distributed Deep Learning Systems", KDD'15; the restriction is our own.
+Problem: rank the sizes of a cluster for a profiled model without planning.
+Method: epoch = iterations * (T + units * startup + (1 + workers) / 2 * bytes / rate), with T the
+computation of a batch. Derivation: docs/iteration.md, "Yan's epochs".
+Guarantee: exact in the model, which leaves out collectives, overlap and memory.
+Complexity: O(1) per number of machines, on one layer.
+Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep Learning
+Systems", KDD'15; the restriction is our own.
 """
 
 from dataclasses import dataclass
@@ -35,12 +24,12 @@ from planner.yan.profiled import NO_STARTUP_NS, nic_rate
 __all__ = ["EpochEstimate", "batch_size_of", "computation_ns", "yan_estimates"]
 
 MAX_WORKERS = MAX_MACHINES - 1
-"""Most workers Yan's model takes: a server stands beside them."""
+"""Most workers in Yan's model: one machine is the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEstimate:
-    """What Yan's model says of a number of machines.
+    """An epoch by Yan's model with a number of machines.
 
     Attributes
     ----------
@@ -60,26 +49,11 @@ class EpochEstimate:
 def yan_estimates(
     profile: Profile, problem: Problem, epoch_samples: int
 ) -> tuple[EpochEstimate, ...]:
-    """Return what an epoch takes by Yan's model with each number of machines, the best first.
+    """Return the epoch by Yan's model for each number of machines: best first, fewest if equal.
 
-    Of equally good ones the fewest machines come first.
-
-    Parameters
-    ----------
-    profile : Profile
-        The model.
-    problem : Problem
-        Its problem on all machines.
-    epoch_samples : int
-        Samples of an epoch.
-
-    Raises
-    ------
-    NotApplicableError
-        If there are more workers than Yan's model takes, nothing is computed, or numbers leave its
-        range.
-    InvalidInputError
-        If the profile has no batch size, or whole iterations have too many samples.
+    Raises `NotApplicableError` if there are too many workers, no computation, or numbers out of the
+    model's range; `InvalidInputError` if the profile has no batch size, or an epoch too many
+    samples.
     """
     cluster, batch = problem.cluster, batch_size_of(profile)
     if cluster.workers > MAX_WORKERS:
@@ -110,9 +84,9 @@ def _layer_and_constants(
 ) -> tuple[yan.NeuronLayer, yan.Constants]:
     """Return a layer that costs a replica of one worker what the whole profile does.
 
-    It is one neuron with a connection for each byte of parameters, fed forward and updated; with
-    its activation and error function, each as long as a connection, that is the computation of a
-    sample. As many start-ups as the chain has units, which the model reads one after the other.
+    It is one neuron with a connection per byte of parameters, fed forward and updated. With its
+    activation and error function, each as long as a connection, that is the computation of a
+    sample. It has one start-up per unit of the chain, as the model reads units sequentially.
     """
     size = sum(problem.pulled)
     layer = yan.NeuronLayer(profile.name, "full", neurons=1, connections=size, weights=size)
@@ -125,7 +99,7 @@ def _layer_and_constants(
         error_ns=operation,
         latency_ns=(max(Fraction(units * cluster.nic.startup_ns), NO_STARTUP_NS),),
         nic_bits_per_s=8 * nic_rate(cluster),
-        interference=(Fraction(1),),  # the times of a profile are those of all cores together
+        interference=(Fraction(1),),  # a profile's times are those of all cores together
         bits_per_weight=Fraction(8),
     )
 
@@ -138,7 +112,7 @@ def _estimate(
     batch: int,
     iterations: int,
 ) -> EpochEstimate:
-    """Return an epoch of whole iterations by Yan's model, one server beside the workers."""
+    """Return the epoch of whole iterations by Yan's model, with one server besides the workers."""
     together = batch * workers
     problem = yan.Problem(
         machines=workers + 1,
@@ -168,13 +142,7 @@ def _iterations(epoch_samples: int, together: int) -> int:
 
 
 def batch_size_of(profile: Profile) -> int:
-    """Return the samples of an iteration on one worker.
-
-    Raises
-    ------
-    InvalidInputError
-        If they are unknown.
-    """
+    """Return the samples of an iteration on one worker; raise `InvalidInputError` if unknown."""
     if profile.batch_size is None:
         raise InvalidInputError(
             "profile.batch_size", "missing: the iterations of an epoch follow from it"

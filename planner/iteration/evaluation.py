@@ -1,12 +1,12 @@
-"""What a plan of a whole iteration costs, and when everything happens.
+"""Price plans of whole iterations, and list when everything happens.
 
-The one place where plans of this family are priced, whoever made them: families, peers or the joint
-search. It knows no method; whether something is a plan at all says `planner.iteration.checker`.
-Optimisers update parameters when the backward pass has ended: nothing is pulled before.
+All plans of this family are priced here, whatever method made them; `planner.iteration.checker`
+checks them. Optimisers update parameters when the backward pass has ended, so no pull starts
+before.
 
 Complexity: O(ops + parts), times the number of op orders.
 Source: the iteration as in Caramel §3.1; pulls as in iBatch §3: a layer computes once its
-parameters are there.
+parameters have arrived.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,19 +41,19 @@ Costs = Mapping[How, Way]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a plan costs.
+    """The timeline and the cost of a plan.
 
     Attributes
     ----------
     iteration : Iteration
         When each op and each transfer happens.
     times : tuple of TransferTimes
-        Of each transfer, in transfer order. A pull is ready when the backward pass and the pushes
-        of its parameters have ended; a push is due with the earliest of the pulls that follow it.
+        Times of each transfer, in transfer order. A pull is ready when the backward pass and the
+        pushes of its parameters have ended; a push is due with the earliest pull that follows it.
     iteration_ns : int
         Backward pass and next forward pass, stalls included: the objective.
     communication_ns, computation_ns : int
-        Total time of the transfers, and of the ops, both as slow as they are beside each other.
+        Total time of the transfers, and of the ops, both slowed down by contention.
     startup_ns : int
         Start-up cost of all transfers, a part of `communication_ns`.
     """
@@ -67,22 +67,12 @@ class Evaluation:
 
     @property
     def stall_ns(self) -> int:
-        """For how long computation waits for communication."""
+        """How long computation waits for communication (ns)."""
         return self.iteration_ns - self.computation_ns
 
 
 def cost_of(costs: Costs, plan: Plan, transfer: Transfer) -> AffineCost | TableCost | DepthCost:
-    """Return what a transfer of a plan costs, by its size.
-
-    Parameters
-    ----------
-    costs : mapping from How to Way
-        What transfers cost by each algorithm at each depth.
-    plan : Plan
-        The plan.
-    transfer : Transfer
-        One of its transfers.
-    """
+    """Return the cost of a transfer of a plan, by its size."""
     return costs[plan.how(transfer)].cost(transfer.kind)
 
 
@@ -96,7 +86,7 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
     plan : Plan
         The plan.
     costs : mapping from How to Way, optional
-        What transfers cost by each algorithm at each depth, if not what they do on the cluster.
+        Cost of transfers by each algorithm at each depth, if not that of the cluster.
     """
     graph = problem.graph
     heads = heads_of(problem, plan)
@@ -104,10 +94,10 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
     first_read = [min(place[index] for index in readers) for readers in graph.readers]
     backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
-    never = len(forward_ns)  # no op waits for a push: its pulls follow it on the same channel
+    never = len(forward_ns)  # no op waits for a push, only for the pulls behind it
     known = problem.costs if costs is None else costs
 
-    @cache  # where there are thousands of transfers, many are alike
+    @cache  # many of thousands of transfers are alike
     def priced(how: How, kind: Kind, size: int) -> tuple[int, int, int]:
         lasts, beside = known[how].cost(kind).cost_ns(size), problem.beside(kind)
         return lasts, beside.processor_ns(size, lasts), beside.beside_ns(lasts) - lasts
@@ -136,17 +126,9 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
 
 
 def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
-    """Return what says how long an iteration lasts by what transfers cost.
+    """Return a function from costs of transfers to the iteration time of a plan, as `evaluate`.
 
-    It is `evaluate`; where nothing interferes, without the times of anything else, for searches
-    that ask often.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its problem.
-    plan : Plan
-        The plan.
+    Faster for searches: without contention no other times are computed.
     """
     if plan.late or not problem.interference.is_none:
         return lambda costs: evaluate(problem, plan, costs).iteration_ns
@@ -181,7 +163,7 @@ def simplest(problem: Problem, plans: Sequence[Plan]) -> Plan:
 
 
 def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return what an iteration lasts under each strain (`planner.robustness`), undisturbed."""
+    """Return the iteration time under each delay scenario (`strain`), without contention."""
     steps = [
         Step(ready, problem.costs[how].cost(kind).cost_ns(size), tail)
         for ready, (how, kind), size, tail in _unpriced(problem, plan)
@@ -190,7 +172,7 @@ def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
 
 
 def _unpriced(problem: Problem, plan: Plan) -> list[tuple[int, tuple[How, str], int, int]]:
-    """Return of each transfer when it is ready, how it is sent, its bytes, and its tail."""
+    """Return for each transfer when it is ready, how it is sent, its bytes, and its tail."""
     known = problem.base.windows
     heads, tails = known.heads, known.tails
     order = problem.base.order
@@ -210,7 +192,7 @@ def _unpriced(problem: Problem, plan: Plan) -> list[tuple[int, tuple[How, str], 
 
 
 def _work_before(transfer: Transfer, heads: Sequence[int], backward_ns: int) -> int:
-    """Return how much of the backward pass has to be done before a transfer may leave."""
+    """Return how much of the backward pass must be done before a transfer may start (ns)."""
     if transfer.kind == "pull":
         return backward_ns
     return max(heads[part.parameter] for part in transfer.parts)
@@ -219,7 +201,7 @@ def _work_before(transfer: Transfer, heads: Sequence[int], backward_ns: int) -> 
 def _times(
     plan: Plan, steps: Sequence[TimedTransfer], iteration: Iteration, undisturbed: Sequence[int]
 ) -> tuple[TransferTimes, ...]:
-    due: dict[int, int] = {}  # of each parameter's pulls
+    due: dict[int, int] = {}  # deadline of each parameter's pulls
     deadlines = []
     for transfer, step in reversed(list(zip(plan.transfers, steps, strict=True))):
         parameters = [part.parameter for part in transfer.parts]
@@ -229,7 +211,7 @@ def _times(
         elif transfer.kind == "pull":
             due.update({j: min(deadline, due.get(j, deadline)) for j in parameters})
         deadlines.append(deadline)
-    pushed: dict[int, int] = {}  # when each parameter's last push so far ends
+    pushed: dict[int, int] = {}  # end of each parameter's last push so far
     times = []
     for transfer, computed, (start, end), deadline in zip(
         plan.transfers, iteration.ready, iteration.transfers, reversed(deadlines), strict=True
@@ -244,6 +226,6 @@ def _times(
 
 
 def heads_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return when each gradient is ready on the last worker under a plan's op orders."""
+    """Return when each gradient is ready on the last worker under a plan's op orders (ns)."""
     orders = GradientPlan((), plan.backward_orders, plan.forward_order)
     return plan_heads(problem.graph, orders)

@@ -1,13 +1,10 @@
-"""Why a plan won: where its time goes, and what would have to change for the next one to win.
+"""Explain a plan: where its time goes, and what would make the runner-up win.
 
-Problem: a plan is the best of several. What does its time consist of, and how far is the choice
-from another one?
-
-Method. Where the time goes: the computation; what is waited for beyond it if start-ups and further
-messages were free; what these add. All three are differences of prices of the same plan. What would
-have to change: `planner.iteration.crossover`.
-
-Guarantee: the parts add up to the iteration. Complexity: two prices, and those of the crossover.
+Method: three parts of the iteration: computation; the exposed communication if start-ups and
+further messages were free; and what these add. All are differences of prices of the same plan.
+`planner.iteration.crossover` finds the changes that make the runner-up win.
+Guarantee: the parts add up to the iteration.
+Complexity: two prices, and those of the crossover.
 Source: own.
 """
 
@@ -32,17 +29,17 @@ class Explanation:
     Attributes
     ----------
     computation_ns : int
-        Computation of the iteration, as slow as it is beside transfers without start-ups.
+        Computation of the iteration, slowed down by transfers without start-ups.
     exposed_bytes_ns : int
-        What it waits beyond that if start-ups were free.
+        Exposed communication if start-ups were free.
     exposed_startup_ns : int
-        What start-ups add.
+        Exposed communication that start-ups add.
     runner_up : Alternative or None
-        The next best way that costs something else.
+        The next best alternative of another cost.
     dominated_by : str or None
-        An algorithm that costs no more for any size, in the same mode: the runner-up never wins.
+        An algorithm that dominates the runner-up's in the same mode, so that it never wins.
     changes : tuple of Change
-        What would make it the shorter one.
+        Changes that would make the runner-up shorter.
     """
 
     computation_ns: int
@@ -56,10 +53,10 @@ class Explanation:
 def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | None:
     """Return the best alternative that is not the plan's own under another name.
 
-    One by another algorithm comes first, if there is one that costs something else.
+    Alternatives by another algorithm and of another cost come first.
     """
     listed = [candidate for candidate in candidates if candidate.objective_ns is not None]
-    # A plan for several scenarios is of one of these ways, if not the way's own best.
+    # A plan for several scenarios belongs to one of these ways, but need not be its best plan.
     own = next(
         candidate
         for candidate in sorted(listed, key=lambda candidate: candidate.plan != plan)
@@ -76,7 +73,7 @@ def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | No
 
 
 def _same(mixed: Plan, plan: Plan) -> bool:
-    """Return whether a plan, of the mixture then, uses no algorithm but that of another."""
+    """Return whether two plans use the same algorithms in the same mode."""
     return (mixed.algorithms, mixed.mode) == (plan.algorithms, plan.mode)
 
 
@@ -87,23 +84,23 @@ def explain(
     deadline: Deadline = NEVER,
     evaluation: Evaluation | None = None,
 ) -> Explanation:
-    """Explain the choice of a plan among the alternatives it was chosen from.
+    """Explain the choice of a plan among its alternatives.
 
     Parameters
     ----------
     problem : Problem
         The problem.
     plan : Plan
-        The one chosen.
+        The chosen plan.
     candidates : iterable of Alternative
-        All of them.
+        All alternatives.
     deadline : Deadline
-        When to stop looking for what would change the choice.
+        When to stop searching for changes.
     evaluation : Evaluation, optional
-        What the plan costs, where that is known.
+        The plan's evaluation, if known.
     """
     evaluation = evaluation or evaluate(problem, plan)
-    # One that is shorter was passed over for what it costs in scenarios: nothing has to change.
+    # A shorter alternative was rejected for its cost in other scenarios: no change is needed.
     candidates = tuple(
         candidate
         for candidate in candidates

@@ -1,21 +1,20 @@
-"""The methods by name, and how their plans are judged.
+"""The methods of the family `iteration`, and how their plans are verified.
 
-Problem: which plan of a whole iteration, by which method? `joint` (and `auto`) is the joint plan:
-the best of all `alternatives`. The other methods are what one family by itself, or a system one
-would use instead, does on the same cluster (`planner.iteration.rules`).
+`joint` (and `auto`) returns the best of all `alternatives`. The other methods are baselines: single
+families and other systems on the same cluster (`planner.iteration.rules`).
 
-Guarantee: unless a time limit cuts in, `joint` is never longer than any other method's plan. The
-bound is the least over every algorithm the cluster allows and the modes that are asked for, however
-transfers are cut, grouped and ordered, for the op order of the plan.
-
-Complexity: that of `alternatives`, or of the method. Source: own.
+Guarantee: `joint` is never longer than any other method's plan, unless the time limit cuts in. The
+bound is the minimum over all allowed algorithms and requested modes, however transfers are cut,
+grouped and ordered, for the op order of the plan.
+Complexity: that of `alternatives`, or of the method.
+Source: own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from planner.bucketing import BUCKET_COUNTS
 from planner.caramel.baselines import ddp
@@ -23,11 +22,13 @@ from planner.clusters import scaled_cluster
 from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives
+from planner.iteration.beside import with_both
 from planner.iteration.bounds import bound, raised
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import Evaluation, evaluate, simplest, simplicity
 from planner.iteration.for_target import within
+from planner.iteration.measured import notes_of
 from planner.iteration.mixing import settled
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
@@ -44,11 +45,14 @@ from planner.iteration.rules import (
 )
 from planner.iteration.ways import MIXED
 from planner.plugins import plugged
+from planner.profiles import Profile
 from planner.results import Infeasibility, Result
 from planner.scenarios import Scenario, graph_under
+from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, Case, Column, Place
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
+from planner.units import counted, format_bytes
 from planner.validation import total
 
 __all__ = [
@@ -66,7 +70,7 @@ __all__ = [
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 JOINT = "joint"
-"""The method of the joint plan."""
+"""Name of the joint method."""
 
 
 def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -74,7 +78,7 @@ def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def by_rule(method: str, rule: Rule) -> Method:
-    """Return the method that takes a rule's best plan with the algorithms that libraries have."""
+    """Return the method that takes a baseline's best plan over today's libraries' algorithms."""
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         cut = cut_off(problem.cluster)
@@ -112,7 +116,7 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
 
 
 def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: int) -> int:
-    """Return an alternative's bound for the op orders of a plan, if its own plan has others."""
+    """Return an alternative's bound for the op orders of a plan."""
     own, way, mode = alternative.plan, alternative.synchronisation, alternative.mode
     if own is None or own.backward_orders != plan.backward_orders:
         return raised(problem, way, mode, bound(problem, way, mode, plan), plan_ns, plan)
@@ -120,15 +124,12 @@ def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: 
 
 
 def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> list[Plan]:
-    """Return a rule's plan with each algorithm it may use, the best first.
+    """Return a baseline's plan with each algorithm it may use, the best first.
 
-    Raises
-    ------
-    NotApplicableError
-        If there is none.
+    Raises `NotApplicableError` if there is none.
     """
     plans, refused = [], None
-    planned: set[object] = set()  # algorithms that cost the same make the same plan
+    planned: set[object] = set()  # equal costs make equal plans
     for synchronisation in problem.by_name.values():
         if not synchronisation.in_libraries and method != "bml":
             continue
@@ -146,7 +147,7 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
             continue
         plans.append(plan)
     if not plans:
-        needed = dict(problem.left_out).get(method)  # an algorithm that the cluster does not allow
+        needed = dict(problem.left_out).get(method)  # an algorithm excluded by the cluster
         if needed is not None:
             raise NotApplicableError("method", needed)
         raise refused or NotApplicableError(
@@ -156,7 +157,7 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
 
 
 def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outcome[Plan]:
-    """Return the first plan that memory has room for."""
+    """Return the first plan that fits into memory."""
     broken: Infeasibility | None = None
     for plan in plans:
         small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
@@ -176,16 +177,9 @@ def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outc
 
 
 def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
-    """Return what no plan asked for undercuts: by any algorithm there is, in any mode.
+    """Return the lower bound over all requested algorithms and modes (ns).
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    plan : Plan
-        Whose op orders are meant.
-    brief : bool
-        Whether there is no time for what takes a search.
+    `plan` gives the op orders; `brief` leaves out bounds that take a search.
     """
     return min(
         bound(problem, option, mode, plan, brief=brief)
@@ -195,10 +189,6 @@ def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
     )
 
 
-def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
-    return bound_under(problem, plan), False
-
-
 class _Iteration(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "iteration", Plan, tuple(RULES)
     own_methods = {
@@ -206,6 +196,19 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         JOINT: _joint,
         **{name: by_rule(name, rule) for name, rule in {**plugged("peers"), **RULES}.items()},
     }
+
+    bounding = JOINT
+    asks = "a whole iteration on a cluster; planner plan says more of it"
+    example = "planner compare data/profiles/vgg19.json --problem iteration --cluster caramel-16"
+    columns = (
+        Column("algorithm", lambda _, plan, __: " + ".join(plan.algorithms), ""),
+        Column("mode", lambda _, plan, __: plan.mode, ""),
+        Column("transfers", lambda _, plan, __: len(plan.transfers), ","),
+        Column.of("iteration", "iteration_ns"),
+        Column.of("stalls", "stall_ns"),
+    )
+    on_cluster = True
+    own_options = (ACTIVATIONS, IGNORE_MEMORY)
 
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         check(problem, plan)
@@ -220,7 +223,7 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         return total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
-        return bound_under(problem, plan), False
+        return bound_under(problem, plan, brief=deadline.passed), False
 
     def methods_for(self, problem: Problem) -> Mapping[str, Method]:
         return self.methods if problem.target is None else within(problem.target)
@@ -237,6 +240,13 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
             problem.cluster, startup=scenario.startup, bandwidth=scenario.bandwidth
         )
         return replace(problem, graph=graph_under(problem.graph, scenario), cluster=cluster)
+
+    def transfers(self, plan: Plan) -> int:
+        return len(plan.transfers)
+
+    def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        way = next((option for option in problem.options if option.algorithm == plan.way), None)
+        return None if way is None else with_both(problem, way, plan, place)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem with the plan's op order."""
@@ -278,10 +288,32 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
     def ddp_price(
         self, problem: Problem, limits: tuple[int, int], deadline: Deadline
     ) -> int | None:
-        """Return what DDP costs by the best algorithm that today's libraries have."""
+        """Return DDP's iteration time by the best algorithm of today's libraries."""
         rule = by_gradients(partial(ddp, limits=limits))
         plan = by_rule("ddp", rule)(problem, deadline).plan
         return None if plan is None else evaluate(problem, plan).iteration_ns
+
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        cluster, sizes = case.problem.cluster, case.problem.pushed
+        request = "" if case.request is None else "request: "
+        where = f"{case.title} on {cluster.name}: {counted(cluster.workers, 'worker')}"
+        sent = f"{format_bytes(sum(sizes))} of gradients in {counted(len(sizes), 'parameter')}"
+        return (f"{request}{where}, {sent}",)
+
+    def doubts(self, problem: Problem, plan: Plan) -> Sequence[str]:
+        return notes_of(problem.cluster, plan)
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        return "all_reduce"
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
+        assert place.cluster is not None
+        return Problem.from_profile(
+            profile,
+            place.cluster,
+            activation_bytes=options["activations"],
+            ignore_memory=options["ignore_memory"],
+        )
 
 
 ITERATION = _Iteration()
@@ -296,7 +328,7 @@ def solve_all(
     progress: Callable[[str], None] | None = None,
     **control: Unpack[Control[Plan]],
 ) -> tuple[Result[Plan, Evaluation], tuple[Alternative, ...]]:
-    """Return the joint plan, as `solve` does, and all it was chosen from.
+    """Return the joint plan, as `solve` does, and the alternatives it was chosen from.
 
     Parameters
     ----------
@@ -323,7 +355,7 @@ def solve_all(
 def best_of(
     problem: Problem, candidates: Iterable[Alternative], runtime_s: float
 ) -> Result[Plan, Evaluation]:
-    """Return the best of all alternatives as a result; of equally long ones the simplest.
+    """Return the best alternative as a result; of equally long ones the simplest.
 
     Parameters
     ----------

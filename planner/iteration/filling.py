@@ -1,17 +1,12 @@
-"""Transfers up to a cap, filled whenever the channel is free.
+"""Greedy filling: transfers up to a cap, filled whenever the channel is free.
 
-Problem: transfers can be no larger than a cap. Which bytes go together, and in which order?
-
-Method: as Jackson's preemptive rule, which is optimal without start-ups, but that a transfer that
-has left is not interrupted. When the channel is free the bytes that are ready and read first fill
-one transfer up to the cap; a parameter that does not fit is cut. Of two variants one sends what is
-ready at once, the other waits for a full transfer as long as gradients are still to come. Sharded,
-gradients are pushed in this way, and then parameters are pulled in the order in which they are
-read.
-
-Guarantee: every transfer but the last that could be full is, if waiting; no transfer is larger
-than the cap. None for the time.
-
+Problem: group and order bytes if transfers are no larger than a cap.
+Method: Jackson's preemptive rule, optimal without start-ups, but without interruptions. When the
+channel is free, the ready bytes that are read first fill one transfer up to the cap; a parameter
+that does not fit is cut. One variant sends at once, the other waits for full transfers. Sharded
+plans push in this way, then pull in order of use.
+Guarantee: no transfer exceeds the cap; the waiting variant fills all transfers but the last. None
+for the time.
 Complexity: O((parameters + transfers) log parameters).
 Source: Jackson 1955; Horn 1974; the filling is our own.
 """
@@ -29,18 +24,10 @@ __all__ = ["filled"]
 
 
 def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool) -> Plan:
-    """Return a plan whose transfers are filled up to the room there is for them.
+    """Return a plan whose transfers are filled up to the mode's transfer limit.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem; in `mode` there is room for at least an element, and not for any size.
-    synchronisation : Way
-        The algorithm, or several, and what it costs.
-    mode : {"replicated", "sharded"}
-        Who updates the parameters.
-    waiting : bool
-        Whether a transfer waits until it is full, as long as gradients are to come.
+    `waiting`: transfers wait until they are full while gradients are to come. The limit exists, and
+    is at least an element.
     """
     room, known = problem.room(mode), problem.base.windows
     assert room is not None
@@ -56,7 +43,7 @@ def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool)
 
 
 class _Side:
-    """Bytes of one kind that are ready, by the order in which they are read."""
+    """Ready bytes of one kind, in the order in which they are read."""
 
     def __init__(
         self,
@@ -83,7 +70,7 @@ class _Side:
         self.bytes += self._sizes[parameter]
 
     def leave(self) -> Transfer:
-        """Return the next transfer, of what is ready."""
+        """Return the next transfer of ready bytes."""
         parts: list[Part] = []
         left = self.room
         while self._ready and left:

@@ -1,14 +1,14 @@
-"""Plans of a whole iteration for a target: what its library can be told, on this cluster.
+"""Plans of a whole iteration under the rules of an export target, on a cluster.
 
-Problem: of all plans that keep to a target's rules, by an algorithm that its library can be told to
-use, which takes least?
-
-Method: `planner.caramel.for_target` under each of these algorithms that the cluster allows, each
-transfer in one piece; the best counts. Plans that a target was not made for are priced by the same
-algorithms (`planner.caramel.exported`). For FSDP2, which shards parameters, `planner.fsdp` plans.
-
-Guarantee: never slower than the target's default by its best algorithm; the bound is the least of
-those of the algorithms. Complexity: that of the family's method, for each of them. Source: own.
+Problem: of all plans that keep to a target's rules, by an algorithm that its library can use, find
+the shortest.
+Method: `planner.caramel.for_target` under each of these algorithms that the cluster allows, at
+depth 1; the best counts. Other plans are priced under a target by the same algorithms
+(`planner.caramel.exported`). For FSDP2, which shards parameters, use `planner.fsdp`.
+Guarantee: never slower than the target's default by its best algorithm; the bound is the minimum
+over the algorithms.
+Complexity: that of the family's method, per algorithm.
+Source: own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
 
 
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
-    """Return what a plan takes under the rules of each target; of none if there is no time."""
+    """Return the price of a plan under the rules of each target, as far as the time suffices."""
     prices = {}
     summed = as_gradients(plan, plan.transfers)
     groups = tuple(
@@ -75,14 +75,14 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
 
 
 def _options(problem: Problem, target: Target) -> Iterator[Synchronisation]:
-    """Yield each algorithm of the cluster that a target can be told of, in one piece."""
+    """Yield each algorithm of the cluster that a target's library can use, at depth 1."""
     for option in problem.single:
         if option.depth == 1 and option.algorithm in (*target.algorithms, "none", MEASURED):
             yield option
 
 
 def _problems(problem: Problem, target: Target) -> Iterator[caramel.Problem]:
-    """Yield the problem of gradients by each algorithm that a target can be told of."""
+    """Yield the problem of gradient transfers by each algorithm that a target's library can use."""
     for option in _options(problem, target):
         gradients = problem.gradients[option.algorithm]
         yield replace(gradients, cost=option.all_reduce, target=target)
@@ -96,7 +96,7 @@ def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Out
 
 
 def _over(method: Planned) -> AnyMethod[Problem, Plan]:
-    """Return the method that takes the best of a method's plans of gradients by all algorithms."""
+    """Return the method that takes the best of a method's gradient plans over all algorithms."""
 
     def planned_by(
         problem: Problem, option: Synchronisation, deadline: Deadline, room: int | None

@@ -1,21 +1,18 @@
 """The problem of fully sharded training (`planner.fsdp`) of a profiled model on a cluster.
 
-Problem: what do a chain of layers and a cluster make of it: which meshes are there, and what do
-their collectives cost?
+Method: the layers are those of `Profile.chain`. A mesh is sharded over all workers or, on hosts
+with several accelerators, over those of 1, 2, 4 … hosts, with replicas between them. Collectives
+cost what measured tables say, else they are rings, as in libraries. All replicas gather at once,
+and share the shared medium (`planner.iteration.parts`). Blocks are numbered modules such as
+``blocks.3``, and the layers between them.
 
-Method: the layers are those of `Profile.chain`. A mesh is sharded over all workers; or, on hosts
-with several accelerators, over those of one host, of two, of four …, with copies between them.
-Where the network was measured, collectives cost what the tables say for so many ranks; elsewhere
-they are rings, as libraries have them. All copies gather at once, and share what all machines share
-(`planner.iteration.parts`). What is gathered has the profile's
-precision; a rank's memory is that of a worker. What people wrap is what has a number in a module's
-name, such as ``blocks.3``, and what comes between.
-
-Complexity: O(layers + meshes). Source: own.
+Complexity: O(layers + meshes).
+Source: own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from planner import fsdp
 from planner.clusters import Cluster
@@ -23,10 +20,11 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.fsdp.problem import Channels
 from planner.iteration.parts import costs_between_copies, costs_within_copies, use_other_links
 from planner.profiles import Profile
+from planner.solving.compare import Place
 from planner.topologies import Rails
 from planner.validation import shown
 
-__all__ = ["meshes_of", "sharded_problem"]
+__all__ = ["from_profile", "meshes_of", "sharded_problem"]
 
 
 def sharded_problem(
@@ -41,31 +39,12 @@ def sharded_problem(
     recompute: bool = False,
     shards: Sequence[int] | None = None,
 ) -> fsdp.Problem:
-    """Return the problem.
+    """Return the problem of fully sharded training.
 
-    Parameters
-    ----------
-    profile : Profile
-        The model.
-    cluster : Cluster
-        Where it runs.
-    computation : Fraction
-        What all times of computation are multiplied by.
-    optimiser, channels : Fraction, str
-        As in `planner.fsdp.Problem`.
-    memory_bytes : int, optional
-        Memory of a rank, in place of the cluster's.
-    ignore_memory : bool
-        Whether it does not bind.
-    recompute : bool
-        Whether layers may be recomputed from what they read, the output of the layer before.
-    shards : sequence of int, optional
-        Meshes to consider, by their shards; by default `meshes_of` the cluster.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are no layers with parameters, or no such mesh.
+    `computation` multiplies all computation times. `memory_bytes` replaces the memory of the
+    cluster's workers. `recompute` allows layers to be recomputed from the output of the layer
+    before. `shards` lists the meshes by their shards; by default `meshes_of` the cluster. Raises
+    `InvalidInputError` if no layer has parameters, or a mesh does not exist.
     """
     layers = profile.chain("layer").scaled(computation).layers
     kept = [layer.remembered_bytes for layer in layers]
@@ -89,7 +68,7 @@ def sharded_problem(
 
 
 def _blocks(names: Sequence[str]) -> list[int]:
-    """Return where blocks begin: modules that are numbered, and what is between them."""
+    """Return where blocks begin: at numbered modules, and at the layers between them."""
     blocks = [
         next((end for end, part in parts if any(map(str.isdigit, part))), 0)
         for parts in (list(enumerate(name.split("."), start=1)) for name in names)
@@ -101,17 +80,8 @@ def _blocks(names: Sequence[str]) -> list[int]:
 def meshes_of(cluster: Cluster, shards: Sequence[int] | None = None) -> tuple[fsdp.Mesh, ...]:
     """Return the meshes of a cluster, the one with the most shards first.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        The cluster.
-    shards : sequence of int, optional
-        Which ones; by default all workers, and hosts in powers of two.
-
-    Raises
-    ------
-    InvalidInputError
-        If one of them does not divide the workers, or has no collectives of known cost.
+    By default all workers, and hosts in powers of two. Raises `InvalidInputError` if a mesh does
+    not divide the workers, or the cost of its collectives is unknown.
     """
     workers = cluster.workers
     if shards is None:
@@ -150,4 +120,16 @@ def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
         reduce_scatter=scatter,
         all_reduce=between,
         own_links=use_other_links(cluster, shards),
+    )
+
+
+def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> fsdp.Problem:
+    """Return the problem of a profile on a cluster, as `planner.fsdp.FSDP`'s options ask for it."""
+    assert place.cluster is not None
+    return sharded_problem(
+        profile,
+        place.cluster,
+        channels=options["channels"],
+        ignore_memory=options["ignore_memory"],
+        recompute=options["recompute"],
     )

@@ -1,24 +1,14 @@
-"""Sharded plans that push during the forward pass.
+"""Local search for sharded plans that interleave pushes with pulls in the forward pass.
 
-Problem: iBatch both ways (`planner.iteration.sharded`) sends all pushes before all pulls. Where the
-forward pass leaves the channel idle, what is read late could be pushed between pulls. Which pulls
-go together, and what is pushed in between?
-
-Method: which pulls go together, in order of use, decides everything else. The plan is made from its
-end: a group of pulls ends when the forward pass reads the first of it, or sooner if the channel is
-needed for what follows. If the channel is idle between the two, one push of what is pulled behind,
-of what is ready last and as much as fits, comes there; what is left is pushed before all pulls in
-the best batches. Pulls begin when these and the backward pass have ended. The groups are searched:
-from iBatch's, and from one for each moment, one more or less as long as that helps.
-
-The first plan has all pushes before all pulls, both in the best batches of parameters that may be
-cut (`planner.caramel.nested`; for concave costs `planner.caramel.inwards` if that is better).
-
-Guarantee: the first plan is the best of its class, up to the rounding of each transfer; for concave
-costs up to that of the grid.
-
-Complexity: O(units · log units) a value, at most `BUDGET` values. Of more than `UNITS` parameters
-with different windows, neighbours are searched together. Source: own.
+Problem: iBatch both ways (`planner.iteration.sharded`) sends all pushes before all pulls. If the
+channel is idle in the forward pass, gradients of parameters read late can be pushed between pulls.
+Method: a plan is built from its end, with one push in each idle stretch before a pull; details in
+docs/iteration.md, "How pushes and pulls are interleaved". Local search starts from iBatch's groups
+and from one per moment.
+Guarantee: the first plan, all pushes before all pulls, is the best of its class, up to the rounding
+of each transfer (concave costs: of the grid).
+Complexity: O(units · log units) per value, at most `BUDGET` values.
+Source: own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,13 +31,13 @@ BUDGET = 400
 """Values computed at most."""
 
 UNITS = 60
-"""Parameters, or neighbours taken together, of which groups are searched."""
+"""Parameters whose groups are searched; with more, neighbours are searched together."""
 
 SIDE_GRID = 256
-"""Moments of one side, where transfers cost by their sizes."""
+"""Grid points of one side, for concave costs."""
 
 NEAR = 2000
-"""A plan within this part of the target is not improved."""
+"""A plan within 1/NEAR of the target is not improved."""
 
 Load = list[tuple[int, int]]
 """Pairs (parameter, bytes) of one transfer."""
@@ -58,16 +48,8 @@ def interleaved(
 ) -> Iterator[tuple[Transfer, ...]]:
     """Yield the transfers of some sharded plans.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    lines : sequence of Line
-        A push, or a pull, costs the least of them.
-    target : int
-        What no plan undercuts; a plan near it ends the search.
-    deadline : Deadline
-        When to stop.
+    A push, or a pull, costs the minimum of `lines`; `target` is a lower bound, near which the
+    search ends.
     """
     sides = _Sides(
         problem.base.windows, problem.pushed, problem.pulled, lines, problem.element_bytes
@@ -79,7 +61,7 @@ def interleaved(
 
 @dataclass(frozen=True)
 class _Sides:
-    """What is pushed and pulled, when it is ready, and what follows when it is read."""
+    """Pushed and pulled bytes, the windows, and the cost of both."""
 
     windows: Windows
     pushed: Sequence[int]
@@ -88,12 +70,12 @@ class _Sides:
     element: int
 
     def cost_ns(self, size: int) -> int:
-        """Return what a push, or a pull, of so many bytes costs."""
+        """Return the cost of a push, or a pull, by its size (ns)."""
         return ceil(min(startup + rate * size for startup, rate in self.lines))
 
     @cached_property
     def order(self) -> list[int]:
-        """Parameters, those read last first; of those read at once, what is ready first."""
+        """Parameters, those read last first; of those read at once, the one ready first."""
         known = self.windows
         return sorted(range(len(self.pulled)), key=lambda j: (known.tails[j], known.heads[j], j))
 
@@ -101,9 +83,9 @@ class _Sides:
         """Return the transfers of groups of pulls that end at these places of the order."""
         heads, tails = self.windows.heads, self.windows.tails
         left = list(self.pushed)
-        waiting: list[tuple[int, int]] = []  # (-head, parameter) of what is pulled behind
-        steps: list[tuple[Kind, Load]] = []  # the last first
-        now = 0  # time before the end of the iteration
+        waiting: list[tuple[int, int]] = []  # (-head, parameter), pulled behind this point
+        steps: list[tuple[Kind, Load]] = []  # last transfer first
+        now = 0  # counted back from the end of the iteration
         for begin, end in pairwise((0, *ends)):
             group = self.order[begin:end]
             read = max(now, tails[group[-1]])
@@ -118,13 +100,13 @@ class _Sides:
         return steps[::-1]
 
     def apart(self) -> list[tuple[Kind, Load]]:
-        """Return all pushes, then all pulls, each in the best batches, cut where that helps."""
+        """Return all pushes, then all pulls, each in the best batches, with parameters cut."""
         pushes = self._batches(self.windows.heads, self.pushed)[::-1]
         pulls = self._batches(self.windows.tails, self.pulled)
         return [*(("push", load) for load in pushes), *(("pull", load) for load in pulls)]
 
     def _fill(self, time: int, waiting: list[tuple[int, int]], left: list[int]) -> Load:
-        """Take as much of what waits as can be pushed in a time."""
+        """Take as many waiting bytes as can be pushed in a time (ns)."""
         room = max(
             int((time - startup) / rate) if rate else sum(left) if time > startup else 0
             for startup, rate in self.lines
@@ -143,7 +125,7 @@ class _Sides:
         return load
 
     def _batches(self, tails: Sequence[int], left: Sequence[int]) -> list[Load]:
-        """Return pulls that end as early as can be; of pushes, with their heads, the last first."""
+        """Return pulls that end as early as possible; given heads, pushes, the last first."""
         rest = sorted((j for j, size in enumerate(left) if size), key=lambda j: (-tails[j], j))
         units = [tuple(unit) for _, unit in groupby(rest, key=lambda j: tails[j])]
         nested = Nested(
@@ -163,7 +145,7 @@ class _Sides:
         return [list(load) for load in best]
 
     def _end(self, loads: Sequence[tuple[tuple[int, int], ...]], tails: Sequence[int]) -> int:
-        """Return when the last tail of loads of one side ends."""
+        """Return when the last tail of loads of one side ends (ns)."""
         free = end = 0
         for load in loads:
             free += self.cost_ns(sum(size for _, size in load))
@@ -172,7 +154,7 @@ class _Sides:
 
 
 class _Ends:
-    """Values of plans by where their groups of pulls end, in units of neighbours."""
+    """Values of plans by the ends of their groups of pulls, in units of neighbouring parameters."""
 
     def __init__(self, sides: _Sides) -> None:
         self.cost = UnitCost(sides.lines)
@@ -194,7 +176,7 @@ class _Ends:
         self.by_head = sorted(range(len(members)), key=lambda place: -self.heads[place])
 
     def fewest(self) -> set[int]:
-        """Return the ends of iBatch's pulls: as few as let the last end as early as can be."""
+        """Return the ends of iBatch's pulls: the fewest groups with the earliest last end."""
         tails, sent = self.tails[::-1], self.cost.beyond(self.pulled[::-1])
         end = least_end(tails, sent, self.cost.startup)
         ends, startups, place = set(), 0, 0
@@ -207,13 +189,13 @@ class _Ends:
         return ends
 
     def value(self, ends: set[int], below: int | None) -> int | None:
-        """Return what the iteration lasts; None if that is not below another value."""
+        """Return the iteration time, or None if it is not below `below`; in 1 / unit ns."""
         cost, left = self.cost, list(self.pushed)
         waiting: list[tuple[int, int]] = []
         now = begin = 0
         for end in sorted(ends):
-            # The channel is idle once the group is there: one push of what is ready last, as long
-            # as there is room beside its start-up. Times are whole multiples of 1 / unit ns.
+            # In the idle stretch before the group is read: one push of the gradients ready last, as
+            # many bytes as fit after its start-up.
             read = max(now, self.tails[end - 1])
             room = cost.room(read - now) if waiting else 0
             while room > 0 and waiting:
@@ -227,7 +209,7 @@ class _Ends:
             for place in range(begin, end):
                 heappush(waiting, (-self.heads[place], place))
             begin = end
-        # Before the first pull, the backward pass, and all other pushes in the best batches.
+        # Before the first pull: the backward pass, and all other pushes in the best batches.
         rest = [place for place in self.by_head if left[place]]
         heads = [self.heads[place] for place in rest]
         sent = cost.beyond([left[place] for place in rest])
@@ -243,7 +225,7 @@ def _window(sides: _Sides, parameter: int) -> tuple[int, int]:
 
 
 def _spread(sides: _Sides, places: Sequence[int]) -> list[int]:
-    """Return some of the places, at about equal distances in time and in bytes together."""
+    """Return some of the places, evenly spaced in time and bytes together."""
     tails = sides.windows.tails
     total, last = sum(sides.pulled) or 1, max(tails) or 1
     sent = list(accumulate(sides.pulled[j] for j in sides.order))
@@ -284,10 +266,10 @@ def _best_ends(sides: _Sides, target: int, deadline: Deadline) -> list[int]:
 
 
 def _transfers(sides: _Sides, steps: Sequence[tuple[Kind, Load]]) -> tuple[Transfer, ...]:
-    """Return transfers; pieces of a parameter leave from its first byte on.
+    """Return transfers; the pieces of a parameter leave in the order of its bytes.
 
-    All but one of them are whole elements. That one, if the parameter ends inside an element, has
-    its last bytes, wherever it comes: of what is made from the end, what is left over comes first.
+    The last bytes of a parameter that ends inside an element belong to one piece, at any place:
+    plans are built from the end, so the remainder comes first.
     """
     reached: dict[tuple[Kind, int], int] = {}
     transfers = []

@@ -1,15 +1,10 @@
-"""What collectives cost on a cluster whose network was measured.
+"""Costs of collectives on a cluster whose network was measured.
 
-Problem: a cluster carries tables of what its collectives took. What does a transfer cost there, and
-what of that was not measured?
-
-Method: an all-reduce, a push (reduce-scatter) and a pull (all-gather) cost what each one's own
-table says for the cluster's workers (`planner.collectives.predicted`). Which algorithm carries them
-out was the choice of the library that was timed.
-
+Method: all-reduce, push (reduce-scatter) and pull (all-gather) cost what their own tables say for
+the cluster's workers (`planner.collectives.predicted`). The measured library chose the algorithm.
 Guarantee: costs never fall with the size. `least_rates` is below every transfer's time per byte.
-
-Complexity: that of the predictions, once a cluster. Source: own.
+Complexity: that of the predictions, once per cluster.
+Source: own.
 """
 
 from fractions import Fraction
@@ -37,16 +32,13 @@ KINDS: dict[str, Collective] = {
     "push": "reduce_scatter",
     "pull": "all_gather",
 }
-"""The collective that each kind of transfer is."""
+"""The collective of each kind of transfer."""
 
 
 def measured_on(cluster: Cluster) -> Synchronisation:
-    """Return what the measured collectives cost among a cluster's workers.
+    """Return the costs of the measured collectives among a cluster's workers.
 
-    Raises
-    ------
-    NotApplicableError
-        If nothing was measured, or something of the cluster has failed.
+    Raises `NotApplicableError` if nothing was measured, or a part of the cluster has failed.
     """
     if cluster.failed:
         raise NotApplicableError("failed", "the network was measured as a whole")
@@ -55,7 +47,7 @@ def measured_on(cluster: Cluster) -> Synchronisation:
 
 
 def least_rates(cluster: Cluster) -> tuple[Fraction, Fraction]:
-    """Return the least ns a byte of a half, and of an all-reduce, of any size."""
+    """Return the least ns per byte of a half, and of an all-reduce, over all sizes."""
     push, pull, both = (
         least_rate(prediction(cluster, kind).cost, MAX_VALUE)
         for kind in ("push", "pull", "all_reduce")
@@ -64,15 +56,7 @@ def least_rates(cluster: Cluster) -> tuple[Fraction, Fraction]:
 
 
 def notes_of(cluster: Cluster, plan: Plan) -> tuple[str, ...]:
-    """Return what of a plan's costs was not measured, where the network was.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        Where the plan runs.
-    plan : Plan
-        The plan.
-    """
+    """Return notes on the parts of a plan's costs that were not measured."""
     if cluster.network is None or cluster.workers == 1 or MEASURED not in plan.algorithms:
         return ()
     notes: list[str] = []
@@ -87,19 +71,16 @@ def notes_of(cluster: Cluster, plan: Plan) -> tuple[str, ...]:
 
 
 def assumed_startups(cluster: Cluster) -> bool:
-    """Return whether a cluster says itself that its start-ups are assumed."""
+    """Return whether a cluster's notes say that its start-ups are assumed."""
     return cluster.network is None and any(
         "assumed" in note and "startup_ns" in note for note in cluster.notes
     )
 
 
 def prediction(cluster: Cluster, kind: str) -> Predicted:
-    """Return what a kind of transfer costs among a cluster's workers.
+    """Return the predicted cost of a kind of transfer among a cluster's workers.
 
-    Raises
-    ------
-    NotApplicableError
-        If nothing was measured that says so.
+    Raises `NotApplicableError` if no measured table gives it.
     """
     tables = cluster.network
     if tables is None:

@@ -1,19 +1,11 @@
-"""What a worker has to remember while it trains.
+"""Memory model: the memory of a worker during training.
 
-Problem: does a plan fit into a worker's memory, and how large may its transfers be?
-
-Method: the large terms are added up.
-
-- replicated: parameters, gradients, the optimiser's state and the activations of one iteration,
-  which are what layers keep for the backward pass where that is known, and else their outputs;
-- sharded: the same, but for the state only the worker's share, with the copy of the parameters that
-  it updates; the gathered parameters are kept from the forward pass to the end of the backward
-  pass, and all gradients are counted, as if none had left before the last was there.
-
-Beside them the largest transfer, whose gradients are copied into one buffer.
-
+Method: a sum of the large terms. Replicated: parameters, gradients, optimiser state and the
+activations of one iteration (the layers' saved bytes if known, else their outputs). Sharded: only
+the worker's share of the state, with a copy of its parameters; the gathered parameters stay until
+the end of the backward pass, and all gradients are counted. The buffer of the largest transfer is
+added.
 Guarantee: none for a real allocator; small terms, fragmentation and the framework are left out.
-
 Complexity: O(layers).
 Source: the terms as in Rajbhandari et al., "ZeRO", SC 2020, section 3.
 """
@@ -58,16 +50,9 @@ class Footprint:
         optimiser: Fraction = Fraction(0),
         activation_bytes: int | None = None,
     ) -> "Footprint":
-        """Return that of a profiled model; gradients are as large as parameters before sending.
+        """Return the footprint of a profiled model; gradients are as large as parameters.
 
-        Parameters
-        ----------
-        profile : Profile
-            The model.
-        optimiser : Fraction
-            As above.
-        activation_bytes : int, optional
-            Activations, if they are known better than from the profile.
+        `activation_bytes` replaces the profile's estimate.
         """
         size = profile.parameter_bytes
         if activation_bytes is None:
@@ -75,15 +60,7 @@ class Footprint:
         return cls(size, size, activation_bytes, optimiser)
 
     def resident_bytes(self, mode: str, workers: int) -> int:
-        """Return what is there all the time, without the transfers' buffers.
-
-        Parameters
-        ----------
-        mode : {"replicated", "sharded"}
-            Who keeps the optimiser's state.
-        workers : int
-            Number of workers.
-        """
+        """Return the static memory of a worker, without the transfers' buffers (bytes)."""
         state = self.optimiser * self.parameter_bytes
         if mode == "sharded":
             state = (state + self.parameter_bytes) / workers
@@ -91,18 +68,9 @@ class Footprint:
         return kept - int(-state // 1)
 
     def shortage(self, modes: Sequence[str], workers: int, available: int, transfer: int) -> str:
-        """Return one sentence: what is needed, what dominates, and what would help.
+        """Return one sentence: the memory needed, its largest part, and what would help.
 
-        Parameters
-        ----------
-        modes : sequence of str
-            Modes to speak of.
-        workers : int
-            Number of workers.
-        available : int
-            Memory of each.
-        transfer : int
-            Bytes of the smallest transfer there can be.
+        `available`: memory of each worker; `transfer`: the smallest possible transfer (bytes).
         """
         needed = " and ".join(
             f"{_precise(self.resident_bytes(mode, workers) + transfer, available)} {mode}"
@@ -128,6 +96,6 @@ class Footprint:
 
 
 def _precise(size: int, another: int) -> str:
-    """Return a size so that it can be told from another one."""
+    """Return a size in a form that differs from another one's."""
     shown = format_bytes(size)
     return shown if shown != format_bytes(another) else f"{size:,} B"

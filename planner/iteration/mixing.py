@@ -1,14 +1,11 @@
-"""The algorithm and the depth of each transfer of a plan.
+"""Assign an algorithm and a depth to each transfer of a plan.
 
-Problem: a plan says what is sent together, and in which order; the algorithms and depths it may use
-cost differently by the size of a transfer. Which should each transfer take?
-
-Method: that at which it costs least. Transfers share one channel and keep their order, so that none
-that is shorter delays anything.
-
+Problem: the algorithms and depths that a plan may use cost differently by the size of a transfer.
+Method: the cheapest option for each transfer. Transfers share one channel in a fixed order, so a
+shorter transfer delays nothing.
 Guarantee: no other choice for the same transfers makes a shorter iteration.
-
-Complexity: O(transfers · options). Source: own.
+Complexity: O(transfers · options).
+Source: own.
 """
 
 from dataclasses import replace
@@ -21,7 +18,7 @@ __all__ = ["settled"]
 
 
 def settled(plan: Plan, way: Way) -> Plan:
-    """Return the plan with the algorithm and the depth for each transfer that cost least.
+    """Return the plan with the cheapest algorithm and depth for each transfer.
 
     The plan's own algorithm is the one that carries most bytes.
     """

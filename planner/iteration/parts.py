@@ -1,25 +1,14 @@
-"""What collectives cost in parts of a cluster that all communicate at the same time.
+"""Costs of collectives in parts of a cluster that communicate at the same time.
 
-Problem: the ranks of a cluster, numbered host by host, are cut into copies of s consecutive ranks.
-Ranks in the same place of each copy are a row. All copies gather, or scatter, at the same time, and
-all rows sum up at the same time. What does each of these collectives cost?
-
-Method: a part is a cluster of its own. It has the links and NICs that no other part uses, and its
-share of what all machines share: with P parts at once, one P-th of it.
-
-- On a switch a part is s, or N/s, machines.
-- On rails a copy is whole hosts, or an equal share of a host. A row is one accelerator of several
-  hosts, or with copies smaller than a host several accelerators of each host. Every link and every
-  NIC belongs to one part.
-- On rails other copies straddle hosts. Each part is then one ring in order of ranks. A hop to
-  another host takes the NIC on the receiver's rail, over a link to that NIC, as NCCL's PXN does.
-  The rings of all parts are laid over the links, and the busiest link or NIC sets the pace.
-
-Guarantee: of all parts together no link, NIC or shared medium carries more bytes than its rate
-allows in that time. Costs of rings are exact for pieces that divide evenly.
-
-Complexity: O(N) where copies straddle hosts, else that of `synchronisations`. Source: own; PXN is
-described in NVIDIA's documentation of NCCL.
+Problem: the ranks of a cluster, numbered host by host, are cut into copies of consecutive ranks.
+Ranks at the same place of each copy form a row. All copies, or all rows, communicate at once.
+Method: each part is a cluster of its own, with the links and NICs that no other part uses and its
+share of the shared medium. Parts that straddle hosts are rings. Cases: docs/iteration.md, "Costs
+within copies and rows".
+Guarantee: all parts together load no link, NIC or shared medium above its rate. Costs of rings are
+exact for pieces that divide evenly.
+Complexity: O(N) if copies straddle hosts, else that of `synchronisations`.
+Source: own; PXN is described in NVIDIA's documentation of NCCL.
 """
 
 from collections import Counter
@@ -39,25 +28,15 @@ from planner.topologies import Rails, Switch
 __all__ = ["costs_between_copies", "costs_within_copies", "use_other_links"]
 
 Costs = tuple[AffineCost | TableCost, AffineCost | TableCost, AffineCost | TableCost]
-"""Of an all-gather, a reduce-scatter and an all-reduce, by the bytes of the whole part."""
+"""Costs of an all-gather, a reduce-scatter and an all-reduce, by the bytes of the whole part."""
 
 _SECOND = Fraction(10**9)
 
 
 def costs_within_copies(cluster: Cluster, shards: int) -> Costs:
-    """Return what collectives within copies cost, all copies at the same time.
+    """Return the costs of collectives within copies of `shards` ranks, all copies at once.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        The cluster.
-    shards : int
-        Ranks of a copy, a divisor of all ranks.
-
-    Raises
-    ------
-    NotApplicableError
-        If the cost of such copies is not known.
+    Raises `NotApplicableError` if the cost of such copies is not known.
     """
     workers = cluster.workers
     if _straddles(cluster, shards):
@@ -67,11 +46,7 @@ def costs_within_copies(cluster: Cluster, shards: int) -> Costs:
 
 
 def costs_between_copies(cluster: Cluster, shards: int) -> Costs:
-    """Return what collectives within rows cost, all rows at the same time.
-
-    Parameters, errors
-        As for `costs_within_copies`.
-    """
+    """Return the costs of collectives within rows, all rows at once; see `costs_within_copies`."""
     workers = cluster.workers
     if _straddles(cluster, shards):
         return _rings(cluster, (range(place, workers, shards) for place in range(shards)))
@@ -81,7 +56,7 @@ def costs_between_copies(cluster: Cluster, shards: int) -> Costs:
 def use_other_links(cluster: Cluster, shards: int) -> bool:
     """Return whether rows use no link, NIC or medium that copies use.
 
-    So they do where copies are whole hosts, one each: copies use links, rows use NICs.
+    True if each copy is one whole host: copies use links, rows use NICs.
     """
     topology = cluster.topology
     return isinstance(topology, Rails) and shards in (1, topology.accelerators)
@@ -96,7 +71,7 @@ def _straddles(cluster: Cluster, shards: int) -> bool:
 
 
 def _copy(cluster: Cluster, shards: int) -> Cluster:
-    """Return the links that one copy has for itself; all machines share the rest."""
+    """Return the cluster of one copy, with the links that it does not share."""
     topology = cluster.topology
     if shards == cluster.workers:
         return cluster
@@ -109,7 +84,7 @@ def _copy(cluster: Cluster, shards: int) -> Cluster:
 
 
 def _row(cluster: Cluster, shards: int) -> Cluster:
-    """Return the links that one row has for itself."""
+    """Return the cluster of one row, with the links that it does not share."""
     topology, copies = cluster.topology, cluster.workers // shards
     if isinstance(topology, Rails):
         each = max(topology.accelerators // shards, 1)
@@ -129,7 +104,7 @@ def _on_rails(cluster: Cluster, rails: Rails, hosts: int, accelerators: int) -> 
 
 
 def _costs(part: Cluster, parts: int) -> Costs:
-    """Return what collectives cost in one of several equal parts that communicate at once."""
+    """Return the costs of collectives in one of several equal parts that communicate at once."""
     if part.workers == 1:
         nothing = AffineCost(0, Fraction(0))
         return nothing, nothing, nothing
@@ -153,11 +128,12 @@ def _costs(part: Cluster, parts: int) -> Costs:
 
 
 def _rings(cluster: Cluster, parts: Iterable[Sequence[int]]) -> Costs:
-    """Return what collectives cost in rings of ranks on rails, all at the same time."""
+    """Return the costs of collectives in rings of ranks on rails, all at once."""
     rails, nic = cluster.topology, cluster.nic
     assert isinstance(rails, Rails)
     size, count, forwarded = rails.accelerators, 0, False
-    # Hops over each link, and NIC, outwards; and inwards, which for a NIC are those to its rank.
+    # Hops over each link and NIC: outwards; inwards (for a NIC, hops to its rank); and out of the
+    # host.
     sent, received, left = Counter[int](), Counter[int](), Counter[int]()
     for ranks in parts:
         count = len(ranks)

@@ -1,4 +1,4 @@
-"""What a plan of a whole iteration is: transfers in order, and how each travels."""
+"""The plan of a whole iteration: transfers in order, and the algorithm of each."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,13 +10,13 @@ __all__ = ["MODES", "How", "Kind", "Mode", "Plan", "Transfer"]
 
 
 Kind = Literal["all_reduce", "push", "pull"]
-"""What a transfer does: sum up on all workers; sum up, each its share; or hand the shares out."""
+"""Kind of a transfer: all-reduce, push (reduce-scatter) or pull (all-gather)."""
 
 How = tuple[str, int]
 """An algorithm, and a depth."""
 
 Mode = Literal["replicated", "sharded"]
-"""Whether every worker updates all parameters, or each its share of them."""
+"""Whether every worker updates all parameters, or its share of them."""
 
 MODES: tuple[Mode, ...] = ("replicated", "sharded")
 """Every mode by the name requests use."""
@@ -24,20 +24,20 @@ MODES: tuple[Mode, ...] = ("replicated", "sharded")
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What one transfer carries.
+    """The contents of one transfer, and how it is sent.
 
     Attributes
     ----------
     kind : {"all_reduce", "push", "pull"}
-        What it does.
+        All-reduce, reduce-scatter or all-gather.
     parts : tuple of Part
-        At least one, none empty: bytes of gradients, of a pull bytes of parameters.
+        At least one, none empty: bytes of gradients; of parameters for a pull.
     not_before_ns : int
-        When it may leave at the earliest (systems that look for work at intervals).
+        Earliest start (systems that send at intervals).
     algorithm : str, optional
-        How it is synchronised, if not by the algorithm of its plan.
+        Its synchronisation algorithm, if not that of its plan.
     depth : int
-        In how many parts it is sent, each a step behind the one before.
+        Number of parts in which it is sent, each a step behind the one before.
     """
 
     kind: Kind
@@ -49,7 +49,7 @@ class Transfer:
     @property
     def size_bytes(self) -> int:
         """Bytes of the transfer."""
-        if len(self.parts) == 1:  # most are, where there are thousands of transfers
+        if len(self.parts) == 1:  # most, if there are thousands of transfers
             ((_, start, stop),) = self.parts
             return stop - start
         return sum(part.stop - part.start for part in self.parts)
@@ -57,24 +57,24 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Transfers in the order in which they leave, and how they travel.
+    """Transfers in the order in which they leave, and their algorithms.
 
     Attributes
     ----------
     algorithm : str
-        How gradients are synchronised (`planner.iteration.synchronisation`), but for transfers that
-        name another algorithm.
+        Synchronisation algorithm (`planner.iteration.synchronisation`) of all transfers that name
+        no other.
     transfers : tuple of Transfer
         In transfer order.
     backward_orders : tuple of tuple of int
-        One order of the backward ops if all workers keep to it; else one a worker, and a gradient
-        is ready when the last worker has it.
+        One order of the backward ops if all workers keep to it, else one per worker; a gradient is
+        ready when the last worker has it.
     forward_order : tuple of int
         Order of the forward ops.
     barrier : bool
         Whether the forward pass waits for all transfers.
     late : bool
-        As in `planner.caramel.Plan`.
+        Delayed release, as in `planner.caramel.Plan`.
     """
 
     algorithm: str
@@ -85,12 +85,12 @@ class Plan:
     late: bool = False
 
     def how(self, transfer: Transfer) -> How:
-        """Return by which algorithm, and at which depth, a transfer of it is synchronised."""
+        """Return the algorithm and the depth of one of the plan's transfers."""
         return transfer.algorithm or self.algorithm, transfer.depth
 
     @property
     def used(self) -> tuple[How, ...]:
-        """Algorithms and depths of its transfers, first what carries most bytes."""
+        """Algorithms and depths of the transfers, the one that carries most bytes first."""
         carried: dict[How, int] = {}
         for transfer in self.transfers:
             how = self.how(transfer)
@@ -99,16 +99,16 @@ class Plan:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Every algorithm it uses, its own first."""
+        """Every algorithm of the plan, its own first."""
         return tuple(dict.fromkeys((self.algorithm, *(name for name, _ in self.used))))
 
     @property
     def way(self) -> str:
-        """What it is an alternative of: its algorithm, or `MIXED`."""
+        """Name of the alternative that the plan belongs to: its algorithm, or `MIXED`."""
         return self.algorithm if len(self.algorithms) == 1 else MIXED
 
     @property
     def mode(self) -> Mode:
-        """Whether it needs every parameter's state on every worker, or a share of it."""
+        """Whether every worker keeps the whole state of each parameter, or its share."""
         whole = all(transfer.kind == "all_reduce" for transfer in self.transfers)
         return "replicated" if whole else "sharded"

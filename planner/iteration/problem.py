@@ -1,4 +1,4 @@
-"""What is planned when everything is planned at once, and what such a plan is."""
+"""The problem of a whole iteration: a model, a cluster, and the options to consider."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,16 +34,16 @@ class Problem:
     Attributes
     ----------
     graph : Graph
-        Computation of one iteration on one worker; the sizes of its parameters are what is sent for
-        their gradients.
+        Computation of one iteration on one worker; parameter sizes are the bytes sent for their
+        gradients.
     cluster : Cluster
-        Where it runs.
+        The workers and their network.
     pull_bytes : sequence of int, optional
-        Bytes of each parameter itself, where they are not those of its gradient.
+        Bytes of each parameter itself, if they differ from those of its gradient.
     footprint : Footprint, optional
-        What a worker has to remember; None if memory does not bind.
+        Memory model of a worker; None if memory does not bind.
     max_transfer_bytes : int, optional
-        No transfer may be larger.
+        Largest transfer.
     algorithms : sequence of str
         Synchronisation algorithms to consider.
     modes : sequence of str
@@ -51,12 +51,12 @@ class Problem:
     op_order : sequence of str, optional
         As in `planner.caramel.Problem`.
     element_bytes : int
-        Parameters are cut at multiples of so many bytes.
+        Parameters are cut only at multiples of this.
     seed : int
         Seed of the op orders drawn by methods that enforce none.
     target : Target, optional
-        Whose rules plans keep to, if not only those of planner's own runtime; one that sums up
-        gradients.
+        Export target whose rules plans keep to, one that sums gradients; by default only those of
+        planner's own runtime.
     """
 
     graph: Graph
@@ -84,7 +84,7 @@ class Problem:
         set_integer(self, "seed")
         check_summing(self.target)
         self._check_algorithms()
-        if isinstance(self.graph, Graph):  # if it is none, that is said next
+        if isinstance(self.graph, Graph):  # else the next check reports it
             self._check_times(self.pushed, "cluster")
         _ = self.base  # checks graph, op order, element size and sums
         if self.pull_bytes is not None:
@@ -100,7 +100,7 @@ class Problem:
         self._check_memory()
 
     def _check_memory(self) -> None:
-        """Check that what a worker needs is a size, whatever is sent at once."""
+        """Check that the memory of a worker is in range, whatever is sent at once."""
         if self.footprint is None:
             return
         largest = max(sum(self.pushed), sum(self.pulled))
@@ -158,21 +158,21 @@ class Problem:
         Parameters
         ----------
         profile : Profile
-            The model. If its layers send something else than their parameters' sizes for their
-            gradients, they are what is planned, whether or not there is a graph.
+            The model. If its layers' gradients are sent in other sizes than their parameters have,
+            the layers are planned, even if there is a graph.
         cluster : Cluster
-            Where it shall run.
+            The cluster to run on.
         computation : Fraction or int
-            What all computation times are multiplied by: 1/50 for workers that compute 50 times as
-            fast as those the profile was measured on.
+            Factor on all computation times: 1/50 for workers that compute 50 times as fast as those
+            the profile was measured on.
         optimiser : Fraction or int
             Bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam.
         activation_bytes : int, optional
-            Memory for the activations of an iteration, if not what the profile says of its layers.
+            Memory for the activations of an iteration, in place of the profile's estimate.
         ignore_memory : bool
             Plan as if memory did not bind.
         **options
-            As above; `element_bytes` is by default what the profile says.
+            As above; `element_bytes` defaults to that of the profile.
         """
         options.setdefault("element_bytes", profile.element_bytes)
         factor = exact(computation, "computation_scale", positive=True)
@@ -204,13 +204,13 @@ class Problem:
         try:
             usable = synchronisations(self.cluster, self.algorithms)
             _ = [option.all_reduce for option in usable[0]]
-        except InvalidInputError as error:  # all start-ups of a transfer, or a byte, take too long
+        except InvalidInputError as error:  # a transfer takes too long
             raise InvalidInputError("cluster.nic", f"{error.path}: {error.message}") from None
         return usable
 
     @property
     def single(self) -> tuple[Synchronisation, ...]:
-        """Algorithms the cluster allows, at every depth, and what they cost."""
+        """Algorithms the cluster allows, at every depth, with their costs."""
         return self._usable[0]
 
     @cached_property
@@ -227,7 +227,7 @@ class Problem:
 
     @cached_property
     def cheapest(self) -> tuple[Way, ...]:
-        """What no other way undercuts for some size: one, if algorithms may be mixed."""
+        """The ways that cost least for some size: one mixture, if algorithms may be mixed."""
         if MIXED in self.algorithms and self.single and MEASURED not in self.by_name:
             return (mixture(MIXED, self.single, max(sum(self.pushed), sum(self.pulled))),)
         return tuple(self.by_name.values())
@@ -239,7 +239,7 @@ class Problem:
 
     @property
     def _mixed(self) -> bool:
-        """Whether they are mixed: what was measured stands for itself."""
+        """Whether algorithms are mixed; measured costs are not mixed with assumed ones."""
         return MIXED in self.algorithms and self._mixes and MEASURED not in self.by_name
 
     @property
@@ -250,7 +250,7 @@ class Problem:
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
-        """What it does not allow, and why."""
+        """Algorithms that cannot be used, with the reason."""
         if MIXED not in self.algorithms or self._mixed or not self.single:
             return self._usable[1]
         if MEASURED in self.by_name:
@@ -263,16 +263,13 @@ class Problem:
 
     @cached_property
     def costs(self) -> Mapping[How, Synchronisation]:
-        """What transfers cost by each algorithm at each depth."""
+        """Cost of transfers by each algorithm at each depth."""
         return {(option.algorithm, option.depth): option for option in self.single}
 
     def synchronisation(self, algorithm: str) -> Synchronisation:
         """Return one of `single` by its name, at depth 1.
 
-        Raises
-        ------
-        InvalidInputError
-            If it is none of them.
+        Raises `InvalidInputError` if there is no such algorithm.
         """
         for option in self.single:
             if option.algorithm == algorithm:
@@ -298,7 +295,7 @@ class Problem:
 
     @property
     def interference(self) -> Interference:
-        """What an all-reduce and computation take from each other."""
+        """Contention between an all-reduce and computation."""
         return self.cluster.interference
 
     @cached_property
@@ -306,12 +303,12 @@ class Problem:
         return self.interference.half
 
     def beside(self, kind: Kind) -> Interference:
-        """Return the same of a transfer of one kind."""
+        """Return the contention between a transfer of one kind and computation."""
         return self.interference if kind == "all_reduce" else self._half
 
     @cached_property
     def base(self) -> caramel.Problem:
-        """The same without start-ups on the best network there could be: orders and windows."""
+        """The problem without start-ups on the best possible network: for op orders and windows."""
         return self._transfers(least(self.cluster).all_reduce)
 
     @cached_property
@@ -325,7 +322,7 @@ class Problem:
         return self.pushed if self.pull_bytes is None else tuple(self.pull_bytes)
 
     def room(self, mode: Mode) -> int | None:
-        """Return how large a transfer can be: the cap, and what memory leaves; None if any size.
+        """Return the largest transfer that the cap and the memory limit allow (bytes); None if any.
 
         Below `element_bytes` there is no plan, unless all parameters are smaller.
         """

@@ -1,13 +1,13 @@
-"""An old plan as one of a problem whose numbers have changed, in milliseconds.
+"""Warm start: adapt an old plan to changed numbers, within milliseconds.
 
-Method: parameters that have another size are cut at the same shares of it. All-reduces are then
-improved as in `planner.caramel.refit`; pushes and pulls compete with iBatch's exact batches both
-ways (`planner.iteration.sharded`). Each transfer takes the algorithm that suits its size now, of
-those that the old plan chose from; transfers for which there is no room are cut, unless there is
-room for none or for so little that they would be too many (`planner.iteration.room`).
-
-Guarantee: never worse than the old transfers in the old order; the mode and the way of
-synchronising stay. Complexity: that of `planner.caramel.refit`. Source: own.
+Method: parameters of another size are cut at the same shares. All-reduces are improved as in
+`planner.caramel.refit`; pushes and pulls compete with iBatch's batches both ways
+(`planner.iteration.sharded`). Each transfer takes the algorithm that suits its size now, of those
+the old plan chose from. Transfers over the limit are cut (`planner.iteration.room`), unless there
+would be none or too many.
+Guarantee: never worse than the old transfers in the old order; mode and algorithms stay.
+Complexity: that of `planner.caramel.refit`.
+Source: own.
 """
 
 from dataclasses import replace
@@ -32,15 +32,10 @@ __all__ = ["adapt", "refit"]
 
 
 def adapt(problem: Problem, plan: Plan) -> Plan:
-    """Return an old plan with the sizes of the problem's parameters.
+    """Adapt an old plan to the sizes of the problem's parameters.
 
-    If an algorithm is not available any more, transfers take those that suit their sizes, of what
-    the plan chose from.
-
-    Raises
-    ------
-    InvalidPlanError
-        If it sends what no parameter can have.
+    If an algorithm is no longer available, transfers take those that suit their sizes, of the
+    plan's algorithms. Raises `InvalidPlanError` if the plan sends bytes that no parameter can have.
     """
     plan, way = _resized(problem, plan), _way_of(problem, plan)
     known = all(plan.how(transfer) in problem.costs for transfer in plan.transfers)
@@ -48,12 +43,12 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
 
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an adapted plan, cut to the room there is and improved."""
+    """Return an adapted plan, cut to the transfer limit and improved."""
     way = _way_of(problem, plan)
     if way is None:
         return Outcome(plan)
     small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
-    if small is not None:  # a transfer for each piece that fits would be cut without end
+    if small is not None:  # cutting would make no transfer, or too many
         return Outcome(None, infeasibility=small)
     if plan.mode == "replicated":
         better = _gradients(problem, plan, way, deadline)
@@ -65,7 +60,7 @@ def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _way_of(problem: Problem, plan: Plan) -> Way | None:
-    """Return the algorithms that an old plan chose from; None if it stays as it is."""
+    """Return the algorithms that an old plan chose from, or None if the plan must not change."""
     free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
     fixed = problem.target is not None or not problem.interference.is_none
     if fixed or not free:
@@ -92,7 +87,7 @@ def _resized(problem: Problem, plan: Plan) -> Plan:
 
 
 def _gradients(problem: Problem, plan: Plan, way: Way, deadline: Deadline) -> Plan | None:
-    """Return better all-reduces in the same op order, if there are any."""
+    """Return better all-reduces in the same op order, or None."""
     order = OpOrder(plan.backward_orders[0], plan.forward_order)
     groups = tuple(Group(transfer.parts) for transfer in plan.transfers)
     old = loads_of(GradientPlan(groups, plan.backward_orders, plan.forward_order))

@@ -1,9 +1,9 @@
-"""The same job with fewer or more workers: what changes of its problem.
+"""The same job with fewer or more workers.
 
-Problem. Machines come and go, and a job goes on with what is there. Everything else stays.
-
-Guarantee. The problem of so many workers on a cluster of the same kind, or an error that says what
-the kind does not allow. Complexity: O(1), and that of checking a problem. Source: own.
+Guarantee: only the number of workers changes, on a cluster of the same kind; an error says if the
+topology does not allow that number.
+Complexity: O(1), and that of checking a problem.
+Source: own.
 """
 
 from dataclasses import replace
@@ -18,14 +18,14 @@ __all__ = ["resized"]
 
 
 def resized(problem: Problem, workers: int) -> Problem:
-    """Return the problem of the same model on the same kind of cluster, with so many workers.
+    """Return the problem of the same model and kind of cluster, with `workers` workers.
 
     Parameters
     ----------
     problem : Problem
         The problem.
     workers : int
-        How many there are: machines, or accelerators of whole hosts.
+        New number of workers: machines, or accelerators of whole hosts.
 
     Raises
     ------

@@ -1,28 +1,14 @@
-"""A bound on sharded plans where costs are concave: what is pushed after the first pulls.
+"""A lower bound on sharded plans for concave costs, with pushes that follow the first pulls.
 
-Problem: as in `planner.iteration.sharded_bound`, with transfers that cost f(bytes), the least of
-several lines: which iteration M does no sharded plan undercut?
-
-Let t_0 be the largest tail. A push that ends after M - t_0 is called *right*; it carries R bytes in
-all, of parameters with smaller tails, as their pulls come later. All other pushes can come before
-all pulls: heads do not bind once the backward pass has ended, at B, and what is pulled later
-instead still ends by M - t_0. So M is at least max(B, E(R)) + T(R), where
-
-1. E(R) is when the pushes of all but R bytes end at best, the last ready of the parameters that
-   can be pushed right being left out. On one side with fluid bytes that is exact: of two successive
-   transfers, the first of which neither takes all that is ready nor ends when something gets ready,
-   bytes can move to the other or from it, as f is concave, without a later end, until it does, or
-   one is empty. So it is enough to know the most bytes that are there when something gets ready,
-   and the earliest time at which all is there that is ready by some moment.
-2. T(R) is how long pulls and right pushes take at least. Seen from the end, let V(c, r) be the most
-   bytes pulled in the last c of time with r pushed right. One transfer more pulls no more than
-   parameters with tails up to c have, or pushes no more than these have and than has been pulled
-   behind. What is pulled by M - t_0 is as good as one transfer; the one before may end in it.
-
-T comes from grids of c and r that are rounded outwards (`planner.caramel.inwards`): c down, r up.
-
-Guarantee: no sharded plan of the windows lasts less. Complexity: O(grid³) in NumPy for T, and
-O(grid · heads²) for E. Source: own.
+Problem: as in `planner.iteration.sharded_bound`, with transfers that cost the minimum of several
+lines: bound the iteration M of every sharded plan.
+Method: a push is *right* if it ends in the last t_0 of the iteration (t_0: the largest tail). With
+R bytes pushed right, M is at least max(B, E(R)) + T(R): the end of the other pushes, and the least
+time of pulls and right pushes. Derivation: docs/iteration.md, "Why the bound with pushes in the
+forward pass holds".
+Guarantee: no sharded plan of the windows lasts less.
+Complexity: O(grid³) in NumPy for T, and O(grid · heads²) for E.
+Source: own.
 """
 
 from collections.abc import Sequence
@@ -38,10 +24,10 @@ from planner.caramel.windows import Windows
 __all__ = ["earliest_end", "right_pushes_bound"]
 
 GRID = 128
-"""Moments, and numbers of bytes pushed right."""
+"""Grid points: moments, and numbers of bytes pushed right."""
 
 HEADS = 64
-"""Heads that are told apart."""
+"""Distinct heads at most; further heads are merged into earlier ones."""
 
 
 def right_pushes_bound(
@@ -52,26 +38,15 @@ def right_pushes_bound(
     high: int,
     count: int = GRID,
 ) -> int:
-    """Return what no sharded plan undercuts, in ns; `high` if that is more.
+    """Return the lower bound over all sharded plans (ns), at most `high`.
 
-    Parameters
-    ----------
-    windows : Windows
-        Heads, tails and the end of the backward pass; its sizes do not count.
-    pushed, pulled : sequence of int
-        Bytes of each gradient, and of each parameter.
-    lines : sequence of Line
-        A push, or a pull, costs at least the least of them.
-    high : int
-        More than this need not be proven.
-    count : int
-        Moments, and numbers of bytes, of the grid.
+    A push, or a pull, costs at least the minimum of `lines`. The sizes in `windows` are not used.
     """
     cost = ConcaveCost(lines, sum(pushed) + sum(pulled))
     side = _RightSide(windows.tails, pushed, pulled, cost, count)
     pushes = _Pushes(windows, pushed, cost)
     best = float(high)
-    # The end of the pushes falls with what is left out: it is asked for where it may matter.
+    # E(R) falls with R: compute it only for ranges of R that may matter.
     ranges = [(0, len(side.right) - 1)]
     while ranges:
         first, last = ranges.pop()
@@ -88,7 +63,7 @@ def right_pushes_bound(
 
 
 class _Pushes:
-    """When pushes end at best, if some bytes are pushed right."""
+    """The earliest end of the pushes, E(R), if R bytes are pushed right."""
 
     def __init__(self, windows: Windows, pushed: Sequence[int], cost: ConcaveCost) -> None:
         self._cost = cost
@@ -102,25 +77,18 @@ class _Pushes:
         self._move = np.bincount(place, own * ~latest, len(kept))
 
     def end(self, right: float) -> float:
-        """Return when all but so many bytes are pushed; the last ready are left out."""
+        """Return the earliest end of the pushes of all but `right` bytes, those ready last."""
         reached = np.minimum(self._move.cumsum(), max(self._move.sum() - right, 0))
         return earliest_end(self._heads, self._stay.cumsum() + reached, self._cost)
 
 
 def earliest_end(heads: Floats, ready: Floats, cost: ConcaveCost) -> float:
-    """Return when transfers end at best that send what gets ready.
+    """Return the earliest end of transfers that send all bytes (ns).
 
-    Parameters
-    ----------
-    heads : array of float
-        Rising moments.
-    ready : array of float
-        All bytes that are ready at each of them.
-    cost : ConcaveCost
-        What a transfer costs.
+    `ready`: cumulative bytes that are ready at each of the rising moments `heads`.
     """
-    there = np.zeros(len(heads))  # the most bytes at each moment
-    earliest = [inf] * len(heads)  # when all bytes are there that are ready at it
+    there = np.zeros(len(heads))  # most bytes sent by each moment
+    earliest = [inf] * len(heads)  # when all bytes ready at each moment are sent
     waiting = [(float(head), -1, place) for place, head in enumerate(heads)]
     while True:
         now, kind, place = heappop(waiting)
@@ -144,15 +112,10 @@ def earliest_end(heads: Floats, ready: Floats, cost: ConcaveCost) -> float:
 
 
 class _RightSide:
-    """How long pulls and right pushes take, by how many bytes these are.
+    """The least time of pulls and right pushes, T(R).
 
-    Attributes
-    ----------
-    right : array of float
-        Rising numbers of bytes pushed right, up to all that there can be.
-    lasting : array of float
-        What all pulls and right pushes of up to so many bytes, but more than the number before,
-        take at least, in ns.
+    `right`: rising numbers of bytes pushed right, up to the most possible. `lasting`: the least
+    time (ns) if more than the previous number and at most this number of bytes are pushed right.
     """
 
     def __init__(
@@ -171,12 +134,13 @@ class _RightSide:
         self._can_push, self._can_pull = (
             np.array([own[known < end].sum() for end in later]) for own in (pushes, pulls)
         )
-        self._ratio = float((pushes / pulls).max())  # of what is pushed to what is pulled behind
-        # All right pushes have pulls behind that begin and end in the last top of time.
+        self._ratio = float((pushes / pulls).max())  # pushed bytes to bytes pulled behind
+        # All right pushes have pulls behind them, which start and end within the last `top` of
+        # time.
         most = min(pushes[known < self._top].sum(), self._ratio * cost.room(np.array(self._top)))
         self.right = np.linspace(0, most, count + 1 if most else 1)
         self.lasting = np.full(len(self.right), inf)
-        carried = np.full((len(self._at), len(self.right)), -1.0)  # -1: never so many are pushed
+        carried = np.full((len(self._at), len(self.right)), -1.0)  # -1: unreachable
         carried[0, 0] = 0
         for place in range(len(self._at) - 1):
             room = cost.room(later[place:] - self._at[place])
@@ -204,7 +168,7 @@ class _RightSide:
         carried[place + 1 :] = np.maximum(carried[place + 1 :], further)
 
     def _end(self, place: int, now: Floats) -> None:
-        """Note what it takes if one transfer, from a step on, is not over when M - t_0 was."""
+        """Record the time if one transfer, from a step on, ends inside the middle."""
         cost, right, begin = self._cost, self.right, float(self._at[place])
         left = self._all - now
         most = self._can_pull[place] - now

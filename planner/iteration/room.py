@@ -1,11 +1,10 @@
-"""Room for transfers: what a cap, or memory, leaves to them.
+"""The largest transfer that the cap and the memory limit allow, and its consequences.
 
-Problem: can there be any transfer in a mode, can a plan be made of so many and so long ones, and
-how is a plan cut to transfers that fit?
-
-Guarantee: a plan that was cut sends the same bytes in the same order.
-
-Complexity: O(parts + transfers). Source: own.
+Problem: decide whether a mode has any transfer, and not too many or too long ones; cut a plan to
+fitting transfers.
+Guarantee: a cut plan sends the same bytes in the same order.
+Complexity: O(parts + transfers).
+Source: own.
 """
 
 from dataclasses import replace
@@ -20,11 +19,11 @@ from planner.validation import MAX_TOTAL
 __all__ = ["capped", "too_long", "too_many", "too_small"]
 
 MAX_TRANSFERS = 4_000
-"""Transfers of a plan if all are as large as there is room for; more of them take too long."""
+"""Transfers of a plan if all have the largest size; more would take too long to plan."""
 
 
 def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
-    """Return why no transfer at all can be made in a mode, if so."""
+    """Return why a mode has no feasible transfer, or None."""
     room = problem.room(mode)
     largest = max(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
     element = min(problem.element_bytes, largest)
@@ -38,13 +37,13 @@ def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
     memory, footprint = problem.cluster.worker_memory_bytes, problem.footprint
     assert memory is not None
     assert footprint is not None
-    # Of all modes, whichever was asked for: who hears it for one wants to know of the other.
+    # Name all modes: a reader who learns that one does not fit needs the other too.
     reason = footprint.shortage(problem.modes, problem.cluster.workers, memory, element)
     return Infeasibility(reason, ("memory_bytes",))
 
 
 def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
-    """Return why the transfers of a mode are too many to be planned, if so."""
+    """Return why the transfers of a mode are too many to be planned, or None."""
     room = problem.room(mode)
     size = sum(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
     if room is None or size <= room * MAX_TRANSFERS:
@@ -58,9 +57,9 @@ def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
 
 
 def too_long(problem: Problem, way: Way, mode: Mode) -> Infeasibility | None:
-    """Return why the times of a mode cannot be counted, if measured tables say so.
+    """Return why the times of a mode overflow under measured tables, or None.
 
-    That all-reduces can be, and all that is not measured, a `Problem` checks itself.
+    A `Problem` itself checks all-reduces, and costs that are not measured.
     """
     if mode == "replicated" or problem.cluster.network is None:
         return None
@@ -80,7 +79,7 @@ def too_long(problem: Problem, way: Way, mode: Mode) -> Infeasibility | None:
 
 
 def capped(problem: Problem, plan: Plan) -> Plan:
-    """Return the plan with every transfer cut that is larger than there is room for."""
+    """Return the plan with every transfer over the limit cut."""
     room = problem.room(plan.mode)
     if room is None or all(transfer.size_bytes <= room for transfer in plan.transfers):
         return plan
@@ -93,7 +92,7 @@ def capped(problem: Problem, plan: Plan) -> Plan:
 
 
 def _cut(transfer: Transfer, room: int, element: int) -> list[Transfer]:
-    """Return transfers of at most `room` bytes that carry the same in the same order."""
+    """Return transfers of at most `room` bytes that carry the same bytes in the same order."""
     pieces: list[list[Part]] = [[]]
     left = room
     for index, first, last in transfer.parts:

@@ -1,26 +1,12 @@
-"""Plans of single families, and of the systems one would use instead: what the joint plan beats.
+"""Baselines: plans of single families, and of other systems, on the same cluster.
 
-Problem: how would a system that knows one part of the problem send these gradients on this cluster?
+A baseline's best plan over the algorithms of today's libraries counts; but iBatch sends by
+parameter servers, BigDL by shuffles and BML by itself, as their papers do. Baselines with gradients
+only (`ddp`, `horovod`, `mg_wfbp`, `bytescheduler`, `layer_by_layer`, `caramel`) are methods of
+`planner.caramel`; all but Caramel enforce no op order; the others use the activation order.
 
-Each rule is run with every synchronisation algorithm today's libraries have, and its best plan
-counts, so that none is held back by a poor choice; but iBatch sends by parameter servers, BigDL by
-shuffles and BML by itself, as their papers do. Those that send gradients only are the
-methods of `planner.caramel` under the algorithm's all-reduce; they enforce no op order, but for
-Caramel. Those that push and pull are given the activation order.
-
-- `ddp`, `horovod`, `mg_wfbp`, `bytescheduler`, `layer_by_layer`, `caramel`: see `planner.caramel`.
-- `ps`: every parameter by itself, pushed as it becomes ready then, after the backward pass,
-  pulled in order of use: MXNet's key-value store, with a server on every machine.
-- `ibatch`: iBatch's exact batches both ways, with parameter servers on all machines.
-- `bigdl`: all gradients in one shuffle behind the backward pass, all parameters in another.
-- `bml`: one all-reduce by BML behind the backward pass.
-
-What FSDP and ZeRO do is priced by `planner.fsdp`, which knows what they gather twice and what they
-remember. Pushes and pulls of whole layers (`layers_apart`) are no method of their own here, only
-plans that the joint one is chosen from.
-
-Guarantee: none. Complexity: that of the families' methods.
-
+Guarantee: none.
+Complexity: that of the families' methods.
 Source: as named in each family; Li et al., "Scaling Distributed Machine Learning with the Parameter
 Server", OSDI 2014.
 """
@@ -54,7 +40,7 @@ Rule = Callable[[Problem, Way, Deadline], Plan]
 
 
 def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
-    """Return a plan of gradient transfers as one of a whole iteration."""
+    """Return a plan of gradient transfers as a plan of a whole iteration."""
     transfers = tuple(
         Transfer("all_reduce", group.parts, group.not_before_ns) for group in plan.groups
     )
@@ -63,7 +49,7 @@ def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
 
 
 def by_gradients(method: Method) -> Rule:
-    """Return the rule that sends gradients by a method of `planner.caramel`."""
+    """Return the baseline that sends gradients by a method of `planner.caramel`."""
 
     def planned(problem: Problem, synchronisation: Way, deadline: Deadline) -> Plan:
         name = synchronisation.algorithm
@@ -81,12 +67,18 @@ def enforced(problem: Problem, algorithm: str, transfers: Iterable[Transfer]) ->
 
 
 def servers(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    """Push every parameter when it is ready, then pull every parameter in order of use."""
+    """Push every parameter when it is ready, then pull every parameter in order of use.
+
+    As in MXNet's key-value store, with a server on every machine.
+    """
     return _apart(problem, synchronisation, [[j] for j in range(len(problem.pushed))])
 
 
 def layers_apart(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    """Push every layer when it is ready, then pull every layer in order of use."""
+    """Push every layer when it is ready, then pull every layer in order of use.
+
+    Only a candidate of the joint plan, no method of its own.
+    """
     graph = problem.graph
     layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
     for j in range(len(problem.pushed)):
@@ -128,8 +120,11 @@ def _bml(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
 
 
 def _only(method: str, algorithm: str, rule: Rule) -> Rule:
-    """Return a rule that refuses other algorithms; a single worker has none, and anything does."""
-    others = ("none",) if algorithm == "bml" else ("none", MEASURED)  # which says no algorithm
+    """Return a baseline that refuses other algorithms than its own.
+
+    A single worker has none, and measured collectives do not name theirs: both are accepted.
+    """
+    others = ("none",) if algorithm == "bml" else ("none", MEASURED)
 
     def planned(problem: Problem, synchronisation: Way, deadline: Deadline) -> Plan:
         if synchronisation.algorithm not in (algorithm, *others):
@@ -145,7 +140,7 @@ GRADIENTS: Mapping[str, Rule] = MappingProxyType(
         for name in ("caramel", "ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
     }
 )
-"""The rules among them that send gradients only."""
+"""Baselines that send gradients only."""
 
 FAMILIES: Mapping[str, Rule] = MappingProxyType(
     {
@@ -155,7 +150,7 @@ FAMILIES: Mapping[str, Rule] = MappingProxyType(
         "bigdl": _only("bigdl", "shuffle", _bigdl),
     }
 )
-"""What one family by itself plans."""
+"""Plans of single families."""
 
 PEERS: Mapping[str, Rule] = MappingProxyType(
     {
@@ -166,12 +161,12 @@ PEERS: Mapping[str, Rule] = MappingProxyType(
         "ps": servers,
     }
 )
-"""What one would use instead."""
+"""Plans of other systems."""
 
 RULES: Mapping[str, Rule] = MappingProxyType({**FAMILIES, **PEERS})
-"""Every method that follows one rule."""
+"""All baselines."""
 
 BY_ANY_ALGORITHM: Mapping[str, Rule] = MappingProxyType(
     {**RULES, "ibatch": _ibatch, "bml": _bml, "bigdl": _bigdl}
 )
-"""The same rules by any algorithm: of algorithms that cost the same, only one is planned."""
+"""All baselines by any algorithm: of algorithms of equal cost, only one is planned."""

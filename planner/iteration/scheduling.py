@@ -1,46 +1,41 @@
-"""How many iterations an engine such as Spark should schedule at once.
+"""Group size: the number of iterations that an engine such as Spark schedules at once.
 
-Problem: the driver of such an engine schedules every task of every iteration, which adds to the
-iterations as planned. How many of them should it schedule as a group?
-
-Method: Drizzle's group size (`planner.drizzle`), with the computation time that of a whole planned
-iteration, communication included, and the tasks of all machines.
-
-Guarantee: the smallest group that keeps both limits, or what stands in the way.
-
+Problem: the engine's driver schedules every task of every iteration, which adds to the planned
+iterations. Choose the number of iterations per group.
+Method: Drizzle's group size (`planner.drizzle`), with a whole planned iteration, communication
+included, as the computation time, and the tasks of all machines.
+Guarantee: the smallest group that keeps both limits, or the limits that bind.
 Complexity: O(1).
-
 Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
 Apache Spark".
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from planner import drizzle
+from planner import bigdl, drizzle
 from planner.clusters import Cluster
+from planner.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.profiles import Profile
 from planner.results import Result
+from planner.solving.compare import Place
 
-__all__ = ["MAX_GROUP_NS", "MAX_OVERHEAD", "group_size", "scheduled", "scheduling_problem"]
-
-MAX_OVERHEAD = Fraction(1, 20)
-"""Largest share of scheduling in the time of an iteration; assumed: the paper names no limit."""
-
-MAX_GROUP_NS = 10 * 10**9
-"""Longest time without a decision of the driver, 10 s; assumed: the paper names no limit."""
+__all__ = [
+    "MAX_GROUP_NS",
+    "MAX_OVERHEAD",
+    "from_profile",
+    "group_size",
+    "scheduled",
+    "scheduling_problem",
+]
 
 
 def scheduled(
     cluster: Cluster, iteration_ns: int, **limits: Any
 ) -> Result[drizzle.Plan, drizzle.Evaluation]:
-    """Return `group_size`, with its `limits` and errors that lead into a cluster's document.
-
-    Raises
-    ------
-    InvalidInputError
-        If the cluster's scheduling, or a limit, cannot mean anything.
-    """
+    """Return `group_size`, with error paths that lead into a cluster's document."""
     try:
         return group_size(cluster, iteration_ns, **limits)
     except InvalidInputError as error:
@@ -57,23 +52,8 @@ def scheduling_problem(
 ) -> drizzle.Problem:
     """Return the problem of the group size of planned iterations.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        A cluster whose engine schedules iterations.
-    iteration_ns : int
-        Time of one iteration without scheduling.
-    max_overhead : Fraction or float
-        Largest share of scheduling in the time of an iteration, above 0 and below 1.
-    max_group_ns : int, optional
-        Longest time of a group; None for no limit.
-
-    Raises
-    ------
-    NotApplicableError
-        If the cluster says nothing of scheduling.
-    InvalidInputError
-        If an input cannot mean anything.
+    `iteration_ns` is without scheduling. `max_overhead` is a share, `max_group_ns` the longest
+    group or None. Raises `NotApplicableError` if the cluster has no scheduling costs.
     """
     scheduling = cluster.scheduling
     if scheduling is None:
@@ -91,6 +71,31 @@ def scheduling_problem(
     )
 
 
+def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> drizzle.Problem:
+    """Return the problem of iterations that compute, and then synchronise by slices.
+
+    Raises
+    ------
+    InvalidInputError
+        If the cluster says nothing of scheduling.
+    """
+    cluster = place.cluster
+    assert cluster is not None
+    if cluster.scheduling is None:
+        raise InvalidInputError(
+            "--cluster",
+            f"{cluster.name} does not say what its engine's driver spends on tasks; drizzle-64 "
+            "does",
+        )
+    sliced = bigdl.BIGDL.from_profile(profile, place, {"machines": cluster.workers, "tasks": None})
+    return scheduling_problem(
+        cluster,
+        profile.forward_ns + profile.backward_ns + (bigdl.solve(sliced).objective_ns or 0),
+        max_overhead=options["max_overhead"],
+        max_group_ns=options["max_group"],
+    )
+
+
 def group_size(
     cluster: Cluster,
     iteration_ns: int,
@@ -102,19 +107,27 @@ def group_size(
 
     Parameters
     ----------
-    cluster, iteration_ns, max_overhead, max_group_ns
-        As for `scheduling_problem`.
+    cluster : Cluster
+        A cluster whose engine schedules iterations.
+    iteration_ns : int
+        Time of one iteration without scheduling.
+    max_overhead : Fraction or float
+        Largest share of scheduling in the time of an iteration, above 0 and below 1.
+    max_group_ns : int, optional
+        Longest time of a group; None for no limit.
 
     Returns
     -------
     Result
-        The smallest group within both limits; its objective is the time of a group. Or why there is
-        none, with the limits that bind.
+        The smallest group within both limits; its objective is the time of a group. If there is
+        none, the limits that bind.
 
     Raises
     ------
+    NotApplicableError
+        If the cluster has no scheduling costs.
     InvalidInputError
-        As `scheduling_problem` does, or if the time of the group does not fit in 63 bits.
+        If an input is invalid, or the time of the group does not fit in 63 bits.
     """
     return drizzle.solve(
         scheduling_problem(

@@ -1,62 +1,51 @@
-"""How the best plan and its time change with the network.
+"""Sensitivity of the best plan and its time to the network's bandwidth and start-ups.
 
-Problem: the speed of a network and the cost of a start-up are rarely known well. How long does an
-iteration last if they are other than was thought, and does another plan win then?
-
-Method: what the network carries, or what start-ups cost, is multiplied by each factor: of NICs, of
-the links within hosts and of what machines share; of steps, of steps within hosts and of further
-messages. On each such cluster everything is planned anew, beside the plan as it is, DDP and the
-lower bound. An algorithm is not planned for again where its bound says that it cannot win against
-the plans there are already: every plan of `candidates`, priced on that cluster.
-
-Guarantee: none beyond those of `planner.iteration.alternatives`; `best` never lasts longer than
-`kept`.
-
-Complexity: two bounds an algorithm for each factor, and for each algorithm that may still win what
-its alternatives take; at worst 2·(factors - 1) times the planning of those, mostly a fifth of it.
-
+Method: bandwidths (NICs, links within hosts, the shared medium), or start-ups (steps, steps within
+hosts, further messages), are multiplied by each factor. On each such cluster everything is planned
+again, next to the unchanged plan, DDP and the lower bound. An algorithm is planned again only if
+its bound is below all plans of `candidates` priced on that cluster.
+Guarantee: those of `planner.iteration.alternatives`; `best` is never longer than `kept`.
+Complexity: two bounds per algorithm and factor, and the planning of each algorithm that may still
+win; at worst 2·(factors - 1) plannings, mostly a fifth of that.
 Source: own.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from operator import itemgetter
-from typing import Literal
+from functools import partial
 
-from planner.clusters import scaled_cluster
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
-from planner.iteration.evaluation import evaluate
-from planner.iteration.family import best_of, solve
+from planner.iteration.family import ITERATION, best_of
 from planner.iteration.plan import Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.room import too_small
 from planner.iteration.ways import MIXED
+from planner.solving.sensitivity import (
+    FACTORS,
+    Knob,
+    Planned,
+    SensitivityPoint,
+    sensitivity,
+)
 
 __all__ = ["FACTORS", "Knob", "SweepPoint", "Sweeps", "sweep"]
-
-Knob = Literal["bandwidth", "startup"]
-"""What is changed."""
-
-FACTORS = tuple(Fraction(2) ** power for power in range(-3, 4))
-"""What it is multiplied by, if nothing else is asked for: 1/8 to 8."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """How long an iteration lasts on one changed network.
+    """The iteration time on one changed network.
 
     Attributes
     ----------
     factor : Fraction
-        What bandwidth or start-up was multiplied by.
+        Factor on the bandwidth or the start-up.
     best_ns : int
         With the best plan found there.
     algorithm : str
-        How that plan synchronises.
+        Synchronisation algorithm of that plan.
     mode : {"replicated", "sharded"}
         Who updates the parameters in it.
     kept_ns : int
@@ -64,7 +53,7 @@ class SweepPoint:
     ddp_ns : int or None
         With DDP's default; None if it has no plan.
     bound_ns : int
-        What no plan undercuts under the op order of the plan.
+        Lower bound over all plans under the op order of the plan.
     """
 
     factor: Fraction
@@ -78,14 +67,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True)
 class Sweeps:
-    """Both sweeps, by rising factor.
-
-    Attributes
-    ----------
-    bandwidth, startup : tuple of SweepPoint
-        With other speeds, and with other start-up costs. Factors whose numbers would leave the
-        range of all times and sizes are left out.
-    """
+    """Both sweeps, by rising factor; factors that lead out of the range of times are left out."""
 
     bandwidth: tuple[SweepPoint, ...]
     startup: tuple[SweepPoint, ...]
@@ -104,15 +86,15 @@ def sweep(
     Parameters
     ----------
     problem : Problem
-        What was planned.
+        The planned problem.
     candidates : sequence of Alternative
         All its alternatives.
     factors : iterable of Fraction
-        What bandwidth and start-up are multiplied by, each above 0.
+        Factors on bandwidth and start-up, each above 0.
     time_limit : float, optional
         Seconds of planning for each factor.
     progress : callable, optional
-        Called with what is planned for, which of those comes next, and how many there are.
+        Called with the task, its number, and the number of tasks.
 
     Returns
     -------
@@ -122,74 +104,62 @@ def sweep(
     kept = best_of(problem, candidates, 0.0).plan
     if kept is None:
         return None
-    known = sorted(set(factors))
+    listed = sorted(set(factors))
+    others = [candidate.plan for candidate in candidates if candidate.plan is not None]
 
     def points(knob: Knob) -> Iterable[SweepPoint]:
-        for place, factor in enumerate(known, start=1):
+        for place, factor in enumerate(listed, start=1):
             if progress:
-                progress(f"planning with another {knob}", place, len(known))
-            try:
-                changed_problem = replace(
-                    problem, cluster=scaled_cluster(problem.cluster, **{knob: factor})
-                )
-                point = _point(changed_problem, kept, candidates, factor, time_limit)
-            except InvalidInputError:  # times out of range: the problem itself was checked before
-                if factor == 1:
-                    raise
-                continue
-            yield point
+                progress(f"planning with another {knob}", place, len(listed))
+            found = sensitivity(
+                ITERATION,
+                problem,
+                kept,
+                knob,
+                (factor,),
+                Deadline.of(time_limit),
+                known=others,
+                again=partial(_again, kept, new=factor != 1),
+            )
+            yield from map(_row, found)
 
     return Sweeps(tuple(points("bandwidth")), tuple(points("startup")))
 
 
-def _point(
-    problem: Problem,
-    kept: Plan,
-    candidates: Sequence[Alternative],
-    factor: Fraction,
-    time_limit: float | None,
-) -> SweepPoint:
-    """Plan for one cluster; `kept` and `candidates` were planned for another one."""
-    priced = [(evaluate(problem, kept).iteration_ns, kept)]
-    priced += [
-        (evaluate(problem, candidate.plan).iteration_ns, candidate.plan)
-        for candidate in candidates
-        if candidate.plan is not None
-    ]
+def _row(point: SensitivityPoint[Plan]) -> SweepPoint:
+    """Return a point with how its best plan synchronises."""
+    assert point.kept_ns is not None
+    assert point.bound_ns is not None
+    return SweepPoint(
+        factor=point.factor,
+        best_ns=point.best_ns,
+        algorithm=" + ".join(point.best.algorithms),
+        mode=point.best.mode,
+        kept_ns=point.kept_ns,
+        ddp_ns=point.ddp_ns,
+        bound_ns=point.bound_ns,
+    )
+
+
+def _again(
+    kept: Plan, problem: Problem, least_ns: int | None, limit: Deadline, *, new: bool
+) -> Planned[Plan]:
+    """Return plans by the algorithms whose bound is below the least cost, and the least bound."""
     bounds = {
         (option.algorithm, mode): bound(problem, option, mode, kept)
         for option in problem.options
         for mode in problem.modes
         if too_small(problem, mode) is None and option.refusal(mode) is None
     }
+    assert least_ns is not None  # the kept plan fits whatever the network is
     # Where no mode's bound is below what is there already, planning again finds nothing better.
-    shortest = min(time for time, _ in priced)
-    unsettled = {name for (name, _), least in bounds.items() if least < shortest}
+    unsettled = {name for (name, _), below in bounds.items() if below < least_ns}
     names = [option.algorithm for option in problem.options if option.algorithm in unsettled]
-    if names and factor != 1:
+    again: Iterable[Alternative] = ()
+    if names and new:
         anew = problem
-        if len(names) < len(problem.options) and MIXED not in names:  # that takes all of them
+        if len(names) < len(problem.options) and MIXED not in names:  # it takes all
             anew = replace(problem, algorithms=tuple(names))
-        again = alternatives(anew, Deadline.of(time_limit))
-        priced += [
-            (alternative.objective_ns or 0, alternative.plan)
-            for alternative in again
-            if alternative.plan is not None
-        ]
-    best_ns, best = min(priced, key=itemgetter(0))
-    return SweepPoint(
-        factor=factor,
-        best_ns=best_ns,
-        algorithm=" + ".join(best.algorithms),
-        mode=best.mode,
-        kept_ns=priced[0][0],
-        ddp_ns=_ddp(problem, time_limit),
-        bound_ns=min(bounds.values()),
-    )
-
-
-def _ddp(problem: Problem, time_limit: float | None) -> int | None:
-    try:
-        return solve(problem, method="ddp", time_limit=time_limit).objective_ns
-    except InvalidInputError:  # it does not apply here
-        return None
+        again = alternatives(anew, limit)
+    plans = [alternative.plan for alternative in again if alternative.plan is not None]
+    return plans, min(bounds.values())

@@ -1,17 +1,12 @@
 """Sharded plans: iBatch both ways, on one channel.
 
-Problem: every worker updates its share of the parameters. Gradients are pushed as they become
-ready, the updated parameters pulled before the forward pass reads them; which go together?
-
-Method: with all pushes before all pulls the two sides do not meet: the pushes end when iBatch's
-push problem ends; once they and the backward pass have ended, the pulls take what its pull problem
-takes; and each is solved exactly (`planner.ibatch`). Parameters stand where layers do: in order of
-readiness, and in order of the first read.
-
-Guarantee: the least iteration of all plans of whole parameters, within the room there is for a
-transfer, whose pushes, in order of readiness, come before all pulls, in order of use. Of equally
-early ones the order is given; another can save the rounding of a transfer to whole nanoseconds.
-
+Problem: every worker updates its share of the parameters. Batch the pushes and the pulls.
+Method: with all pushes before all pulls the two sides are independent: the pulls start when the
+pushes and the backward pass have ended. Each side is solved exactly by `planner.ibatch`, with
+parameters as layers, in order of readiness and of first read.
+Guarantee: the least iteration of all plans of whole parameters within the transfer limit whose
+pushes, in order of readiness, come before all pulls, in order of use. Another order of parameters
+ready at once can save rounding.
 Complexity: that of iBatch's exact method, near-linear or quadratic in the parameters.
 Source: Wang et al., iBatch, for batches; the composition is our own.
 """
@@ -32,14 +27,7 @@ def both_ways(
 ) -> tuple[Transfer, ...]:
     """Return pushes and pulls, each side batched exactly.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    synchronisation : Way
-        What a push, and what a pull, costs.
-    room : int, optional
-        Bytes of a batch at most; disregarded by a side with a larger parameter.
+    `room`: largest batch (bytes); ignored by a side with a larger parameter.
     """
     known = problem.base.windows
     by_readiness = sorted(range(len(known.sizes)), key=lambda j: (-known.heads[j], j))
@@ -66,7 +54,7 @@ def _batches(
     synchronisation: Way,
     room: int | None,
 ) -> list[Transfer]:
-    """Return the transfers of one side; `moments` fall, and their differences are computed."""
+    """Return the transfers of one side; `moments` fall, their differences are computation."""
     compute = [moment - following for moment, following in pairwise((*moments, 0))]
     side = ibatch.Problem(
         compute_ns=tuple(compute),

@@ -1,46 +1,14 @@
-"""A start-up-aware bound on sharded plans: pushes and pulls counted apart.
+"""A start-up-aware lower bound on sharded plans that counts pushes and pulls separately.
 
-Problem: pushes leave once their gradients are ready, pulls end before the forward pass reads, each
-byte is pushed before it is pulled, all on one channel, at α + β·bytes a transfer. Which iteration
-M does no such plan undercut, however it cuts, groups and orders?
-
-A transfer may also cost the least of several such lines. With α the least of their start-ups that
-is α + g(bytes) with a concave g, so that k transfers of s bytes need at least α·k + g(s). No
-transfer is both a push and a pull: below u and v, the time for bytes pushed and pulled, are g of
-them, and add up.
-
-Windows are nested, the innermost first, with heads h and tails t that do not rise (those that are
-not are widened, `planner.caramel.nested`). The *index* of a transfer is its innermost window. Of a
-plan let A_e be the pushes of index ≤ e, with u_e time for their bytes, and B_m the pulls of index
-≤ m, with v_m. A push of index p starts at h_p or later; a pull of index q starts at B or later,
-when the backward pass has ended and all gradients are ready, and ends at M - t_q or earlier. A push
-that starts before h_0 is called *left*, a push or a pull that ends after M - t_0 *right*. The
-latest of A_m and B_m is a pull. With x the largest index of a left push in A_e, y that of a right
-pull in B_m, all of A_e and B_m lies between h_x and M - t_y, for e = m always, and for all e and m
-as long as no push in A_e is right. So with F_e = α·|A_e| + u_e + h_x and G_m = α·|B_m| + v_m + t_y:
-
-1. Always M ≥ B + max G_m; without right pushes M ≥ max F_e + max G_m too, which is at least the
-   least of the first plus the least of the second: iBatch both ways, up to cuts and rounding. It is
-   no less for the heads as they are, since no pull starts before any of them.
-2. Always M ≥ F_m + G_m, start-ups of right pushes included.
-3. Let X be B, or the most F_e of the indices below those of the right pushes if that is more. Then
-   F_e ≤ X for these e, and G_m ≤ M - X for all m.
-4. If r is the largest index of a right push in A_e, all of A_e and B_r ends at M - t_r or earlier:
-   α·(|A_e| + |B_r|) + u_e + v_r + h_x + t_r ≤ M.
-
-The bound is the lesser of 1 and of the least M that 2, 3 and 4 leave to plans with a right push.
-These are tried as in `planner.caramel.nested`: grow outwards from the innermost window, and open a
-left push, a right pull or a right push (which needs a right pull) only at the first window that
-does not fit. A plan has opened no fewer by then, and none later, so what is open here is never
-more, and reaches at least as far; in 4 the least of α·|B_m| + v_m + t_m over all m up to the
-opening stands for an r that may come earlier. X is divided into intervals; 3 is asked of the end
-that suits it.
-
-Guarantee: no sharded plan of the windows lasts less. The bound can be below the best M by what a
-transfer loses that would have to be interrupted, or because the search ran out of `STATES`.
-
-Complexity: O(states² + states · log n) a target, O(log M) targets, at most `STATES` states in all.
-Source: own; the growth as in `planner.caramel.nested`.
+Problem: pushes start once their gradients are ready, pulls end before the forward pass reads, and
+each byte is pushed before it is pulled, on one channel. A transfer costs the minimum of some lines
+α + β·bytes. Bound the iteration M.
+Method: four conditions on the transfers of nested windows, tested by growing outwards as in
+`planner.caramel.nested`. Derivation: docs/iteration.md, "Why the sharded bound holds".
+Guarantee: no sharded plan of the windows lasts less. The bound may miss the optimum by the cost of
+an interruption, or for lack of `STATES`.
+Complexity: O(states² + states · log n) per target, O(log M) targets; `STATES` states in all.
+Source: own.
 """
 
 from bisect import bisect_right
@@ -58,34 +26,24 @@ from planner.validation import MAX_VALUE
 __all__ = ["UnitCost", "ends_by", "least_end", "sharded_bound"]
 
 STATES = 1500
-"""States looked at in all for one set of nested windows; what is not proven by then is not said."""
+"""States examined for one set of nested windows; targets not refuted by then count as reachable."""
 
 INTERVALS = 4
-"""Intervals of X."""
+"""Number of intervals of X."""
 
 PRECISION = 13
-"""The bound is searched to a part in 2^13."""
+"""The bound is searched to one part in 2^13."""
 
 LEFT_PUSH, RIGHT_PULL, RIGHT_PUSH = 1, 2, 4
 
 OPENINGS = sorted(range(1, 8), key=lambda opened: (opened.bit_count(), opened))
-"""Sets of what is opened at a window, the smaller ones first."""
+"""Sets of transfers opened at a window, the smaller ones first."""
 
 
 class UnitCost:
-    """The least of several lines in a unit of time of which everything is a multiple.
+    """The minimum of several lines, in a unit of time that makes all values integers.
 
-    Parameters
-    ----------
-    lines : sequence of Line
-        At least one.
-
-    Attributes
-    ----------
-    unit : int
-        Units of a nanosecond.
-    startup : int
-        α, the least start-up.
+    `unit`: units per nanosecond; `startup`: α, the least start-up.
     """
 
     def __init__(self, lines: Sequence[Line]) -> None:
@@ -94,7 +52,7 @@ class UnitCost:
         self.startup = min(startup for startup, _ in self._lines)
 
     def of(self, size: int) -> int:
-        """Return what one transfer costs."""
+        """Return the cost of one transfer."""
         return min(startup + rate * size for startup, rate in self._lines)
 
     def room(self, time: int) -> int:
@@ -109,7 +67,7 @@ class UnitCost:
         return -(-time // self.unit)
 
     def beyond(self, sizes: Iterable[int]) -> list[int]:
-        """Return g of the bytes up to each of some."""
+        """Return g of the cumulative bytes: the cost beyond the least start-up."""
         return [self.of(size) - self.startup for size in accumulate(sizes)]
 
 
@@ -120,18 +78,9 @@ def sharded_bound(
     lines: Sequence[Line],
     least_ns: int,
 ) -> int:
-    """Return a bound that is at least `least_ns`, which is another one.
+    """Return the lower bound over all sharded plans (ns), at least `least_ns`.
 
-    Parameters
-    ----------
-    windows : Windows
-        Heads, tails and the end of the backward pass; its sizes do not count.
-    pushed, pulled : sequence of int
-        Bytes of each gradient, and of each parameter.
-    lines : sequence of Line
-        A push, or a pull, costs the least of them.
-    least_ns : int
-        A bound on the same plans.
+    A push, or a pull, costs the minimum of `lines`. The sizes in `windows` are not used.
     """
     cost = UnitCost(lines)
     if len(lines) == 1 and not cost.startup:
@@ -157,16 +106,9 @@ def _least_end(moments: Sequence[int], sizes: Sequence[int], cost: UnitCost) -> 
 
 
 def least_end(moments: Sequence[int], sent: Sequence[int], startup: int) -> int:
-    """Return when the transfers of one side end at best: the least max F_e, or G_m.
+    """Return when the transfers of one side end at the earliest: the least max F_e, or G_m.
 
-    Parameters
-    ----------
-    moments : sequence of int
-        Heads or tails, none above the one before.
-    sent : sequence of int
-        Time for all bytes up to each of them.
-    startup : int
-        Start-up of a transfer.
+    `moments`: heads or tails, not rising. `sent`: time for all bytes up to each of them.
     """
     low, high = 0, startup + sent[-1] + moments[0]
     while low < high:
@@ -179,7 +121,7 @@ def least_end(moments: Sequence[int], sent: Sequence[int], startup: int) -> int:
 
 
 def ends_by(end: int, moments: Sequence[int], sent: Sequence[int], startup: int) -> bool:
-    """Return whether the transfers of one side can end by then."""
+    """Return whether the transfers of one side can end by `end`."""
     startups, place = 0, 0
     while place < len(sent):
         startups += startup
@@ -190,7 +132,7 @@ def ends_by(end: int, moments: Sequence[int], sent: Sequence[int], startup: int)
 
 
 class _State(NamedTuple):
-    """What is open; less of each is better. Stages go from one opening to the next."""
+    """Open transfers; less of each is better. A stage goes from one opening to the next."""
 
     pushes: int
     pulls: int
@@ -203,7 +145,7 @@ class _State(NamedTuple):
 
 
 class _Search:
-    """Which targets can be reached by plans with a right push."""
+    """Decides which targets plans with a right push can reach."""
 
     def __init__(
         self,
@@ -228,10 +170,10 @@ class _Search:
         self._left = STATES
 
     def least(self, low: int, high: int) -> int:
-        """Return a bound between two; none of such plans is shorter than it, if below `high`."""
+        """Return a bound between `low` and `high` on the plans with a right push."""
         if not self._reached(high - 1):
             return high
-        high -= 1  # reached, or not known
+        high -= 1  # reached, or unknown
         while high - low > max(1, high >> PRECISION):
             middle = (low + high) // 2
             if self._left > 0 and not self._reached(middle):
@@ -241,7 +183,7 @@ class _Search:
         return low
 
     def _reached(self, target: int) -> bool:
-        """Return whether a target in ns is reached with any X."""
+        """Return whether a target (ns) is reached with any X."""
         end = target * self._unit
         low = max(self._backward, self._startup + self._push[0] + self._heads[0])
         high = end - self._pull_end
@@ -259,11 +201,11 @@ class _Search:
         )
 
     def _fits(self, end: int, low: int, high: int) -> bool:
-        """Return whether all windows fit with X in an interval, as far as the states go."""
+        """Return whether all windows may fit with X in an interval."""
         count = len(self._both)
         start = _State(1, 1, self._heads[0], self._tails[0], True, True, 0, end + 1)
         covered = self._covered(end, low, high, start)
-        waiting = [(-covered, start, 1)] if covered else []  # nothing of index 0 is left or right
+        waiting = [(-covered, start, 1)] if covered else []  # none of index 0 is left or right
         seen: list[tuple[int, _State]] = []
         while waiting:
             behind, state, stage = heappop(waiting)
@@ -271,7 +213,7 @@ class _Search:
             self._left -= 1
             if self._left <= 0 or (window == count and not state.no_right_push):
                 return True
-            place = min(window, count - 1)  # if a right push is missing, it is opened at the last
+            place = min(window, count - 1)  # a missing right push opens at the last
             state = self._grown(state, stage, place)
             enough: list[int] = []
             for opened in OPENINGS:
@@ -296,12 +238,12 @@ class _Search:
         return False
 
     def _grown(self, state: _State, stage: int, place: int) -> _State:
-        """Return the state at the end of its stage, which is from one window up to another."""
+        """Return the state at the end of its stage, which goes from one window to another."""
         due = min(self._due[stage:place], default=state.least)
         return state._replace(least=min(state.least, self._startup * state.pulls + due))
 
     def _with(self, state: _State, opened: int, place: int) -> _State | None:
-        """Return the state with more opened at a window, None if it cannot be."""
+        """Return the state with more opened at a window, or None if that is impossible."""
         left_push, right_pull, right_push = (
             bool(opened & kind) for kind in (LEFT_PUSH, RIGHT_PULL, RIGHT_PUSH)
         )

@@ -1,22 +1,14 @@
-"""How many machines a job should have.
+"""Choose the number of machines with the shortest epoch.
 
-Problem: a cluster may have up to so many machines. With which number of them does an epoch of a
-profiled model take the least time, every worker computing whole batches of the profile's size?
-
-Method: an epoch has ceil(samples / (batch size * workers)) iterations. Each number of machines has
-a bound on its epoch: at first computation, and what the network needs for all bytes without
-start-ups. The number with the least bound gets a stronger one, that of the best algorithm and mode
-(`planner.iteration.bounds`); if it still has the least, its iteration is planned. That ends when no
-bound is below the best plan's epoch.
-
-Guarantee: no other number of machines makes a shorter epoch in the problem's op order, and none
-with fewer machines one as short, unless the time limit cuts in. That compares bounds with the plans
-that were found, so that a better plan than those may still prefer another number.
-
-Complexity: O(machines + ops), one bound for each number of machines that the first one does not
-rule out, one run of `planner.iteration.solve_all` for each that the second one does not.
-
-Source: own. Yan's model (`planner.iteration.epochs`) is shown beside it.
+Problem: every worker computes whole batches: ceil(samples / (batch size * workers)) iterations.
+Method: best-first search over the numbers of machines, by a bound on the epoch: first from
+computation and network volume, then from `planner.iteration.bounds`, then the plan. It ends when no
+bound is below the best epoch.
+Guarantee: compared with the plans found, no other number has a shorter epoch in the problem's op
+order, and no smaller number an equal one, unless the time limit cuts in.
+Complexity: O(machines + ops), a strong bound per number that the first bound leaves, a plan per
+number that the second leaves.
+Source: own. Yan's model (`planner.iteration.epochs`) is shown for comparison.
 """
 
 from collections.abc import Callable
@@ -49,10 +41,10 @@ __all__ = [
 ]
 
 LEAST_SECONDS = 0.001
-"""What a number of machines gets at least."""
+"""Least planning time for a number of machines."""
 
 SHOWN = 3
-"""Numbers of machines that are shown though they have no plan, beside one and all."""
+"""Unplanned numbers of machines that are shown, besides one and all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +54,18 @@ class Candidate:
     Attributes
     ----------
     cluster : Cluster
-        The cluster with so many machines.
+        The cluster with that number of machines.
     iterations : int
         Iterations of an epoch.
     estimate_ns : int
         Time of an epoch by Yan's model.
     bound_ns : int or None
-        What no plan's epoch undercuts; None if nothing can be planned or it is not known.
+        Lower bound over all plans' epochs; None if no plan is possible or the bound is unknown.
     result : Result or None
-        The planned iteration, or why there is none; None if it was not planned, because of the
-        bound or because the time was up.
+        The planned iteration, or why there is none; None if it was not planned, because of its
+        bound or the deadline.
     alternatives : tuple of Alternative
-        What it was chosen from.
+        The alternatives it was chosen from.
     """
 
     cluster: Cluster
@@ -98,18 +90,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How many machines a job should have, and what was compared.
+    """The chosen number of machines, and the numbers compared.
 
     Attributes
     ----------
     candidates : tuple of Candidate
-        By number of machines: one, all, those that were planned, and those whose bound came next.
+        By number of machines: one, all, the planned ones, and those with the next lowest bounds.
     chosen : Candidate or None
-        The one whose plan makes the shortest epoch; None if none has a plan.
+        The candidate with the shortest epoch; None if none has a plan.
     ranking : tuple of EpochEstimate
         Every number of machines by Yan's model, the best first.
     timed_out : bool
-        Whether a number was left out because the time was up, so that nothing is proven of it.
+        Whether the deadline left a number unplanned that might be better.
     """
 
     candidates: tuple[Candidate, ...]
@@ -119,7 +111,7 @@ class Sizing:
 
     @property
     def infeasibility(self) -> Infeasibility | None:
-        """Why there is no plan with all machines, where there is none with any number of them."""
+        """Why there is no plan with all machines, if there is none with any number of them."""
         last = self.candidates[-1].result
         return last.infeasibility if self.chosen is None and last is not None else None
 
@@ -139,32 +131,32 @@ def choose_size(
     Parameters
     ----------
     profile : Profile
-        The model; `batch_size` is what each worker computes in an iteration.
+        The model; `batch_size` is that of each worker in an iteration.
     cluster : Cluster
-        The most machines there are, on a switch, a Fat-Tree or rails.
+        The most machines available, on a switch, a Fat-Tree or rails.
     epoch_samples : int
         Samples of an epoch.
     time_limit : float, optional
         Seconds after which no further number is planned. At least one is.
     cancel : Cancel, optional
-        Does the same.
+        Stops in the same way.
     progress : callable, optional
-        Called with what is planned next.
+        Called with the next task.
     **options
         As for `Problem.from_profile`.
 
     Raises
     ------
     NotApplicableError
-        If the cluster is a BCube, whose machines follow from its ports and levels, or Yan's model
+        If the cluster is a BCube, whose ports and levels determine the machines, or Yan's model
         cannot price the job.
     InvalidInputError
-        If the profile has no batch size, or an input cannot mean anything.
+        If the profile has no batch size, or an input is invalid.
     """
     integer(epoch_samples, "epoch_samples", minimum=1)
-    batch_size_of(profile)  # refuses epochs that cannot be counted
+    batch_size_of(profile)  # raises if iterations cannot be counted
     deadline = Deadline.of(time_limit, cancel)
-    resized(cluster, cluster.machines)  # refuses what has no other size
+    resized(cluster, cluster.machines)  # raises for a topology without other sizes
     problem = Problem.from_profile(profile, cluster, **options)
     ranking = yan_estimates(profile, problem, epoch_samples)
     return _Search(problem, ranking, deadline, progress).run()
@@ -188,14 +180,14 @@ class _Search:
         self._bounds: dict[int, int] = {}
         self._results: dict[int, Result[Plan, Evaluation]] = {}
         self._alternatives: dict[int, tuple[Alternative, ...]] = {}
-        self._too_few = 0  # so many machines, or fewer, have too little memory
+        self._too_few = 0  # up to this many machines have too little memory
 
     def run(self) -> Sizing:
-        """Return the best number, and what it was compared with."""
+        """Return the best number of machines, and the numbers compared."""
         most = len(self._ranked)
         if all(too_small(self._problem, mode) for mode in self._problem.modes):
             self._too_few = most
-            self._planned(most, self._problem)  # says why there is none
+            self._planned(most, self._problem)  # for the reason
         waiting = []  # (bound on the epoch, machines, whether it is the stronger bound)
         for machines in self._ranked:
             self._note(machines, _simple_bound(self._problem, self._cluster(machines)))
@@ -232,7 +224,7 @@ class _Search:
         return resized(self._problem.cluster, machines)
 
     def _resized(self, machines: int) -> Problem | None:
-        """Return the problem with so many machines; None, with the reason kept, if none can be."""
+        """Return the problem with another number of machines, or None and keep the reason."""
         try:
             return replace(self._problem, cluster=self._cluster(machines))
         except InvalidInputError as error:  # such as an algorithm for powers of two only
@@ -242,7 +234,7 @@ class _Search:
             return None
 
     def _planned(self, machines: int, problem: Problem) -> int | None:
-        """Plan with so many machines, and return the time of an epoch."""
+        """Plan for a number of machines, and return the time of an epoch."""
         if self._progress:
             self._progress(f"{machines} of {len(self._ranked)} machines")
         left = self._deadline.remaining_s
@@ -255,10 +247,10 @@ class _Search:
         return total(epoch, "epoch_samples", "the time of an epoch")
 
     def _sizing(self, chosen: int | None, timed_out: bool) -> Sizing:
-        """Return what was found, with the numbers that are worth showing."""
+        """Return the result, with the numbers of machines to show."""
         most = len(self._ranked)
         shown = {1, most, *(machines for machines, result in self._results.items() if result.plan)}
-        shown.update(sorted(self._results.keys() - shown)[-SHOWN:])  # some that cannot be
+        shown.update(sorted(self._results.keys() - shown)[-SHOWN:])  # some infeasible numbers
         for machines in {1, most} - self._results.keys():
             self._resized(machines)  # keeps the reason if it cannot be
         others = (machines for machines in self._bounds if machines not in shown)
@@ -285,19 +277,10 @@ class _Search:
 
 
 def resized(cluster: Cluster, machines: int) -> Cluster:
-    """Return the cluster with fewer machines, plugged into the same switches.
+    """Return the cluster with fewer machines, on the same switches.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        A cluster on a switch, a Fat-Tree or rails.
-    machines : int
-        Machines; hosts on rails. At most as many as the cluster has.
-
-    Raises
-    ------
-    NotApplicableError
-        If the cluster is a BCube.
+    `machines` are hosts on rails, at most as many as the cluster has. Raises `NotApplicableError`
+    for a BCube.
     """
     topology = cluster.topology
     if isinstance(topology, BCube):
@@ -316,7 +299,7 @@ def resized(cluster: Cluster, machines: int) -> Cluster:
 
 
 def _simple_bound(problem: Problem, cluster: Cluster) -> int:
-    """Return what no iteration undercuts: one worker's computation, and what all bytes take."""
+    """Return a lower bound on the iteration from computation and network volume (ns)."""
     cheapest = least(cluster)
     pushed, pulled = sum(problem.pushed), sum(problem.pulled)
     replicated = cheapest.all_reduce.cost_ns(pushed)
@@ -325,7 +308,7 @@ def _simple_bound(problem: Problem, cluster: Cluster) -> int:
 
 
 def _bound(problem: Problem) -> int:
-    """Return what no iteration undercuts under the problem's op order."""
+    """Return the lower bound over all iterations under the problem's op order (ns)."""
     bounds = [
         bound(problem, option, mode)
         for option in problem.cheapest

@@ -1,29 +1,14 @@
-"""What each synchronisation algorithm costs on a cluster.
+"""The cost of each synchronisation algorithm on a cluster.
 
-Problem: a cluster allows some algorithms; what does a transfer of so many bytes take under each,
-summed up on all workers (all-reduce), or only one half of it: summing up, each worker its share
-(push, reduce-scatter), or handing out (pull, all-gather)?
-
-Method: steps times the start-up cost, and the busiest NIC's bytes over its speed, as in
-`planner.collectives`. Where a machine exchanges with several others in one step, every message but
-the first adds the gap between messages. Machines with several NICs on a switch stripe over all of
-them. What machines share carries all that anybody sends, (N-1) times the bytes in each half; the
-slower of the two counts. Every algorithm here is its own mirror image: both halves cost the same,
-and between them every worker has its share. So halving and doubling of machines that are no power
-of two is Bruck's, which leaves none without. On a BCube where something has failed `bml` is its
-re-plan (`planner.iteration.damaged`), and others are left out if they need what has failed.
-
-Guarantee: exact for pieces that divide evenly. `least` is a bound on every algorithm: its share
-of a half's volume is no more than the bound of `planner.collectives.bound` divided by two.
-
-On rails an algorithm whose steps wait for links and NICs in turn can send in parts, each a step
-behind the one before, so that both are busy at once; parts cost start-ups.
-
-Complexity: O(steps · depth²) an algorithm on rails, O(1) elsewhere.
-
-Source: Wang et al., "BML", NeurIPS 2018, sections 2 and 3 (costs); Patarasuk and Yuan, JPDC 2009
-(ring, bound); halves: Zhang et al., "DeAR", ICDCS 2023, and the all-gather and reduce-scatter of
-Rajbhandari et al., "ZeRO", SC 2020.
+Problem: the time of an all-reduce, push (reduce-scatter) or pull (all-gather) by its bytes.
+Method: steps times the start-up, and the busiest NIC's bytes over its speed, as in
+`planner.collectives`; details in docs/iteration.md, "Why both halves cost the same". With failures
+`bml` is its re-plan.
+Guarantee: exact for pieces that divide evenly. `least` bounds every algorithm: a half has half the
+volume bound of `planner.collectives.bound`.
+Complexity: O(steps · depth²) per algorithm on rails, O(1) elsewhere.
+Source: Wang et al., "BML", NeurIPS 2018, §2-3 (costs); Patarasuk and Yuan, JPDC 2009 (ring, bound);
+halves: Zhang et al., "DeAR", ICDCS 2023, and Rajbhandari et al., "ZeRO", SC 2020.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,13 +42,13 @@ __all__ = [
 ]
 
 DEPTHS = (1, 2, 4, 8)
-"""Depths that are considered, up to that of Caramel."""
+"""Depths considered, up to Caramel's."""
 
 ALGORITHMS = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml", MIXED)
 """Every algorithm by the name requests use; of equally fast ones the first is taken."""
 
 KNOWN = (*ALGORITHMS, IN_ROUNDS, MEASURED)
-"""Every algorithm that can be asked for; where the network was measured, `MEASURED` by default."""
+"""Every algorithm that can be requested; `MEASURED` is the default if the network was measured."""
 
 NONE = "none"
 """The algorithm of a single worker."""
@@ -74,15 +59,7 @@ _SECOND = Fraction(10**9)
 def synchronisations(
     cluster: Cluster, algorithms: Iterable[str] = ALGORITHMS
 ) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
-    """Return what can be used on a cluster, and what cannot with the reason.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        The cluster.
-    algorithms : iterable of str
-        Those to consider; what they make together is `mixture`.
-    """
+    """Return the algorithms that can be used on a cluster, and the others with the reason."""
     if cluster.workers == 1:
         return (Synchronisation(NONE, 0, AffineCost(0, Fraction(0))),), ()
     usable, left_out = [], []
@@ -102,13 +79,13 @@ def synchronisations(
 
 
 def recipe_on(cluster: Cluster, algorithm: str) -> Recipe:
-    """Return how to make the program of an algorithm that can be used on a cluster.
+    """Return the recipe for the program of an algorithm that can be used on a cluster.
 
     Machines with several NICs on a switch are one rank with one link: a transfer uses all NICs.
-    Where servers have failed the others are the ranks, in order.
+    After failures the remaining servers are the ranks, in order.
     """
     topology, machines = cluster.topology, cluster.machines
-    if algorithm == MEASURED:  # whichever it was: rings are what every library has
+    if algorithm == MEASURED:  # unknown: rings, which every library has
         algorithm = "ring"
     name = "direct" if algorithm in ("ps", "shuffle") else algorithm
     if cluster.workers == 1:
@@ -131,7 +108,7 @@ def recipe_on(cluster: Cluster, algorithm: str) -> Recipe:
 
 
 def least(cluster: Cluster) -> Synchronisation:
-    """Return what no algorithm on the cluster undercuts: no start-ups, and the least volume."""
+    """Return a lower bound on the cost of every algorithm: no start-ups, and the least volume."""
     topology = cluster.topology
     if cluster.workers == 1:
         return Synchronisation(NONE, 0, AffineCost(0, Fraction(0)))
@@ -153,7 +130,7 @@ def least(cluster: Cluster) -> Synchronisation:
 
 
 def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
-    """Return an algorithm at every depth that may be of use."""
+    """Return an algorithm at every depth that may be useful."""
     topology, nic = cluster.topology, cluster.nic
     if name == MEASURED:
         return [measured_on(cluster)]
@@ -166,7 +143,7 @@ def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
         around = half_of_replan(cluster, ROUNDS if whole else 1)
         startup = around.steps * nic.startup_ns + around.further * nic.message_ns
         rate = _per_byte(around.volume, nic.bytes_per_s)
-        if whole:  # summing up and handing out go on at once
+        if whole:  # both halves overlap
             half, both = AffineCost(-(-startup // 2), rate / 2), AffineCost(startup, rate)
             return [Synchronisation(name, around.steps, half, whole=both, shared=around.shared)]
         half = AffineCost(startup, rate)
@@ -183,9 +160,9 @@ def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
 
 
 def _further(cluster: Cluster, name: str) -> int:
-    """Return how many messages a NIC sends in one half beside the first of each step."""
+    """Return the messages of a NIC in one half after the first of each step."""
     topology = cluster.topology
-    groups: tuple[int, ...] = (cluster.machines,)  # within which all exchange with all
+    groups: tuple[int, ...] = (cluster.machines,)  # each exchanges all with all
     if isinstance(topology, BCube):
         groups = (topology.n,) * topology.k
     elif isinstance(topology, FatTree) and name == "hierarchical":
@@ -201,7 +178,7 @@ def _on_fabric(cluster: Cluster, name: str) -> Cost:
         case "ring":
             return ring_fattree(fabric)
         case "halving_doubling":
-            return bruck_cost(machines)  # at powers of two what partners' halves cost, too
+            return bruck_cost(machines)  # also the cost of halving-doubling at powers of two
         case "ps":
             return ps_fattree(fabric)
         case "shuffle":
@@ -220,7 +197,7 @@ def _on_rails(rails: Rails, cluster: Cluster, name: str) -> list[Synchronisation
         )
     half = [_Step.of(hop, rails, cluster.nic) for hop in RAILS[name](rails)]
     known = [_in_parts(name, half, cluster.nic, depth) for depth in DEPTHS]
-    # Where all steps wait for the same links, parts only add start-ups.
+    # If all steps use the same links, parts only add start-ups.
     return [
         option
         for option in known
@@ -229,12 +206,12 @@ def _on_rails(rails: Rails, cluster: Cluster, name: str) -> list[Synchronisation
 
 
 class _Step(NamedTuple):
-    """Some steps in a row: how many, what they wait for, and what they send."""
+    """Some consecutive steps: their number, start-up, messages and loads."""
 
     steps: int
     startup_ns: int
-    messages: int  # of a NIC, in all
-    link: Fraction  # ns a byte of the gradient on the busiest link …
+    messages: int  # messages of a NIC in all steps
+    link: Fraction  # ns per byte of the gradient on the busiest link …
     nic: Fraction  # … and NIC
 
     @classmethod
@@ -250,10 +227,10 @@ class _Step(NamedTuple):
 
 
 def _in_parts(name: str, half: Sequence[_Step], nic: Nic, depth: int) -> Synchronisation:
-    """Return what an algorithm costs in parts, each a step behind the one before.
+    """Return the cost of an algorithm in `depth` parts, each a step behind the one before.
 
-    What is under way at once shares links and NICs; it takes the longest start-up, that of the
-    further messages of a NIC with it, and as long as the busier of links and NICs.
+    Steps in flight at once share links and NICs. Together they take the longest start-up, including
+    the further messages of a NIC, and the time of the busier of links and NICs.
     """
     costs = []
     for steps in (half, [*half, *reversed(half)]):
@@ -275,7 +252,7 @@ def _per_byte(volume: Fraction, bytes_per_s: Fraction) -> Fraction:
 
 
 def _shared(cluster: Cluster) -> Fraction:
-    """Return the time it takes that what all send for a byte crosses what they share."""
+    """Return the time per byte on the shared medium, over all senders (ns)."""
     if cluster.shared_bytes_per_s is None:
         return Fraction(0)
     return _per_byte(Fraction(cluster.machines - 1), cluster.shared_bytes_per_s)

@@ -1,10 +1,12 @@
-"""Ways of synchronising: an algorithm at one depth, or several of which each transfer takes one.
+"""Ways of synchronising: an algorithm at one depth, or a mixture that each transfer chooses from.
 
-Large transfers want bandwidth, small ones few start-ups. `mixture` is the choice of an algorithm
-and a depth for each transfer by its size: it costs the least of several lines, and so is concave.
+Large transfers need bandwidth, small transfers few start-ups. `mixture` lets each transfer choose
+algorithm and depth by its size: its cost is the minimum of several lines, and so is concave.
 
-Guarantee: a mixture holds what costs least for some size, for halves or for all-reduces, and
-nothing else. Complexity: quadratic in its options. Source: own.
+Guarantee: a mixture holds exactly the options that cost least for some size, for halves or
+all-reduces.
+Complexity: quadratic in its options.
+Source: own.
 """
 
 from collections.abc import Iterable
@@ -34,22 +36,22 @@ __all__ = [
 ]
 
 MIXED = "mixed"
-"""For each transfer the algorithm, of those asked for, and the depth at which it costs least."""
+"""Each transfer takes the cheapest of the requested algorithms and depths."""
 
 IN_ROUNDS = "bml_rounds"
-"""BML's re-plan in rounds: with `bml` where something has failed, and for all-reduces only."""
+"""BML's re-plan in rounds: next to `bml` after failures, for all-reduces only."""
 
 MEASURED = "measured"
-"""Collectives as they were timed, by whichever algorithm the library chose."""
+"""Collectives as measured, by the algorithm the library chose."""
 
 BML = ("bml", IN_ROUNDS)
 """Algorithms that no library has."""
 
 LINES = 6
-"""Lines of a table that bounds are asked for; the more, the longer and the stronger."""
+"""Lines of a table used for bounds: more lines give a stronger and slower bound."""
 
 _KINDS = ("push", "all_reduce")
-"""Transfers that cost differently."""
+"""Kinds of transfers with different costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,15 @@ class Synchronisation:
     steps : int
         Steps of an all-reduce of one part.
     half : AffineCost or TableCost
-        What a push of so many bytes costs; and a pull, unless `gather` says something else.
+        Cost of a push by its size; and of a pull, unless `gather` is given.
     depth : int
-        In how many parts everything is sent, each a step behind the one before.
+        Number of parts in which everything is sent, each a step behind the one before.
     whole : AffineCost or TableCost, optional
-        What an all-reduce costs; unless it is said, both halves one after the other.
+        Cost of an all-reduce; by default both halves sequentially.
     shared : bool
-        Whether a push leaves as much on every worker: else there are no sharded plans.
+        Whether a push leaves equal shares on all workers; else there are no sharded plans.
     gather : AffineCost or TableCost, optional
-        What a pull costs, if not as much as a push.
+        Cost of a pull, if it differs from that of a push.
     """
 
     algorithm: str
@@ -85,12 +87,12 @@ class Synchronisation:
     def __post_init__(self) -> None:
         if self.whole is None:
             assert isinstance(self.half, AffineCost)
-            # Worked out once: plans of thousands of transfers ask for each.
+            # Computed once: plans of thousands of transfers use it.
             both = AffineCost(2 * self.half.startup_ns, 2 * self.half.ns_per_byte)
             object.__setattr__(self, "whole", both)
 
     def refusal(self, mode: str) -> Infeasibility | None:
-        """Return why there are no plans of a mode, if there are none."""
+        """Return why there are no plans of a mode, or None."""
         if self.shared or mode == "replicated":
             return None
         reason = f"{self.algorithm} around the failures leaves workers without an equal share"
@@ -100,29 +102,29 @@ class Synchronisation:
 
     @property
     def all_reduce(self) -> AffineCost | TableCost:
-        """What an all-reduce of so many bytes costs."""
+        """Cost of an all-reduce by its size."""
         assert self.whole is not None
         return self.whole
 
     @property
     def pull(self) -> AffineCost | TableCost:
-        """What a pull of so many bytes costs."""
+        """Cost of a pull by its size."""
         return self.half if self.gather is None else self.gather
 
     @property
     def halves(self) -> AffineCost | TableCost | DepthCost:
-        """What no push and no pull undercuts."""
+        """Lower bound on the cost of pushes and pulls."""
         return self.half if self.gather is None else _least_of((self.half, self.gather))
 
     def cost(self, kind: str) -> AffineCost | TableCost:
-        """Return what a transfer of one kind costs by its size."""
+        """Return the cost of transfers of one kind by their size."""
         if kind == "all_reduce":
             return self.all_reduce
         return self.pull if kind == "pull" else self.half
 
     @property
     def options(self) -> tuple["Synchronisation", ...]:
-        """Itself: there is nothing to choose."""
+        """Itself: the only option."""
         return (self,)
 
     @property
@@ -133,7 +135,7 @@ class Synchronisation:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Several depths, or algorithms: for each transfer that at which its size costs least.
+    """Several depths, or algorithms: each transfer takes the cheapest for its size.
 
     Attributes
     ----------
@@ -148,35 +150,35 @@ class Mixture:
 
     @property
     def half(self) -> DepthCost:
-        """What a push, or a pull, of so many bytes costs: the least of all."""
+        """Cost of a push, or a pull, by its size: the minimum over all options."""
         return _least_of(option.half for option in self.options)
 
     @property
     def pull(self) -> DepthCost:
-        """The same, of pulls alone."""
+        """Cost of a pull by its size."""
         return self.half
 
     @property
     def halves(self) -> DepthCost:
-        """What no push and no pull undercuts."""
+        """Lower bound on the cost of pushes and pulls."""
         return self.half
 
     @property
     def all_reduce(self) -> DepthCost:
-        """What an all-reduce of so many bytes costs: the least of all."""
+        """Cost of an all-reduce by its size: the minimum over all options."""
         return _least_of(option.all_reduce for option in self.options)
 
     def cost(self, kind: str) -> DepthCost:
-        """Return what a transfer of one kind costs by its size."""
+        """Return the cost of transfers of one kind by their size."""
         return self.all_reduce if kind == "all_reduce" else self.half
 
     @property
     def in_libraries(self) -> bool:
-        """Whether today's libraries have it: none chooses an algorithm as we do."""
+        """Whether today's libraries have it: none mixes algorithms in this way."""
         return self.algorithm not in (*BML, MIXED)
 
     def refusal(self, mode: str) -> Infeasibility | None:
-        """Return why there are no plans of a mode, if there are none."""
+        """Return why there are no plans of a mode, or None."""
         refusals = (option.refusal(mode) for option in self.options)
         return next((refusal for refusal in refusals if refusal), None)
 
@@ -186,14 +188,14 @@ Way: TypeAlias = Synchronisation | Mixture
 
 
 def _least_of(costs: Iterable[AffineCost | TableCost]) -> DepthCost:
-    """Return the least of several costs; its own depths only number them."""
+    """Return the minimum of several costs; its depths only number them."""
     return DepthCost(tuple(enumerate(costs, start=1)))
 
 
 def lines_of(way: Way, kind: str) -> tuple[Line, ...]:
-    """Return start-ups and times per byte of transfers of one kind; the least of them counts.
+    """Return start-ups and times per byte of transfers of one kind; their minimum is the cost.
 
-    Of a table that is the line through its ends, which is no bound: `bounding_lines` are.
+    A table gives the line through its ends, which is no bound: use `bounding_lines` for that.
     """
     costs = [affine(option.cost(kind)) for option in way.options]
     return tuple((Fraction(cost.startup_ns), cost.ns_per_byte) for cost in costs)
@@ -208,16 +210,9 @@ def affine(cost: AffineCost | TableCost) -> AffineCost:
 
 
 def bounding_lines(way: Way, kind: str, largest: int) -> tuple[tuple[Line, ...], ...]:
-    """Return concave costs, each the least of some lines, that no transfer of one kind undercuts.
+    """Return concave costs that no transfer of one kind undercuts, each the minimum of some lines.
 
-    Parameters
-    ----------
-    way : Way
-        What transfers cost.
-    kind : {"all_reduce", "push"}
-        Which transfers; the lines of pushes are for pulls too.
-    largest : int
-        Bytes of the largest transfer.
+    The lines of kind "push" hold for pulls too. `largest`: bytes of the largest transfer.
     """
     if all(isinstance(option.cost(kind), AffineCost) for option in way.options):
         return (lines_of(way, kind),)
@@ -231,22 +226,15 @@ def bounding_lines(way: Way, kind: str, largest: int) -> tuple[tuple[Line, ...],
 
 
 def fastest(way: Way, kind: str, size_bytes: int) -> Synchronisation:
-    """Return by which option a transfer costs least; of equally fast ones the first."""
+    """Return the option that costs least for a transfer; of equally fast ones the first."""
     times = [startup + rate * size_bytes for startup, rate in lines_of(way, kind)]
     return way.options[times.index(min(times))]
 
 
 def mixture(algorithm: str, options: Iterable[Synchronisation], largest: int) -> Way:
-    """Return the choice among options by the size of a transfer, or the only one there is need of.
+    """Return the options that are cheapest for some size, as a mixture if there are several.
 
-    Parameters
-    ----------
-    algorithm : str
-        What to call it.
-    options : iterable of Synchronisation
-        At least one; of those that cost the same the first counts.
-    largest : int
-        Bytes of the largest transfer there can be.
+    Of options of equal cost the first counts. `largest`: bytes of the largest transfer.
     """
     needed = tuple(options)
     for option in needed[::-1]:

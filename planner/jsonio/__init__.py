@@ -1,4 +1,4 @@
-"""The JSON interface: the only place that knows JSON."""
+"""The JSON interface; no other package reads or writes JSON documents."""
 
 from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
 from planner.jsonio.many import solve_many

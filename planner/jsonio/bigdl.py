@@ -1,4 +1,4 @@
-"""The JSON interface of synchronisation by slices, or through a driver."""
+"""The JSON interface of BigDL's shuffle all-reduce and of aggregation through a driver."""
 
 from typing import Annotated, Any, Literal
 
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 MAX_NODES = 4096
-"""Most nodes of a request; the typed interface takes more."""
+"""Largest number of nodes in a request. The typed interface accepts more."""
 
 MAX_LISTED = 1024
-"""Most nodes whose pulls are all listed: N² of them, a million at most."""
+"""Largest number of nodes N for which an answer lists all N² pulls: about a million numbers."""
 
 REQUEST_RULES: dict[str, Any] = LINK_RULES
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(bigdl.METHODS)})]
 Nodes = Annotated[int, Meta(ge=1, le=MAX_NODES)]
@@ -156,7 +156,7 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
     synchronisation: SummedUpBy | UnsetType = UNSET
 
     def pulls(self) -> tuple[tuple[int, ...], ...] | UnsetType:
-        """Return for each node all nodes in the order in which it pulls, if it does. O(N²)."""
+        """Return the pull order of each node, or UNSET for plans without pulls. O(N²)."""
         if self.pull_start is UNSET:
             return self.pull_order
         bigdl.check_starts(self.pull_start, self.nodes, spread=False)
@@ -165,11 +165,11 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
 
 
 _DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
-"""Methods without pulls."""
+"""Methods without pulls: a driver adds up the gradients."""
 
 
 def _check_listed(nodes: int, pull_order: str) -> None:
-    """Refuse to list more pulls than an answer holds."""
+    """Raise an error if an answer would list too many pulls."""
     if nodes > MAX_NODES:
         raise InvalidInputError("nodes", f"expected an integer <= {MAX_NODES}, got {nodes}")
     if pull_order == "listed" and nodes > MAX_LISTED:
@@ -188,10 +188,7 @@ def answer(
 ) -> BigdlAnswer:
     """Return the JSON form of a result.
 
-    Raises
-    ------
-    InvalidInputError
-        If there are more nodes than are listed, or T_F does not fit in 63 bits.
+    Raises InvalidInputError if there are too many nodes to list, or T_F exceeds 63 bits.
     """
     if isinstance(result.plan, bigdl.Exchange):
         _check_listed(problem.nodes, pull_order)
@@ -238,7 +235,7 @@ def _planned(problem: bigdl.Problem, method: str) -> bigdl.Plan:
 
 
 def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
-    """Price every method whose plan fits in 63 bits, this one's own included."""
+    """Return the cost of every method whose cost fits in 63 bits, the chosen method included."""
     rows = {}
     for name in concrete(bigdl.METHODS):
         try:
@@ -251,7 +248,7 @@ def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
 
 
 def headline(answer: BigdlAnswer) -> str:
-    """Return one line that says what an answer's plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.objective_ns is None:
         return f"There is no plan ({made_by(answer)})"
     return (
@@ -263,13 +260,11 @@ def headline(answer: BigdlAnswer) -> str:
 
 
 def hot_spots(answer: BigdlAnswer) -> HotSpots:
-    """Return what there is to draw of an answer.
+    """Check an answer and return the data of its picture.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is no plan, or contradicts itself in the slices, who pulls them, or the phases, with
-        the path of the first part that does.
+    Raises InvalidInputError, with a path, if there is no plan or the parts contradict each other.
+    Times of other methods are only compared with the bound: an answer does not hold enough to
+    recompute them.
     """
     check_head(answer, "phases", "times_full_transfer")
     assert answer.objective_ns is not None
@@ -314,7 +309,7 @@ def _check_phases(phases: tuple[PhaseAnswer, ...], end: int) -> None:
 
 
 def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
-    """Return the pulls of the plan, and of the other order beside it."""
+    """Return the pull counts of the planned order and of the alternative order."""
     if answer.slices is UNSET:
         raise InvalidInputError("slices", "missing: they come with the order of pulls")
     nodes, rotated = answer.nodes, answer.method != "same_order"

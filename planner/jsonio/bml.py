@@ -1,18 +1,18 @@
-"""The JSON interface of gradient synchronisation on a BCube: requests, and what they stand for."""
+"""The JSON requests of gradient synchronisation on a BCube (BML), and their typed problems."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Unpack
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from planner.bml.damage import GRACE_S
-from planner.bml.family import BML, METHODS, solve
+from planner.bml.family import BML, METHODS
 from planner.bml.problem import Failures, Problem
 from planner.deadline import Control, Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
-from planner.jsonio.control import Controlled, Extras, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.failures import Digits, FailedDocument, failures_of
 from planner.jsonio.heads import warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
@@ -26,6 +26,7 @@ from planner.jsonio.types import (
     Time,
     or_none,
 )
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.solving.family import OUT_OF_TIME
 from planner.topologies import BCube
 from planner.validation import MAX_VALUE
@@ -42,7 +43,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     server: Digits
 
 
-class BmlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which server aggregates which piece, over which link, in which step.
 
     Give gradient_bytes, or layer_bytes: then each layer is cut into pieces of its own.
@@ -68,36 +69,25 @@ class BmlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
 
     def to_problem(self) -> Problem:
-        """Return the typed problem."""
-        return problem_of(self)
+        """Return the typed problem, if the transfers that are wanted can be listed."""
+        problem = problem_of(self)
+        wanted_of(self, problem)
+        return problem
 
     def answer_of(self, problem: Any, result: Any) -> BmlAnswer:
         """Return the answer, as far as it follows from the problem and the result."""
         return with_verdict(answer(problem, result, wanted_of(self, problem)))
-
-    def full_answer(self, problem: Any, result: Any, extras: Extras) -> BmlAnswer:
-        """Return the answer; a `TimeUpError` at its end."""
-        left = extras.end.remaining_s  # what is listed takes as long again to be written
-        listing = extras.end.within(left and left / 2)
-        made = answer(problem, result, wanted_of(self, problem), listing)
-        return with_verdict(made, extras.end)
 
 
 REQUEST_RULES: dict[str, Any] = {
     "anyOf": [{"required": ["gradient_bytes"]}, {"required": ["layer_bytes"]}],
     **LINK_RULES,
 }
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 
 def problem_of(request: BmlRequest) -> Problem:
-    """Return the typed problem.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with a path into the request.
-    """
+    """Return the typed problem; errors carry a path into the request."""
     bcube = BCube(request.n, request.k)
     return Problem(
         bcube,
@@ -110,12 +100,10 @@ def problem_of(request: BmlRequest) -> Problem:
 
 
 def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
-    """Return the servers whose transfers are wanted; None for none.
+    """Return the servers whose transfers the answer lists, or None for no listing.
 
-    Raises
-    ------
-    InvalidInputError
-        If there is no such server, it has failed, or there would be too many transfers.
+    Raises InvalidInputError if the server does not exist or has failed, or if there would be too
+    many transfers.
     """
     schedule, wanted = request.schedule, None
     if isinstance(schedule, ServerDocument):
@@ -126,19 +114,23 @@ def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
     elif schedule == "all":
         wanted = range(problem.bcube.servers)
     if wanted is not None:
-        check_listable(problem, wanted)  # before anything is built
+        check_listable(problem, wanted)  # fail before building the plan
     return wanted
 
 
 def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     limit = or_none(request.time_limit_s)
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
-    wanted_of(request, problem)
-    result = solve(problem, method=request.method, time_limit=limit, **control)
+    wanted = wanted_of(request, problem)
+    foreseen = planned(request, problem, control)
+    result, fields = foreseen.result, foreseen.fields
+    left = last.remaining_s
+    listing = last.within(left and left / 2)  # encoding takes as long as listing
     try:
-        made = request.full_answer(problem, result, Extras(last))
+        made = with_verdict(answer(problem, result, wanted, listing), last)
+        made = structs.replace(made, **fields)
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:
         late = replace(

@@ -1,4 +1,4 @@
-"""The JSON interface of gradient synchronisation on a BCube: answers."""
+"""The JSON answers of gradient synchronisation on a BCube (BML)."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -20,7 +20,9 @@ from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import PlanOrReason, head, made_by
+from planner.jsonio.outlook import ProspectField
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
+from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Moment, filled
 from planner.results import Result
 from planner.topologies import BCube
@@ -38,13 +40,13 @@ __all__ = [
 ]
 
 MAX_TRANSFERS = 10**6
-"""Answers list at most so many transfers."""
+"""Largest number of transfers that an answer lists."""
 
 MAX_LOOKED_AT = 2 * MAX_TRANSFERS
-"""So many are looked at for those that have bytes."""
+"""Largest number of transfers scanned for those that carry bytes."""
 
 MAX_CUT_OFF = 1000
-"""Answers name at most so many servers that are cut off."""
+"""Largest number of unreachable servers that an answer names."""
 
 Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 Amount = Annotated[int, Meta(ge=0, le=MAX_TOTAL)]
@@ -129,6 +131,8 @@ class BmlAnswer(PlanOrReason, frozen=True, kw_only=True):
     ) = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
     synchronisation: SummedUpBy | UnsetType = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
 
 
 def answer(
@@ -137,12 +141,9 @@ def answer(
     wanted: range | None = None,
     deadline: Deadline = NEVER,
 ) -> BmlAnswer:
-    """Return the JSON form of a result, with the transfers of the servers that are wanted.
+    """Return the JSON form of a result, with the transfers of the wanted servers.
 
-    Raises
-    ------
-    TimeUpError
-        At the deadline.
+    Raises TimeUpError if the deadline passes while transfers are listed.
     """
     base, bcube = _base(problem, result), problem.bcube
     plan, evaluation = result.plan, result.evaluation
@@ -170,7 +171,7 @@ def answer(
 
 
 def _program(problem: Problem, plan: AnyPlan, wanted: range | None) -> ProgramAnswer | UnsetType:
-    """Return the program of a plan: Algorithm 1's, or what all servers send around failures."""
+    """Return the program: Algorithm 1 by name, or the listed transfers around failures."""
     bcube = problem.bcube
     shape = bcube.n, bcube.k
     if isinstance(plan, Schedule) and not plan.changed:
@@ -181,7 +182,7 @@ def _program(problem: Problem, plan: AnyPlan, wanted: range | None) -> ProgramAn
 
 
 def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlAnswer:
-    """Return the JSON form of what an algorithm takes: its row of the comparison, and no plan."""
+    """Return the JSON form of one algorithm's time: its row of the comparison, without a plan."""
     algorithm = result.plan
     assert algorithm is not None
     return msgspec.structs.replace(
@@ -192,7 +193,7 @@ def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlA
 
 
 def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
-    """Return what every answer says."""
+    """Return an answer with the fields that do not depend on the plan."""
     bcube, ideal = problem.bcube, ideal_ns(problem)
     return BmlAnswer(
         **head(BmlAnswer, result),
@@ -217,7 +218,7 @@ def _listed(bcube: BCube, wanted: range) -> Literal["all"] | tuple[int, ...]:
 
 
 def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
-    """Return what every algorithm would take with as many servers and nothing failed."""
+    """Return the time of every algorithm for the same number of servers and no failures."""
     rows = {}
     tensors = problem.layer_bytes if problem.size_bytes else ()
     for name in COLLECTIVES:
@@ -239,12 +240,9 @@ def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:
 
 
 def check_listable(problem: Problem, wanted: range) -> None:
-    """Refuse more transfers than are looked at, those without bytes too, before there is a plan.
+    """Raise an error, before planning, if more transfers would have to be scanned than allowed.
 
-    Raises
-    ------
-    InvalidInputError
-        If there are more.
+    Transfers without bytes count, too.
     """
     bcube = problem.bcube
     each = 2 * bcube.k**2 * (bcube.n - 1)
@@ -265,13 +263,13 @@ def _transfers(
     parts = sum(min(plan.rounds, size // problem.element_bytes) for size in problem.chunks)
     if not parts:
         return
-    # Counted first: what is refused is not made.
+    # Count before listing, so that a request that is refused costs no memory.
     moves = watched(
         (transfer for server in wanted for transfer in plan.transfers(server)), deadline
     )
     if next(islice(moves, MAX_LOOKED_AT // parts, None), None):
         raise _too_many(wanted)
-    digits = cache(problem.bcube.digits)  # rows share them
+    digits = cache(problem.bcube.digits)  # rows share the tuples
     listing = (entry for server in wanted for entry in listed(problem, plan, server, deadline))
     for number, entry in enumerate(listing):
         if number == MAX_TRANSFERS:
@@ -294,7 +292,7 @@ def _transfers(
 
 
 def headline(answer: BmlAnswer) -> str:
-    """Return one line that says what an answer's plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.objective_ns is None:
         return f"There is no plan ({made_by(answer)})"
     failed = ""

@@ -1,4 +1,4 @@
-"""Answers about gradient synchronisation read again: what is drawn, and whether it can be."""
+"""Validate BML answers that are read back, and extract the times to draw."""
 
 from msgspec import UNSET
 
@@ -14,16 +14,13 @@ from planner.views import Compared
 __all__ = ["times"]
 
 MAX_SWITCHES = 2**70
-"""No network that can be asked about has so many (the schema can hold no such limit)."""
+"""Above the number of switches of any valid request. JSON Schema cannot state so large a limit."""
 
 
 def times(answer: BmlAnswer) -> tuple[Compared, ...]:
-    """Return the time of the plan beside what other algorithms would take.
+    """Check an answer; return the time of the plan and of the algorithms it is compared with.
 
-    Raises
-    ------
-    InvalidInputError
-        If the answer holds no plan, or its parts contradict each other.
+    Raises InvalidInputError if there is no plan, or the parts contradict each other.
     """
     check_head(answer, "steps", "comparison")
     if answer.cut_off is not UNSET:
@@ -38,7 +35,7 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     if answer.synchronisation is not UNSET:
         check_program(answer.synchronisation.program, answer.servers)
     check_transfers(answer)
-    # Failures slow down every algorithm: then only what the plan would take without them stands by.
+    # With failures, other algorithms would be slower, too: compare only with BML without failures.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
     after = "" if answer.failed is UNSET else ", nothing failed"
     rows = [Compared("this plan", "bcube", answer.objective_ns, bcube.switches)]

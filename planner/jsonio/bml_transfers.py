@@ -1,14 +1,11 @@
-"""Transfers in answers about gradient synchronisation, read again: whether they add everything up.
+"""Check that the transfers listed in a BML answer sum up every contribution exactly once.
 
-Problem. An answer lists what all servers send, or one of them. Before it is drawn or followed it
-has to be known that nothing is missing.
+Method: the transfers of all servers form a collective program (`planner.collectives.program`) for a
+gradient of this size. A chunk is a byte range that no transfer cuts. A lane is a thread of one part
+of one layer. Layers follow each other, the last one first; so do parts, one step apart. If an
+answer lists only one server, only its transfers and links are checked.
 
-Method. What all servers send is a collective program (`planner.collectives.program`) for a gradient
-of that size: its chunks are the ranges of bytes that no transfer cuts, its lanes the threads of
-each part of each layer. Layers follow each other, the last one first, and so do parts, a step
-apart. Of one server's transfers only the links can be checked.
-
-Complexity. That of `planner.collectives.checking.replay`. Source. Own.
+Complexity: that of `planner.collectives.checking.replay`. Source: own.
 """
 
 import re
@@ -31,11 +28,11 @@ from planner.topologies import BCube
 __all__ = ["check_transfers", "lists_all", "program_of", "with_verdict"]
 
 MAX_CHECKED = 2**16
-"""Transfers up to which they are checked before they are answered: a second or two."""
+"""Largest number of transfers checked before an answer is given: takes one or two seconds."""
 
 
 def lists_all(answer: BmlAnswer) -> bool:
-    """Whether an answer lists what all servers send, not only one of them."""
+    """Return whether an answer lists the transfers of all servers, not only of one."""
     if answer.transfers is UNSET:
         return False
     if answer.schedule is UNSET:
@@ -44,19 +41,16 @@ def lists_all(answer: BmlAnswer) -> bool:
 
 
 def program_of(answer: BmlAnswer) -> tuple[ListedProgram, int]:
-    """Return an answer's transfers as a program, and for how many bytes; it is not checked.
+    """Return the program of an answer's transfers and its size (bytes), without checking the sums.
 
-    Raises
-    ------
-    InvalidInputError
-        If one names no server, link, piece or step of the plan.
+    Raises InvalidInputError if a transfer names an unknown server, link, piece or step.
     """
     program, _, edges = _program(answer)
     return program, edges[-1]
 
 
 def with_verdict(answer: BmlAnswer, deadline: Deadline = NEVER) -> BmlAnswer:
-    """Return an answer that says how the program in its transfers was checked, if time allows."""
+    """Return the answer with the checker's verdict on its listed program, if time allows."""
     stated = answer.synchronisation
     if stated is UNSET or stated.program is UNSET or stated.program.generator != LISTED:
         return answer
@@ -71,7 +65,7 @@ def with_verdict(answer: BmlAnswer, deadline: Deadline = NEVER) -> BmlAnswer:
 
 
 def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
-    """Return an answer's transfers as a program, the servers of its ranks, and its chunks' ends."""
+    """Return the program, the server of each rank, and the byte offset of each chunk."""
     import numpy as np
 
     bcube = BCube(answer.n, answer.k)
@@ -111,7 +105,7 @@ def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
         bcube.k,
         len(edges) - 1,
         tuple(listed),
-        sent.argmin(axis=0).tolist() if servers else [],  # the one that sends it to nobody
+        sent.argmin(axis=0).tolist() if servers else [],  # the owner: sends the chunk to nobody
         steps,
         placed=partial(_placed, tuple(edges)),
     )
@@ -119,7 +113,7 @@ def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
 
 
 def _steps_of(answer: BmlAnswer) -> int:
-    """Return the steps of one stage."""
+    """Return the number of steps of one stage."""
     if answer.steps is not UNSET:
         return len(answer.steps) // 2
     transfers = () if answer.transfers is UNSET else answer.transfers
@@ -129,7 +123,7 @@ def _steps_of(answer: BmlAnswer) -> int:
 
 
 def _ends(answer: BmlAnswer, layers: Sequence[int], steps: int) -> Iterator[tuple[int, int]]:
-    """Yield sender and receiver of each transfer, if what it says fits the plan."""
+    """Yield the sender and receiver of each transfer; raise an error if a transfer does not fit."""
     bcube = BCube(answer.n, answer.k)
     edges: dict[tuple[int, int, int, int], int] = {}
     transfers = () if answer.transfers is UNSET else answer.transfers
@@ -161,7 +155,7 @@ def _ends(answer: BmlAnswer, layers: Sequence[int], steps: int) -> Iterator[tupl
 
 
 def _placed(edges: tuple[int, ...], elements: int, element_bytes: int) -> Layout:
-    """Return where the chunks start of a tensor that an answer is for."""
+    """Return the layout of a tensor: the offset of each chunk."""
     size = edges[-1]
     if elements * element_bytes != size:
         raise InvalidInputError(
@@ -178,13 +172,7 @@ def _placed(edges: tuple[int, ...], elements: int, element_bytes: int) -> Layout
 
 
 def check_transfers(answer: BmlAnswer) -> None:
-    """Refuse transfers of all servers that leave out a contribution, or count one twice.
-
-    Raises
-    ------
-    InvalidInputError
-        At the first thing that is wrong.
-    """
+    """Raise an error unless the transfers sum up every contribution exactly once."""
     if answer.transfers is UNSET:
         return
     if answer.steps is UNSET:
@@ -206,7 +194,7 @@ def check_transfers(answer: BmlAnswer) -> None:
 
 
 def _told(error: str, servers: Sequence[list[int]], edges: Sequence[int]) -> str:
-    """Return what is wrong with a program, with the servers and bytes of the answer."""
+    """Return a checker's message with servers and bytes in place of ranks and chunks."""
 
     def span(match: re.Match[str]) -> str:
         first, last = int(match[1]), int(match[2] or match[1])

@@ -1,4 +1,4 @@
-"""The JSON interface of gradient transfers."""
+"""The JSON interface of gradient transfers (Caramel)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -17,11 +17,11 @@ from planner.caramel.problem import Plan, Problem, Stages
 from planner.costs import DepthCost
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Extras, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head
 from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.outlook import ProspectField, WhatIfRequest, prospect_answer
+from planner.jsonio.outlook import ProspectField, prospect_answer
 from planner.jsonio.regret import (
     AdviceField,
     RegretField,
@@ -45,6 +45,7 @@ from planner.jsonio.transfers import (
     sent,
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
+from planner.jsonio.what_if import Foreseen, SpreadRequest
 from planner.network import ring_cost
 from planner.results import Result
 from planner.scenarios import Prospect
@@ -76,7 +77,7 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scheduling: bool = True
 
 
-class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CaramelRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """In which order and in which groups to send gradients, and in which order to compute them."""
 
     family = caramel.CARAMEL
@@ -98,7 +99,7 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
     target: TargetRequest = PLANNER
 
     def settled(self) -> Described:
-        """Return the network, with what an all-reduce costs if tables say it."""
+        """Return the network; tables are resolved to the cost of an all-reduce."""
         return settled(described(self.network), "all_reduce", or_none(self.workers))
 
     def to_problem(self) -> Problem:
@@ -130,12 +131,14 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
             return CaramelAnswer(**head(CaramelAnswer, result))
         return answer(problem, result)
 
-    def full_answer(self, problem: Any, result: Any, extras: Extras) -> "CaramelAnswer":
+    def full_answer(self, foreseen: Foreseen[Any, Any, Any]) -> "CaramelAnswer":
         """Return the answer beside DDP, in other scenarios, and under the rules of targets."""
+        problem, result = foreseen.problem, foreseen.result
         if result.plan is None:
             return self.answer_of(problem, result)
-        end, prospect = extras
-        return answer_beside(problem, result, end, regret=self.regret, prospect=prospect)
+        return answer_beside(
+            problem, result, foreseen.deadline, regret=self.regret, prospect=foreseen.prospect
+        )
 
     def doubts(self, result: Any) -> tuple[str, ...]:
         """Return why the numbers of the network may be off."""
@@ -200,20 +203,9 @@ def answer_beside(
     prospect: Prospect | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> CaramelAnswer:
-    """Return the JSON form of a result: that of `auto` beside DDP, and in scenarios if asked for.
+    """Return the JSON form of a result, with advice on DDP, prices under targets, and regret.
 
-    Parameters
-    ----------
-    problem, result : Problem, Result
-        As for `answer`.
-    deadline : Deadline
-        When to stop looking.
-    regret : bool
-        Whether to plan for other scenarios.
-    prospect : Prospect, optional
-        What the plan costs in the scenarios it was made for.
-    progress : callable, optional
-        Called before each scenario.
+    `deadline` ends the making of the optional parts. `progress` is called before each scenario.
     """
     assert result.plan is not None
     return answer(
@@ -239,23 +231,9 @@ def answer(
     prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
 ) -> CaramelAnswer:
-    """Return the JSON form of a result.
+    """Return the JSON form of a result and of its optional parts.
 
-    Parameters
-    ----------
-    problem : Problem
-        What was asked.
-    result : Result
-        The plan.
-    advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
-        How it stands beside DDP, in other scenarios, and in those it was made for.
-    targets : mapping of str to Exported, optional
-        What it takes under the rules of targets.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plan takes more than 63 bits of nanoseconds.
+    Raises InvalidInputError if the iteration takes more than 63 bits of nanoseconds.
     """
     plan = result.plan
     assert plan is not None
@@ -301,7 +279,7 @@ def answer(
 
 
 def _enforced(problem: Problem, plan: Plan, method: str) -> bool:
-    """Return whether all workers keep to one op order because they have to."""
+    """Return whether the plan requires one op order on all workers."""
     if problem.fixed_order:
         return True
     draws = method in RULES and not (method == "caramel" and problem.stages.serialization)
@@ -309,7 +287,7 @@ def _enforced(problem: Problem, plan: Plan, method: str) -> bool:
 
 
 def _parameter_order(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return the parameters as they become ready: in activation order if the plan enforces it."""
+    """Return the parameters in the order in which they become ready."""
     if _by_activation(problem, plan):
         return problem.activation
     rank = {j: place for place, j in enumerate(problem.activation)}
@@ -322,12 +300,12 @@ def _parameter_order(problem: Problem, plan: Plan) -> tuple[int, ...]:
 
 
 def _by_activation(problem: Problem, plan: Plan) -> bool:
-    """Whether the backward ops run by activation order, on all workers."""
+    """Return whether all workers run the backward ops in activation order."""
     return not problem.fixed_order and plan.backward_orders == (problem.order.backward,)
 
 
 def _edges(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return the control edges of the one op order a plan has."""
+    """Return the control edges that enforce the plan's op order."""
     graph = problem.graph
     if _by_activation(problem, plan):
         edges = control_edges(graph, problem.activation)
@@ -337,7 +315,7 @@ def _edges(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpTimes, ...]:
-    """Return when each op runs, in the op order as given, or in time."""
+    """Return the start and end of each op, in the given op order, or else by time."""
     graph, iteration = problem.graph, evaluation.iteration
     indices = (*plan.backward_orders[0], *plan.forward_order)
     spans = dict(zip(indices, (*iteration.backward, *iteration.forward), strict=True))

@@ -1,4 +1,4 @@
-"""Answers about gradient transfers read again: their schedule, if it can be one."""
+"""Validate Caramel answers that are read back, and extract their schedule."""
 
 from msgspec import UNSET
 
@@ -27,11 +27,11 @@ _NUMBERS = (
     "utilisation",
     "schedule",
 )
-"""What comes with every plan, and is never null."""
+"""Fields that every plan has and that are never null."""
 
 
 def headline(answer: CaramelAnswer) -> str:
-    """Return one line that says what a plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.objective_ns is None:
         return f"There is no plan ({made_by(answer)})"
     return (
@@ -42,15 +42,9 @@ def headline(answer: CaramelAnswer) -> str:
 
 
 def timeline(answer: CaramelAnswer) -> Timeline:
-    """Return the schedule in an answer.
-
-    Raises
-    ------
-    InvalidInputError
-        If it leaves out or repeats an op or bytes of a gradient, or its times are out of order.
-    """
+    """Check an answer and return its schedule; errors carry a path."""
     check_head(answer, "groups", *_NUMBERS, costs="iteration_ns")
-    for name in ("threshold_bytes", "rho"):  # which may be null
+    for name in ("threshold_bytes", "rho"):  # these may be null
         if getattr(answer, name) is UNSET:
             raise InvalidInputError(name, "missing: it comes with a plan")
     check_schedule("groups", answer.groups, answer)
@@ -60,7 +54,7 @@ def timeline(answer: CaramelAnswer) -> Timeline:
 
 
 def _check_groups(answer: CaramelAnswer) -> None:
-    """Refuse groups that do not send every byte of every gradient once."""
+    """Check that the groups send every byte of every gradient exactly once."""
     known = dict.fromkeys(answer.order)
     if len(known) < len(answer.order):
         raise InvalidInputError("order", "a parameter is given twice")

@@ -1,4 +1,4 @@
-"""Cluster files: reading, and their schema."""
+"""The JSON form of clusters."""
 
 from dataclasses import replace
 from typing import Annotated, Literal, TypeVar
@@ -29,7 +29,7 @@ _FIELDS = {
     "fattree": (("ports",), ()),
     "rails": (("accelerators", "link_bytes_per_s"), ("link_startup_ns",)),
 }
-"""What each kind of topology must have, and what it may have."""
+"""Required and optional fields of each kind of topology."""
 
 _KNOWN = sorted({name for both in _FIELDS.values() for names in both for name in names})
 
@@ -114,7 +114,7 @@ def decode_cluster(data: bytes | str) -> Cluster:
     Raises
     ------
     InvalidInputError
-        If it is none, with the path of the first bad field.
+        If the text is not a valid cluster, with the path of the first wrong field.
     """
     value = decode(data)
     refuse_other(value, "cluster")
@@ -122,32 +122,13 @@ def decode_cluster(data: bytes | str) -> Cluster:
 
 
 def without(cluster: Cluster, data: bytes) -> Cluster:
-    """Return a cluster of which what JSON text says has failed, and nothing else.
-
-    Raises
-    ------
-    InvalidInputError
-        If it says nothing that can fail there, with a path into the text.
-    """
+    """Return a cluster with the failures that a JSON document lists, in place of its own."""
     failed = _failures(cluster.topology, typed(decode(data), FailedDocument))
     return replace(cluster, failed=failed)
 
 
 def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
-    """Return the typed cluster.
-
-    Parameters
-    ----------
-    document : ClusterDocument
-        The cluster.
-    path : str
-        Where it stands in a request.
-
-    Raises
-    ------
-    InvalidInputError
-        With a path into it.
-    """
+    """Return the typed cluster; errors carry `path`, the cluster's place in a request."""
     with inside(path):
         with inside("topology"):
             topology = _topology(document)

@@ -1,24 +1,27 @@
-"""What every request may say of how it is answered, beside what is asked."""
+"""Fields common to all requests that control the search: time limit, start plan, progress."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.deadline import Cancel, Control, Deadline, Incumbent
+from planner.deadline import Cancel, Control, Incumbent
 from planner.errors import InvalidInputError
 from planner.jsonio.results import PlanDocument, plan_of
-from planner.jsonio.types import Seconds
+from planner.jsonio.types import Rate, Seconds
 from planner.results import Result
-from planner.scenarios import Prospect
 from planner.solving.family import Family
 from planner.solving.methods import REPLAN
+from planner.solving.tie_break import Prefer, TieBreak
 from planner.validation import inside, shown
+
+if TYPE_CHECKING:
+    from planner.jsonio.what_if import Foreseen
 
 __all__ = [
     "Controlled",
-    "Extras",
     "ProgressLine",
     "Standing",
     "control_of",
@@ -31,23 +34,8 @@ R = TypeVar("R", bound=Result[Any, Any])
 
 
 def method_names(methods: Iterable[str]) -> list[str]:
-    """Return the names that a request's `method` may be, each once."""
+    """Return the values allowed for a request's `method`, without duplicates."""
     return list(dict.fromkeys([*methods, REPLAN]))
-
-
-class Extras(NamedTuple):
-    """What an answer holds beside what follows from the problem and the result.
-
-    Attributes
-    ----------
-    end : Deadline
-        When to stop what takes searches of its own, such as the regret.
-    prospect : Prospect or None
-        What the plan costs in the scenarios it was made for.
-    """
-
-    end: Deadline
-    prospect: Prospect | None = None
 
 
 class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +55,14 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     with_plan: Annotated[
         bool, Meta(description="whether the answer holds the plan as start_plan takes it")
     ] = False
+    tie_break: (
+        Annotated[Prefer, Meta(description="which of the plans of equal cost; by default simple")]
+        | UnsetType
+    ) = UNSET
+    simplest_within: (
+        Annotated[Rate, Meta(description="share by which a simpler plan may cost more; or 0")]
+        | UnsetType
+    ) = UNSET
     progress: Annotated[
         bool, Meta(description="whether a stream also gets a line for each better plan or bound")
     ] = False
@@ -86,9 +82,17 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return the answer, as far as it follows from the problem and the result."""
         raise NotImplementedError
 
-    def full_answer(self, problem: Any, result: Any, extras: Extras) -> Any:
-        """Return the answer with its extras."""
-        return self.answer_of(problem, result)
+    def full_answer(self, foreseen: "Foreseen[Any, Any, Any]") -> Any:
+        """Return the answer, with what takes searches of its own until the deadline."""
+        return self.answer_of(foreseen.problem, foreseen.result)
+
+    def to_tie_break(self) -> TieBreak | None:
+        """Return how to choose among plans of equal cost, or None if nothing is said."""
+        if self.tie_break is UNSET and self.simplest_within is UNSET:
+            return None
+        prefer: Prefer = "simple" if self.tie_break is UNSET else self.tie_break
+        within = Fraction(0) if self.simplest_within is UNSET else self.simplest_within
+        return TieBreak(prefer, within)
 
     def doubts(self, result: Any) -> tuple[str, ...]:
         """Return why the numbers of the request may be off."""
@@ -111,7 +115,7 @@ class ProgressLine(Struct, frozen=True, kw_only=True):
 
 
 def tell(result: Result[Any, Any], control: Control[Any]) -> None:
-    """Tell of a result whose plan was chosen after its search had told of others."""
+    """Report a result that was chosen after its search had reported other incumbents."""
     on_progress = control.get("on_progress")
     if on_progress is not None and result.plan is not None:
         assert result.objective_ns is not None
@@ -121,7 +125,10 @@ def tell(result: Result[Any, Any], control: Control[Any]) -> None:
 
 
 def without_start(result: R, control: Control[Any]) -> R:
-    """Return a result of a search for scenarios, which takes no start plan, and says so."""
+    """Return the result with a warning if a start plan was ignored.
+
+    The search for scenarios takes no start plan.
+    """
     if control.get("start") is None:
         return result
     ignored = "start_plan is ignored: the search for scenarios begins without one"
@@ -133,23 +140,14 @@ def control_of(
     cancel: Cancel | None = None,
     on_progress: Callable[[Incumbent[Any]], None] | None = None,
 ) -> Control[Any]:
-    """Return what a family's `solve` is told of a request.
+    """Return the `planner.Control` of a request.
 
-    Parameters
-    ----------
-    request : Controlled
-        The request, of any problem.
-    cancel : Cancel, optional
-        Ends the search.
-    on_progress : callable, optional
-        Called with each incumbent.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plan to start from is none, or one of another problem.
+    Raises InvalidInputError if the start plan is malformed or of another family.
     """
     control: Control[Any] = {"cancel": cancel, "on_progress": on_progress}
+    tie_break = request.to_tie_break()
+    if tie_break is not None:
+        control["tie_break"] = tie_break
     if request.start_plan is not UNSET:
         family, _, _ = request.start_plan.kind.partition(".")
         with inside("start_plan"):

@@ -1,7 +1,7 @@
-"""From untrusted bytes to typed values, with an error path for everything that can be wrong.
+"""Decode untrusted bytes to typed values; every error carries the path of the wrong field.
 
-The standard library parses (its hooks see duplicate keys, NaN and over-long integers, which msgspec
-passes over or reports without a place); msgspec checks types and ranges and knows the schema.
+The standard library parses: its hooks see duplicate keys, NaN and over-long integers, which msgspec
+ignores or reports without a path. msgspec checks types and ranges, and generates the schema.
 """
 
 import json
@@ -23,45 +23,34 @@ __all__ = ["decode", "plain", "typed"]
 T = TypeVar("T")
 
 _MAX_DIGITS = 4000
-"""Python refuses to parse integers of more digits; they are far out of range anyway."""
+"""Python refuses to parse longer integers. They are out of range anyway."""
 
 NO_TEXT = "not text: half of a surrogate pair"
 
 MAX_WRITTEN = 2 * MAX_DECIMALS
-"""Longest number that is no integer, in characters: exact arithmetic on longer ones is slow."""
+"""Longest non-integer number (characters): exact arithmetic on longer ones is slow."""
 
 MAX_DEPTH = 100
-"""Arrays and objects within each other; requests and files need ten."""
+"""Deepest nesting of arrays and objects. Valid documents need about ten levels."""
 
 _TOO_DEEP = "not acceptable JSON: nested too deeply"
 _TOO_SMALL = f"expected a number of at most {MAX_DECIMALS} decimals"
 
 
 class _Refused(NamedTuple):
-    """Stands where the document has what no value stands for, until its path is known.
-
-    Attributes
-    ----------
-    message : str
-        What is wrong.
-    key : str
-        With which key of an object, if with one.
-    """
+    """Placeholder for an invalid value, until the walk over the document knows its path."""
 
     message: str
-    key: str = ""
+    key: str = ""  # the object's key that is wrong, if any
 
 
 def decode(data: bytes | str) -> Any:
     """Parse one JSON document strictly.
 
-    Raises
-    ------
-    InvalidInputError
-        If `data` is no JSON in UTF-8, is nested too deeply, an object repeats a key, or a text or
-        number is none, with its path.
+    Raises InvalidInputError, with a path, for text that is not JSON in UTF-8, deep nesting,
+    duplicate keys, unpaired surrogates and numbers that are too long.
     """
-    loose = isinstance(data, str)  # may hold half of a surrogate pair without an escape
+    loose = isinstance(data, str)  # a str may hold an unpaired surrogate without an escape
     try:
         text = data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -71,11 +60,11 @@ def decode(data: bytes | str) -> Any:
             value = json.loads(text, object_pairs_hook=_object, parse_float=_number)
         except json.JSONDecodeError:
             raise
-        except ValueError:  # an integer longer than Python parses: give it a place in the document
+        except ValueError:  # an integer is too long for Python: parse again, to find its path
             value = json.loads(
                 text, object_pairs_hook=_object, parse_float=_number, parse_int=_saturated
             )
-        _check(value, "", 0, texts=loose or "\\u" in text)  # else nothing is half a pair
+        _check(value, "", 0, texts=loose or "\\u" in text)  # otherwise no surrogate can be unpaired
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidInputError("", f"not JSON: {error.msg} at {where}") from None
@@ -97,7 +86,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Refused:
 
 
 def _number(text: str) -> float | Decimal | _Refused:
-    """Return a number that stands for exactly the decimals written."""
+    """Return the exact value of a decimal number: a float if its repr is exact, else a Decimal."""
     if len(text) > MAX_WRITTEN:
         return _Refused(
             f"expected a number of at most {MAX_WRITTEN} characters, got one of {len(text)}"
@@ -107,7 +96,7 @@ def _number(text: str) -> float | Decimal | _Refused:
         return value
     try:
         exact = Decimal(text)
-    except InvalidOperation:  # the exponent is beyond those of decimals
+    except InvalidOperation:  # the exponent is too large for Decimal
         return _Refused(_TOO_SMALL)
     return value if exact == Decimal(repr(value)) else exact
 
@@ -120,10 +109,7 @@ def _saturated(digits: str) -> int:
 
 
 def _check(value: Any, path: str, depth: int, *, texts: bool) -> None:
-    """Refuse what cannot be a document of ours, whatever it is about.
-
-    Texts are only looked at if `texts` says so.
-    """
+    """Raise an error for placeholders and deep nesting; if `texts`, also for invalid strings."""
     if depth > MAX_DEPTH:
         raise InvalidInputError("", _TOO_DEEP)
     looked_at = (dict, list, _Refused, str) if texts else (dict, list, _Refused)
@@ -143,18 +129,15 @@ def _check(value: Any, path: str, depth: int, *, texts: bool) -> None:
 
 
 def _check_key(key: str, path: str) -> None:
-    """Refuse a key that is no text."""
+    """Raise an error if a key is not valid text."""
     _text(key, path)
 
 
 def plain(value: Any, path: str = "") -> Any:
-    """Return a value made of what JSON is made of, tuples and mappings as lists and objects.
+    """Return a value as plain JSON values: dict, list, str, numbers, bool, None.
 
-    Raises
-    ------
-    InvalidInputError
-        At the first value of another kind, such as a set, which has no order, or string that is no
-        text.
+    Raises InvalidInputError, with a path, at the first value of another type (a set has no order)
+    or string that is not valid text.
     """
     return _plain(value, path, 0)
 
@@ -163,7 +146,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise InvalidInputError("", _TOO_DEEP)
     if isinstance(value, float):
-        return float(value)  # NumPy's doubles are floats with a repr of their own
+        return float(value)  # NumPy's doubles are floats with another repr
     if isinstance(value, str):
         return str(_text(value, path))
     if isinstance(value, Decimal):
@@ -173,7 +156,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real) and not isinstance(value, Rational):
-        return float(str(value))  # NumPy's shorter ones stand for the decimals that they show
+        return float(str(value))  # NumPy's shorter floats mean the decimals shown
     if isinstance(value, Mapping):
         items = {}
         for key, item in value.items():
@@ -191,7 +174,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
 
 
 def _plain_decimal(value: Decimal, path: str) -> float | Decimal:
-    """Return a number as JSON text would give it."""
+    """Return a Decimal as `decode` would return it."""
     if not value.is_finite():
         return nan if value.is_nan() else copysign(inf, value)
     if value and value.adjusted() < -MAX_DECIMALS:
@@ -210,21 +193,10 @@ def _text(value: str, path: str) -> str:
 
 
 def typed(value: Any, kind: type[T], other: Callable[[type[Any], Any], Any] = exactly) -> T:
-    """Convert plain values to `kind`, without coercing anything.
+    """Convert plain values to a msgspec structure, dataclass or named tuple, without coercion.
 
-    Parameters
-    ----------
-    value : object
-        Plain values.
-    kind : type
-        A msgspec structure, a dataclass or a named tuple.
-    other : callable
-        Makes what no JSON is: a fraction, of the decimals that stand for it.
-
-    Raises
-    ------
-    InvalidInputError
-        At the first value that does not fit, with its path.
+    `other` converts values that JSON lacks, such as fractions. Raises InvalidInputError with the
+    path of the first wrong value.
     """
     try:
         return msgspec.convert(value, kind, strict=True, dec_hook=other)

@@ -1,4 +1,4 @@
-"""The JSON interface of group scheduling."""
+"""The JSON interface of group scheduling (Drizzle)."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -90,7 +90,7 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
 
 
 REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 
 class TriggersAnswer(Struct, frozen=True, kw_only=True):
@@ -163,7 +163,7 @@ def answer(
 
 
 def headline(answer: DrizzleAnswer) -> str:
-    """Return one line that says what an answer's plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.group_size is UNSET or answer.overhead is UNSET or answer.objective_ns is None:
         return f"There is no plan ({made_by(answer)})"
     return (
@@ -174,13 +174,10 @@ def headline(answer: DrizzleAnswer) -> str:
 
 
 def groups(answer: DrizzleAnswer) -> Groups:
-    """Return what there is to draw of an answer.
+    """Check an answer and return the data of its picture.
 
-    Raises
-    ------
-    InvalidInputError
-        If it holds no plan, or contradicts itself in what is drawn: the group size, its price and
-        both limits, the bound, and the curve. With the path of the first part that does.
+    Raises InvalidInputError, with a path, if there is no plan, or if group size, prices, limits,
+    bound or curve contradict each other.
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
     check_head(answer, "group_size", "overhead")
@@ -190,7 +187,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
     if answer.status == "time_limit":
         raise InvalidInputError("status", "time_limit, but there is a plan")
     limit = answer.max_overhead
-    if not 0 <= limit <= 1:  # the ends are what a number close to them is rounded to
+    if not 0 <= limit <= 1:  # numbers close to 0 or 1 round to them
         raise InvalidInputError(
             "max_overhead", f"expected a number from 0 to 1, got {shown(limit)}"
         )

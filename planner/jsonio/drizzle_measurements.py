@@ -1,4 +1,4 @@
-"""The JSON interface of calibrating a scheduler: measured overheads in, fitted constants out."""
+"""The JSON interface of ``planner calibrate groups``: measurements in, fitted constants out."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -71,12 +71,9 @@ class GroupsDocument(Struct, frozen=True, kw_only=True):
 
 
 def decode_overheads(data: bytes) -> tuple[tuple[Measurement, ...], Calibration]:
-    """Read measured overheads from JSON text, and fit the constants of the scheduler to them.
+    """Read measured overheads from JSON text, and fit the scheduler's constants to them.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with the path of the first bad field.
+    Raises InvalidInputError with the path of the first wrong field.
     """
     document = typed(decode(data), OverheadsDocument)
     measurements = tuple(
@@ -87,14 +84,9 @@ def decode_overheads(data: bytes) -> tuple[tuple[Measurement, ...], Calibration]
 
 
 def encode_calibration(calibration: Calibration, source: str) -> str:
-    """Return fitted constants as a request takes them, and their provenance, as JSON text.
+    """Return fitted constants, as a request takes them, and their provenance as JSON text.
 
-    Parameters
-    ----------
-    calibration : Calibration
-        The fit.
-    source : str
-        Where the measurements come from.
+    `source` says where the measurements come from.
     """
     left_out = calibration.held_out
     return in_lines(
@@ -112,7 +104,7 @@ def encode_calibration(calibration: Calibration, source: str) -> str:
 
 
 def mean_and_largest(errors: Sequence[Fraction]) -> tuple[float, float]:
-    """Return the mean and the largest of errors, whichever way they go."""
+    """Return the mean and the largest absolute error."""
     sizes = [abs(float(error)) for error in errors]
     return fsum(sizes) / len(sizes), max(sizes)
 

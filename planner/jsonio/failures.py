@@ -1,4 +1,4 @@
-"""What of a BCube has failed, as requests, clusters and programs say it."""
+"""The JSON form of failures in a BCube, shared by requests, clusters and programs."""
 
 from typing import Annotated
 
@@ -30,13 +30,7 @@ class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def failures_of(bcube: BCube, document: FailedDocument, path: str = "failed") -> Failures:
-    """Return what a document says of a BCube.
-
-    Raises
-    ------
-    InvalidInputError
-        If something is not in it; `path` is where the document stands.
-    """
+    """Return the typed failures; raise an error at `path` if a part is not in the BCube."""
     nics = set()
     for name in ("nics", "links"):
         for place, (digits, level) in enumerate(getattr(document, name)):
@@ -56,12 +50,12 @@ def failures_of(bcube: BCube, document: FailedDocument, path: str = "failed") ->
 
 
 def failed_document(bcube: BCube, failed: Failures) -> FailedDocument:
-    """Return the document that says what has failed; a link is said as its NIC."""
+    """Return the JSON form of failures; a failed link is stated as its NIC."""
     return FailedDocument(
         servers=tuple(bcube.digits(server) for server in sorted(failed.servers)),
         nics=tuple((bcube.digits(server), level) for server, level in sorted(failed.nics)),
         switches=tuple(
-            # Its digits are those of its first server but that of the level.
+            # A switch has the digits of its first server, without the level's digit.
             (level, _without(bcube.digits(bcube.on_switch(level, switch)[0]), bcube.k - 1 - level))
             for level, switch in sorted(failed.switches)
         ),

@@ -1,4 +1,4 @@
-"""Profiles and clusters by the names of their files; shipped clusters by their own."""
+"""Read profiles and clusters from files, and shipped clusters by name."""
 
 from difflib import get_close_matches
 from os import PathLike, fspath
@@ -18,26 +18,18 @@ _FOLDER = Path(__file__).parents[1] / "data" / "clusters"
 
 
 def shipped_clusters() -> tuple[str, ...]:
-    """Return the names of the clusters that come with the library, in order."""
+    """Return the names of the clusters shipped with the library, in order."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
 
 
 def cluster_file(name: str | PathLike[str]) -> Path:
-    """Return the file that is meant: of that name or, if there is none here, a shipped one.
+    """Return the path of a cluster file; a name such as ``caramel-16`` means a shipped one.
 
-    Parameters
-    ----------
-    name : str or path
-        A file, or a name such as ``caramel-16``.
-
-    Raises
-    ------
-    InvalidInputError
-        If a name is neither; the message gives the nearest shipped ones, or all.
+    Raises InvalidInputError, with the nearest shipped names, if there is neither.
     """
     path, known = Path(name), shipped_clusters()
     if path.parent.name or path.is_absolute() or (path.exists() and not path.is_dir()):
-        return path  # in a folder: a file, if a missing one
+        return path  # a path with a folder names a file, even if missing
     if fspath(name) in known:
         return _FOLDER / f"{name}.json"
     near = get_close_matches(path.name.lower().removesuffix(".json"), known)
@@ -48,21 +40,10 @@ def cluster_file(name: str | PathLike[str]) -> Path:
 
 
 def cluster_data(name: str | PathLike[str]) -> bytes:
-    """Return a cluster as JSON: a file's, a shipped one's, or what a plug-in describes.
+    """Return a cluster as JSON: from a file, a shipped name, or ``SOURCE:TEXT`` for a plug-in.
 
-    Parameters
-    ----------
-    name : str or path
-        A file, a name such as ``caramel-16``, or ``SOURCE:TEXT`` for the plug-in of that name.
-
-    Raises
-    ------
-    InvalidInputError
-        If a name is none of these.
-    PluginError
-        If the plug-in returns something else.
-    OSError
-        If the file cannot be read.
+    Raises InvalidInputError for other names, PluginError if the plug-in does not return JSON, and
+    OSError if the file cannot be read.
     """
     source, colon, text = fspath(name).partition(":")
     describe = plugged("clusters").get(source) if colon and not Path(name).exists() else None
@@ -82,7 +63,7 @@ def read_cluster(name: str | PathLike[str]) -> Cluster:
     Raises
     ------
     InvalidInputError
-        If there is none, or it holds something else, with the path of the first bad field.
+        If there is no such cluster, or a field is wrong (with its path).
     OSError
         If the file cannot be read.
     """
@@ -95,7 +76,7 @@ def read_profile(path: str | PathLike[str]) -> Profile:
     Raises
     ------
     InvalidInputError
-        If it holds something else, with the path of the first bad field.
+        If the file is not a valid profile, with the path of the first wrong field.
     OSError
         If it cannot be read.
     """

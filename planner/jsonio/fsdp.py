@@ -1,4 +1,4 @@
-"""The JSON interface of fully sharded training: requests and answers."""
+"""The JSON interface of fully sharded training (FSDP)."""
 
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -9,9 +9,11 @@ from planner import fsdp
 from planner.costs import AffineCost, TableCost
 from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Unit
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.outlook import ProspectField
+from planner.jsonio.regret import RegretField
 from planner.jsonio.types import (
     Count,
     Index,
@@ -25,6 +27,7 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
+from planner.jsonio.what_if import WhatIfRequest
 from planner.measured import Collective
 from planner.network import batch_cost
 from planner.results import Result
@@ -58,7 +61,7 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     own_links: bool = True
 
 
-class FsdpRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to gather together, when, and what to keep."""
 
     family = fsdp.FSDP
@@ -210,6 +213,8 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
 
 
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
@@ -278,7 +283,7 @@ def _unit(unit: Unit, load: Load) -> UnitAnswer:
 
 
 def headline(answer: FsdpAnswer) -> str:
-    """Return one line that says what an answer's plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.units is UNSET or answer.iteration_ns is UNSET:
         return f"There is no plan ({made_by(answer)})"
     assert answer.mesh is not UNSET

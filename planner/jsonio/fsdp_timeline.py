@@ -1,4 +1,4 @@
-"""Answers of fully sharded training, read again: checked, and as a timeline with its memory."""
+"""Validate FSDP answers that are read back, and extract their timeline and memory curve."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,10 @@ __all__ = ["plan_in", "timeline"]
 
 
 def timeline(answer: FsdpAnswer) -> Timeline:
-    """Return the schedule in an answer, with what is in memory.
+    """Check an answer and return its schedule and memory curve.
 
-    Raises
-    ------
-    InvalidInputError
-        If the answer holds no plan, or contradicts itself: its units leave out a layer, its times
-        are not those of its units, or what is in memory is not what they need.
+    Raises InvalidInputError if there is no plan, a layer is in no unit, or times or memory are not
+    those of the units.
     """
     others = ("mesh", "buffers", "steps", "gathers", "reduces", "sums", "levels", "state_bytes")
     check_head(answer, "units", *others, "peak_bytes", "iteration_ns", costs="iteration_ns")
@@ -91,7 +88,7 @@ def _load(unit: UnitAnswer, path: str) -> Load:
 
 
 def _resources(answer: FsdpAnswer) -> tuple[str, ...]:
-    """Return the channels: of gathers first, of sums over copies last; then the computation."""
+    """Return the timeline's rows: gathers first, all-reduces over replicas, then computation."""
     channels = ("transfers",) if answer.channels == "one" else ("all-gathers", "reduce-scatters")
     return (*channels, *(("all-reduces",) if answer.sums else ()), "computation")
 

@@ -1,4 +1,4 @@
-"""Graphs of torch.fx as `planner.profiling.fx` writes them."""
+"""The JSON form of torch.fx graphs, as `planner.profiling.fx` writes them."""
 
 from typing import Annotated
 
@@ -44,7 +44,7 @@ class FxNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FxDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A graph, and the times of its kinds of collectives."""
+    """A graph, and the measured times of each kind of collective."""
 
     fx: int
     nodes: tuple[FxNode, ...]
@@ -53,13 +53,7 @@ class FxDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def decode_fx(data: bytes) -> FxDocument:
-    """Read a graph's document.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with the path of the first bad field.
-    """
+    """Read a graph's document; errors carry the path of the first wrong field."""
     value = decode(data)
     if not isinstance(value, dict) or "fx" not in value:
         raise InvalidInputError("fx", "missing: expected a document of planner.profiling.fx")

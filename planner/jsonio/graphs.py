@@ -34,13 +34,7 @@ class ParameterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument]) -> Graph:
-    """Return the typed graph.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with a path into ``ops`` or ``parameters``.
-    """
+    """Return the typed graph; errors carry a path into ``ops`` or ``parameters``."""
     return Graph(
         tuple(Op(op.name, op.ns, op.phase, op.after, or_none(op.spread_ns)) for op in ops),
         tuple(

@@ -1,7 +1,6 @@
-"""What every answer says of its own quality: made of a result, and checked when it is read again.
+"""Fields common to all answers (method, status, objective, bound), and their validation.
 
-`optimal` is derived, never believed: an answer says so exactly if its plan costs what its bound
-proves.
+The status is derived: an answer is `optimal` exactly if its objective equals its lower bound.
 """
 
 from collections.abc import Sequence
@@ -45,14 +44,14 @@ class KeptPlan(Struct, frozen=True, kw_only=True):
 
 
 WITH_PLAN: Any = UNSET
-"""The default of a field that every answer with a plan has."""
+"""Default of a field that every answer with a plan has."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """What every answer has: which problem, who made the plan, what it costs, and the proof."""
+    """Fields of every answer: problem, method, objective, bound, status."""
 
     longest_ns: ClassVar[int] = _HOUR_NS
-    """What takes longer than this makes a slip of units likely: iterations take seconds."""
+    """A longer plan is likely due to a wrong unit: iterations take seconds."""
 
     problem: str
     method: str
@@ -78,22 +77,14 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 class PlanOrReason(Head, frozen=True, kw_only=True):
-    """The same, of problems that may have no plan: then the answer says why."""
+    """The fields of `Head`, and the reason if the problem has no plan."""
 
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
 
 
 def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
-    """Return the fields of a kind of answer that every result fills.
-
-    Parameters
-    ----------
-    kind : type
-        The answer.
-    result : Result
-        A plan, or the reason why there is none, with the proof.
-    """
+    """Return the fields of `Head`, and of `PlanOrReason` if `kind` has them, from a result."""
     fields: dict[str, Any] = {
         "method": result.method,
         "status": result.status.value,
@@ -110,7 +101,7 @@ def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
 
 
 def _too_long(objective_ns: int | None, longest_ns: int) -> tuple[str, ...]:
-    """Return that a number is likely in another unit, if a plan takes that long."""
+    """Return the warning about a wrong unit if the plan takes too long, or nothing."""
     if objective_ns is None or objective_ns <= longest_ns:
         return ()
     hours = objective_ns / _HOUR_NS
@@ -123,7 +114,7 @@ def _too_long(objective_ns: int | None, longest_ns: int) -> tuple[str, ...]:
 
 
 def made_by(answer: Head) -> str:
-    """Return who made a plan, and how good it is, in a few words."""
+    """Return a short text: problem, method, and proven quality of the plan."""
     cost, bound = answer.objective_ns, answer.lower_bound_ns
     if answer.status == "optimal":
         known = "proven optimal"
@@ -137,23 +128,13 @@ def made_by(answer: Head) -> str:
 
 
 def warned(answer: H, warnings: Sequence[str]) -> H:
-    """Return an answer that also says why the numbers it was made of may be off, if they may."""
+    """Return the answer with more warnings."""
     before = () if answer.warnings is UNSET else answer.warnings
     return replace(answer, warnings=(*before, *warnings)) if warnings else answer
 
 
 def of_profile(answer: H, profile: Profile, doubts: Sequence[str] = ()) -> H:
-    """Return an answer that says how the profile it was made of was measured.
-
-    Parameters
-    ----------
-    answer : Head
-        The answer.
-    profile : Profile
-        What was planned with: its threads are said, and why its times may be off.
-    doubts : sequence of str
-        Why other numbers may be off.
-    """
+    """Return the answer with its profile's thread count and warnings, and with `doubts`."""
     threads = profile.provenance.threads
     if threads is not None:
         answer = replace(answer, profile_threads=threads)
@@ -161,21 +142,11 @@ def of_profile(answer: H, profile: Profile, doubts: Sequence[str] = ()) -> H:
 
 
 def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:
-    """Refuse an answer that holds no plan, or whose status its objective and bound contradict.
+    """Check that an answer holds a plan, and that status, objective and bound agree.
 
-    Parameters
-    ----------
-    answer : Head
-        An answer read again.
-    plan, *others : str
-        Fields that come with every plan, the one that stands for it first.
-    costs : str
-        The one of them that says the same as the objective, if one does.
-
-    Raises
-    ------
-    InvalidInputError
-        With the first field that is missing, or that contradicts the others.
+    `plan` and `others` are fields that every plan has; the one named `costs` equals the objective.
+    Raises InvalidInputError with the path of the first field that is missing or contradicts the
+    others.
     """
     status, objective, bound = answer.status, answer.objective_ns, answer.lower_bound_ns
     if getattr(answer, plan) is UNSET:

@@ -1,4 +1,4 @@
-"""The JSON interface of the batching problem."""
+"""The JSON interface of iBatch's batching problem."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -8,7 +8,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import ibatch
 from planner.costs import AffineCost, TableCost
-from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.ibatch.evaluation import (
     BatchTimes,
@@ -17,12 +16,12 @@ from planner.ibatch.evaluation import (
     timeline_of,
     times_of,
 )
-from planner.ibatch.for_target import exported
+from planner.ibatch.for_target import check_modules, exported
 from planner.interference import ALONE, Interference
-from planner.jsonio.control import Extras, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.outlook import ProspectField, WhatIfRequest, prospect_answer
+from planner.jsonio.outlook import ProspectField, prospect_answer
 from planner.jsonio.regret import RegretField, regret_answers
 from planner.jsonio.rereading import refuse_fields
 from planner.jsonio.settled_network import settled, warnings_of
@@ -45,11 +44,12 @@ from planner.jsonio.types import (
     Times,
     or_none,
 )
+from planner.jsonio.what_if import SpreadRequest
 from planner.network import batch_cost
 from planner.results import Result
 from planner.scenarios import Prospect
 from planner.solving.what_if import Regret
-from planner.targets import FSDP2, PLANNER, Target, target_of
+from planner.targets import FSDP2, PLANNER, target_of
 from planner.timeline import Timeline
 from planner.units import counted, format_ns
 from planner.validation import check_count, check_same, shown
@@ -60,8 +60,6 @@ __all__ = [
     "IbatchAnswer",
     "IbatchRequest",
     "answer",
-    "answer_to",
-    "check_modules",
     "headline",
     "timeline",
 ]
@@ -76,7 +74,7 @@ MethodName = Annotated[
 ]
 
 
-class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IbatchRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which layers to send together.
 
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
@@ -131,7 +129,7 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         return problem
 
     def settled(self) -> Described | None:
-        """Return the network, if there is one, with what a batch costs if tables say it."""
+        """Return the network, with tables resolved to the cost of a batch, or None."""
         if self.network is UNSET:
             return None
         return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
@@ -153,7 +151,7 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         return tuple(warnings_of(network, sent))
 
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
-        """Return what a communication costs, if a table or a network says so, and disturbs."""
+        """Return the cost of a communication (None without table or network) and contention."""
         if self.network is UNSET:
             return None if self.cost_table is UNSET else TableCost(self.cost_table), ALONE
         for name in ("startup_ns", "transfer_ns", "cost_table"):
@@ -185,7 +183,7 @@ REQUEST_RULES = {
         },
     ],
 }
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 
 def _check_parameters(layers: LayerParameters | None) -> None:
@@ -198,26 +196,6 @@ def _check_parameters(layers: LayerParameters | None) -> None:
                     f"{shown(name)} given twice, first in layer_parameters[{first[name]}]",
                 )
             first[name] = position
-
-
-def check_modules(layers: LayerParameters | None, target: Target) -> None:
-    """Check that each layer has whole modules, which a target sends in one piece.
-
-    Raises
-    ------
-    InvalidInputError
-        If parameters of one module are in two layers.
-    """
-    first: dict[str, int] = {}
-    for position, names in enumerate(layers or ()):
-        for place, name in enumerate(names):
-            module = name.rpartition(".")[0]
-            if first.setdefault(module, position) != position:
-                raise InvalidInputError(
-                    f"layer_parameters[{position}][{place}]",
-                    f"{target.title} gathers whole modules: others of {shown(module)} are in "
-                    f"layer_parameters[{first[module]}]",
-                )
 
 
 class BatchAnswer(Struct, frozen=True, kw_only=True):
@@ -265,19 +243,8 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
-def answer_to(
-    request: IbatchRequest,
-    problem: ibatch.Problem,
-    result: Result[ibatch.Plan, ibatch.Evaluation],
-    deadline: Deadline,
-) -> IbatchAnswer:
-    """Return the answer to a request: a result, and until the deadline its regret if asked for."""
-    made: IbatchAnswer = request.full_answer(problem, result, Extras(deadline))
-    return made
-
-
 def headline(answer: IbatchAnswer) -> str:
-    """Return one line that says what an answer's plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     rows = () if answer.schedule is UNSET else answer.schedule
     end = max((max(row.transfer_end_ns, row.compute_end_ns) for row in rows), default=0)
     if not rows:
@@ -291,13 +258,10 @@ def headline(answer: IbatchAnswer) -> str:
 
 
 def timeline(answer: IbatchAnswer) -> Timeline:
-    """Return the schedule in an answer.
+    """Check an answer and return its schedule.
 
-    Raises
-    ------
-    InvalidInputError
-        If the answer holds no plan, or contradicts itself: its batches leave out a layer, its
-        schedule is not theirs, or what it says of costs is not what the schedule does.
+    Raises InvalidInputError, with a path, if there is no plan, a layer is in no batch, or the
+    schedule or costs are not those of the batches.
     """
     check_head(answer, "schedule", "batches")
     assert answer.schedule is not UNSET
@@ -361,7 +325,7 @@ def answer(
     regret: Sequence[Regret] | None = None,
     prospect: Prospect | None = None,
 ) -> IbatchAnswer:
-    """Return the JSON form of a result, with what is known of layers, regret and prospect."""
+    """Return the JSON form of a result, with layer names, regret and expected costs where given."""
     known: dict[str, Any] = {
         **head(IbatchAnswer, result),
         "direction": problem.direction,

@@ -1,4 +1,4 @@
-"""The JSON interface of whole iterations: what is asked."""
+"""The JSON requests of whole iterations, and how they are answered."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from planner.jsonio.control import method_names, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
-from planner.jsonio.outlook import WhatIfRequest, asked
+from planner.jsonio.outlook import asked
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.targets import TargetRequest
 from planner.jsonio.types import (
@@ -32,6 +32,7 @@ from planner.jsonio.types import (
     Size,
     or_none,
 )
+from planner.jsonio.what_if import SpreadRequest
 from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
@@ -51,7 +52,7 @@ MethodName = Annotated[
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 
 
-class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IterationRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one training iteration of a model should communicate on a cluster."""
 
     family = iteration.ITERATION
@@ -97,7 +98,7 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
     target: TargetRequest = PLANNER
 
     def to_problem(self) -> Problem:
-        """Return the typed problem, with all machines."""
+        """Return the typed problem, on all machines of the cluster."""
         cluster = cluster_of(self.cluster, "cluster")
         return Problem.from_profile(self.to_profile(), cluster, **self.options())
 
@@ -113,7 +114,7 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
         return answer(problem, result, model=self.profile.name)
 
     def options(self) -> dict[str, Any]:
-        """Return what `Problem.from_profile` is told beside the profile and the cluster."""
+        """Return the keyword arguments of `Problem.from_profile`."""
         return {
             "computation": 1 if self.computation_scale is UNSET else self.computation_scale,
             "optimiser": 0 if self.optimiser_ratio is UNSET else self.optimiser_ratio,
@@ -129,21 +130,15 @@ class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_
         }
 
     def to_profile(self) -> Profile:
-        """Return the typed profile.
-
-        Raises
-        ------
-        InvalidInputError
-            With a path into ``profile``.
-        """
+        """Return the typed profile; errors carry a path into ``profile``."""
         with inside("profile"):
             profile = profile_of(self.profile)
-            profile.dataflow()  # refuses a model without gradients
+            profile.dataflow()  # raises an error for a model without gradients
         return profile
 
 
 def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> IterationAnswer:
-    """Answer one request, controlled as its family's `solve`."""
+    """Answer one request; `control` is that of the family's `solve`."""
     limits = {
         name: getattr(request, name)
         for name in ("max_overhead", "max_group_ns")
@@ -178,30 +173,13 @@ def planned(
     progress: Callable[[str], None] | None = None,
     **control: Unpack[Control[Plan]],
 ) -> tuple[Problem, IterationAnswer]:
-    """Return what was planned, and the answer.
+    """Return the problem and the answer for a profile on a cluster.
 
-    Parameters
-    ----------
-    profile, cluster : Profile, Cluster
-        The model, and where it shall run.
-    options : mapping
-        What `Problem.from_profile` is told beside these.
-    method : str
-        A key of `planner.iteration.METHODS`.
-    time_limit : float, optional
-        Seconds.
-    epoch_samples : int, optional
-        If given, how many machines there shall be is chosen, for epochs of so many samples.
-    limits : mapping, optional
-        `max_overhead` and `max_group_ns` of `planner.iteration.scheduling`.
-    regret : bool
-        Whether to plan for other scenarios, too; then the plan itself gets half the time.
-    likely : mapping, optional
-        `outlook`, `scenarios` and `percentile` of a request.
-    progress : callable, optional
-        Called with what is planned next.
-    **control
-        See `planner.Control`.
+    `options` are keyword arguments of `Problem.from_profile`; `time_limit` is in seconds. With
+    `epoch_samples` the number of machines is chosen as well, for epochs of this many samples.
+    `limits` holds `max_overhead` and `max_group_ns` of `planner.iteration.scheduling`; `likely`
+    holds `outlook`, `scenarios` and `percentile` of a request. With `regret`, half of the time
+    limit is kept for other scenarios. `progress` is called with a text before each stage.
     """
     cancel = control.get("cancel")
     target: Target | None = options.get("target")
@@ -240,12 +218,13 @@ def planned(
         method=method,
         chooses=iteration.JOINT,
         target=target,
+        tie_break=control.get("tie_break"),
     )
     limit = deadline.share(1)
     if target is None and method in ("auto", iteration.JOINT):
         sized = sizing.chosen if sizing and control.get("start") is None else None
         if sized and sized.result and (deadline.passed or not sized.result.timed_out):
-            result, alternatives = sized.result, sized.alternatives  # nothing would be better
+            result, alternatives = sized.result, sized.alternatives  # searched to the end
             tell(result, control)
         else:
             result, alternatives = iteration.solve_all(
@@ -287,7 +266,7 @@ def planned(
 def doubts(
     problem: Problem, plan: iteration.Plan | None, answered: IterationAnswer
 ) -> tuple[str, ...]:
-    """Return what of the costs was not measured, and how much of that the plan's lead bears."""
+    """Return warnings about assumed costs, and for which start-ups the plan stays ahead."""
     if plan is None:
         return ()
     notes = notes_of(problem.cluster, plan)
@@ -313,7 +292,11 @@ def _prepared(
     deadline: Deadline,
     likely: Mapping[str, Any] | None,
 ) -> tuple[Result[Plan, Evaluation], Prospect | None]:
-    """Return the plan for scenarios; the usual one if nobody asked and their numbers are none."""
+    """Return the plan for the scenarios, and its expected cost.
+
+    Falls back to the usual plan if the spreads are unusable and the request did not ask for
+    scenarios.
+    """
     others = [option.plan for option in alternatives if option.plan is not None]
     try:
         return robust_plan(iteration.ITERATION, problem, outlook, deadline.share(1), usual, others)

@@ -1,4 +1,4 @@
-"""The JSON interface of whole iterations: what is answered."""
+"""The JSON answers of whole iterations."""
 
 from typing import Annotated, Literal
 
@@ -36,7 +36,7 @@ Depth = Annotated[
 
 
 VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
-"""What kinds of transfers are called."""
+"""Names of the kinds of transfers in texts."""
 
 
 class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
@@ -91,18 +91,18 @@ class SynchronisationAnswer(AlgorithmAnswer, frozen=True, kw_only=True):
 
     @property
     def algorithms(self) -> tuple[AlgorithmAnswer, ...]:
-        """Return all of them."""
+        """Return all algorithms in use, the main one first."""
         return (self, *(() if self.others is UNSET else self.others))
 
     @property
     def way(self) -> str:
-        """Which of the alternatives it is."""
+        """Name of the chosen alternative."""
         mixed = any(used.algorithm != self.algorithm for used in self.algorithms)
         return MIXED if mixed else self.algorithm
 
     @property
     def named(self) -> str:
-        """The names of all of them."""
+        """Names of all algorithms in use."""
         return " + ".join(dict.fromkeys(used.algorithm for used in self.algorithms))
 
 

@@ -1,4 +1,4 @@
-"""Makes the JSON form of plans of whole iterations."""
+"""Encode plans of whole iterations as JSON answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -72,28 +72,10 @@ def answer(
     targets: Mapping[str, Exported] | None = None,
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
-    """Return the JSON form of a result.
+    """Return the JSON form of a result and of its optional parts.
 
-    Parameters
-    ----------
-    problem : Problem
-        What was asked.
-    result : Result
-        The plan.
-    alternatives : sequence of Alternative
-        What it was chosen from, if it was.
-    model : str
-        Name of the model.
-    samples, sizing : int, Sizing, optional
-        Samples of an epoch, and how the number of machines was chosen.
-    groups : Result, optional
-        How the engine's driver schedules iterations.
-    advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
-        How the plan stands beside DDP, in other scenarios, and in those it was made for.
-    targets : mapping of str to Exported, optional
-        What it takes under the rules of targets.
-    deadline : Deadline
-        When to stop explaining.
+    `alternatives` are the candidates from which the plan was chosen; `samples` is the size of an
+    epoch; `groups` is the driver's group scheduling; `deadline` ends the search for explanations.
     """
     cluster = problem.cluster
     known: dict[str, Any] = {
@@ -145,7 +127,7 @@ def answer(
 
 
 def _failed(cluster: Cluster) -> dict[str, Any]:
-    """Return what has failed, and which ranks are left."""
+    """Return the fields about failures: the failed parts and the remaining ranks."""
     bcube = cluster.topology
     if not cluster.failed or not isinstance(bcube, BCube):
         return {}
@@ -156,7 +138,7 @@ def _failed(cluster: Cluster) -> dict[str, Any]:
 
 
 def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
-    """Return what transfers and computation take from each other, and took."""
+    """Return the fields about contention: its parameters and the slowdown of computation."""
     beside = problem.interference
     if beside.is_none:
         return {}
@@ -214,7 +196,7 @@ def _alternative(alternative: Alternative) -> AlternativeAnswer:
 
 
 def _counted(time_ns: int | None) -> int | None:
-    """Return a time, if it can be counted: one that cannot is of no use to anybody."""
+    """Return a time, or None if it exceeds 63 bits."""
     return time_ns if time_ns is not None and time_ns <= MAX_TOTAL else None
 
 

@@ -1,4 +1,4 @@
-"""Answers about whole iterations read again: their schedule, if it can be one."""
+"""Validate answers about whole iterations that are read back, and extract their schedule."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ __all__ = ["headline", "timeline"]
 
 
 def headline(answer: IterationAnswer) -> str:
-    """Return one line that says what a plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.synchronisation is UNSET or answer.transfers is UNSET or answer.iteration_ns is UNSET:
         return f"There is no plan ({made_by(answer)})"
     synchronisation = answer.synchronisation
@@ -31,14 +31,7 @@ def headline(answer: IterationAnswer) -> str:
 
 
 def timeline(answer: IterationAnswer) -> Timeline:
-    """Return the schedule in an answer.
-
-    Raises
-    ------
-    InvalidInputError
-        If it has none, leaves out or repeats an op or bytes of a gradient, or its times are out of
-        order, with the path of the first.
-    """
+    """Check an answer and return its schedule; errors carry a path."""
     check_head(answer, "transfers", "schedule", "op_order", "backward_ns", costs="iteration_ns")
     assert answer.transfers is not UNSET
     assert answer.schedule is not UNSET
@@ -58,7 +51,7 @@ def timeline(answer: IterationAnswer) -> Timeline:
 
 
 def _check_sent(answer: IterationAnswer, transfers: Sequence[TransferAnswer]) -> None:
-    """Refuse transfers that do not sum up and hand out every byte once, one after the other."""
+    """Check that every byte is pushed exactly once, and pulled exactly once afterwards."""
     sizes = None if answer.parameter_bytes is UNSET else answer.parameter_bytes
     pulled = sizes if answer.pull_bytes is UNSET else answer.pull_bytes
     sums = [

@@ -1,4 +1,4 @@
-"""Files that people read and change by hand: a line for each field of each part."""
+"""Layout of JSON files that people read and edit: one field per line."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def in_lines(document: msgspec.Struct) -> str:
-    """Return JSON text of a document of parts, one field of a part a line; null stays out of it."""
+    """Return JSON text with one line per field of each part; fields that are null are left out."""
     parts: Mapping[str, Mapping[str, Any]] = msgspec.to_builtins(document)
     texts = []
     for name, fields in parts.items():
@@ -27,7 +27,7 @@ def in_lines(document: msgspec.Struct) -> str:
 
 
 def numbers(kind: type[S], source: object) -> S:
-    """Return a document of numbers: fractions, and tuples of them, under its fields' names."""
+    """Return a document of an object's fractions and tuples of fractions, by field name."""
     values = {name: getattr(source, name) for name in kind.__struct_fields__}
     return kind(
         **{
@@ -38,5 +38,5 @@ def numbers(kind: type[S], source: object) -> S:
 
 
 def number(value: Fraction) -> float:
-    """Return a fraction as JSON shows it: whole, or as a float."""
+    """Return a fraction as a JSON number: an int if whole, else a float."""
     return int(value) if value.denominator == 1 else float(value)

@@ -1,4 +1,4 @@
-"""The links of a request: by themselves, or as a network."""
+"""The links of a request: given field by field, or as a network document."""
 
 from fractions import Fraction
 from typing import Protocol
@@ -15,11 +15,11 @@ __all__ = ["LINK_RULES", "link_notes", "links_of"]
 
 
 class LinkFields(Protocol):
-    """The fields of a request that say what the links between machines do."""
+    """Protocol of requests that describe the links between machines."""
 
     @property
     def link_bytes_per_s(self) -> Fraction | UnsetType:
-        """Bytes a link carries in a second."""
+        """Bandwidth of a link (bytes/s)."""
 
     @property
     def latency_ns(self) -> int | UnsetType:
@@ -27,11 +27,11 @@ class LinkFields(Protocol):
 
     @property
     def network(self) -> NetworkDocument | UnsetType:
-        """A network in place of both."""
+        """Network document, in place of the other fields."""
 
     @property
     def reduce_ns_per_byte(self) -> Fraction | UnsetType:
-        """Time of adding a byte."""
+        """Time to add one byte (ns)."""
 
 
 LINK_RULES = {
@@ -43,25 +43,15 @@ LINK_RULES = {
         },
     ]
 }
-"""What the schema says of a request with `LinkFields`."""
+"""JSON Schema rules of a request with `LinkFields`."""
 
 
 def links_of(request: LinkFields, levels: int, machines: int | None = None) -> Links:
-    """Return the links of a request, of so many NICs a machine.
+    """Return the links of a request for machines with `levels` NICs each.
 
-    Parameters
-    ----------
-    request : LinkFields
-        The request.
-    levels : int
-        NICs a machine.
-    machines : int, optional
-        Among how many machines measured collectives count; by default most.
-
-    Raises
-    ------
-    InvalidInputError
-        If they are given twice or not at all, or the network does not say what a link does.
+    `machines` selects the measured collectives; by default those among the most ranks. Raises
+    InvalidInputError if the links are given twice or not at all, or if the network does not
+    describe single links.
     """
     added = request.reduce_ns_per_byte
     added = Fraction(0) if added is UNSET else added
@@ -78,15 +68,7 @@ def links_of(request: LinkFields, levels: int, machines: int | None = None) -> L
 
 
 def link_notes(request: LinkFields, machines: int) -> tuple[str, ...]:
-    """Return what of a request's links was not measured, if collectives were.
-
-    Parameters
-    ----------
-    request : LinkFields
-        The request.
-    machines : int
-        As in `links_of`.
-    """
+    """Return warnings about links that were estimated from measured collectives."""
     if request.network is UNSET:
         return ()
     return settled(described(request.network), None, machines).notes

@@ -1,13 +1,11 @@
-"""Many requests at once, on any executor of `concurrent.futures`.
+"""Answer many requests on any executor of `concurrent.futures`, in their order.
 
-Problem. Answer a list of requests on several cores, or on the machines of a cluster.
+The caller's executor places, restarts and scales: a process pool, Dask's ``Client.get_executor()``,
+``mpi4py.futures``. A bounded number of requests is submitted ahead of the answer that is yielded
+next.
 
-Method. Requests are submitted to the caller's executor, a bounded number ahead of the answer that
-is yielded next: a process pool, Dask's ``Client.get_executor()``, ``mpi4py.futures`` and others
-place, restart and scale.
-
-Guarantee. The answers of `planner.solve`, in the order of the requests. Complexity: theirs, and one
-copy of each request and answer. Source: own.
+Guarantee: the answers of `planner.solve`, in the order of the requests.
+Complexity: theirs, and one copy of each request and answer. Source: own.
 """
 
 from collections import deque
@@ -36,7 +34,7 @@ def solve_many(
     executor : Executor
         Where requests are answered. Its machines need this package.
     ahead : int
-        How many requests are submitted before the first of them has been answered.
+        Number of requests submitted before the first of them has been answered.
 
     Yields
     ------
@@ -48,7 +46,7 @@ def solve_many(
     InvalidInputError
         If `ahead` is not a positive integer.
     BrokenExecutor
-        If a process of the executor died, such as for want of memory.
+        If a process of the executor died, for example because memory ran out.
     """
     integer(ahead, "ahead", minimum=1)
     left = iter(requests)

@@ -1,17 +1,12 @@
-"""A cluster file made of what ``planner calibrate network`` timed.
+"""Make a cluster file from the all-reduce times that ``planner calibrate network`` measured.
 
-Problem. A cluster has NICs: what a step starts with, and what they carry. Timed is an all-reduce as
-a whole, among N ranks.
+Problem: a cluster file describes NICs (start-up of a step, bandwidth), but the measurement is of a
+whole all-reduce among N ranks. `planner.collectives.nics` computes NICs that give this cost. It
+takes the line through 64 B and 4 MB, because large transfers decide plans, or else the affine cost
+nearest to all sizes.
 
-Method. The NICs on which the all-reduce costs that (`planner.collectives.nics`). The line through
-64 B and 4 MB is taken, since what large transfers take decides plans; the affine cost nearest to
-all sizes where that is missing.
-
-Guarantee. On this cluster the same all-reduce costs what the line says, but for rounding.
-
-Complexity. O(sizes).
-
-Source. Own.
+Guarantee: on this cluster the all-reduce costs what the line says, up to rounding.
+Complexity: O(sizes). Source: own.
 """
 
 from collections.abc import Sequence
@@ -43,27 +38,11 @@ def cluster_document(
     interference: Interference = ALONE,
     notes: Sequence[str] = (),
 ) -> ClusterDocument:
-    """Return the cluster on which all-reduces cost what was measured.
+    """Return a cluster whose all-reduces cost what was measured.
 
-    Parameters
-    ----------
-    sweep, fit : Sweep, NetworkFit
-        What was timed, of all-reduces, and its models.
-    name, source : str
-        Of the cluster, and how it was measured.
-    cores : int
-        Of a machine, or a rank's share of it.
-    bcube : BCube, optional
-        Whose servers the ranks are, if BML summed up.
-    interference : Interference
-        What transfers and computation take from each other.
-    notes : sequence of str
-        What else a reader should know.
-
-    Raises
-    ------
-    InvalidInputError
-        If the times are not those of an all-reduce, or more bytes cost no more time.
+    `cores` are those of a machine, or a rank's share of them. `bcube` is given if BML carried out
+    the all-reduces; the ranks are its servers. Raises InvalidInputError if the times are not of an
+    all-reduce, or the time does not grow with the size.
     """
     if sweep.collective != "all_reduce":
         raise InvalidInputError("collective", f"expected all_reduce, got {sweep.collective}")
@@ -98,7 +77,7 @@ def cluster_document(
 
 
 def encode_cluster(document: ClusterDocument) -> str:
-    """Return a cluster as JSON text, as the files in ``data/clusters`` are written."""
+    """Return a cluster as JSON text, in the layout of the files in ``data/clusters``."""
     fields = {name: value for name, value in fields_of(document).items() if value is not None}
     data = msgspec.json.encode(fields, enc_hook=_number)
     return msgspec.json.format(data, indent=1).decode() + "\n"
@@ -106,5 +85,5 @@ def encode_cluster(document: ClusterDocument) -> str:
 
 def _number(value: Any) -> float:
     if not isinstance(value, Fraction):
-        raise NotImplementedError(type(value))  # as msgspec asks for
+        raise NotImplementedError(type(value))  # the error that msgspec expects
     return int(value) if value.denominator == 1 else float(value)

@@ -1,7 +1,7 @@
-"""The JSON form of what collectives took on a network, among several numbers of ranks.
+"""The JSON form of measured collective times, for several numbers of ranks.
 
 ``{"collectives": {"all_reduce": [{"ranks": 16, "ranks_per_host": 8, "table": [[8, 20000], …]}]}}``:
-what `planner import` makes of other tools' tables, and what a cluster may carry.
+`planner import` writes it from other tools' tables, and a cluster file may contain it.
 """
 
 import json
@@ -67,7 +67,7 @@ def measured_of(
     collectives: Mapping[Collective, tuple[TableDocument, ...]],
     links: tuple[LinkDocument, ...] | UnsetType = UNSET,
 ) -> MeasuredNetwork:
-    """Return the typed tables; errors have a path into the document."""
+    """Return the typed tables; errors carry a path into the document."""
     tables = []
     for collective, documents in collectives.items():
         for place, document in enumerate(documents):
@@ -106,15 +106,7 @@ def link_rows(network: MeasuredNetwork) -> list[dict[str, Any]]:
 
 
 def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> str:
-    """Return a network document as JSON text, a line a table.
-
-    Parameters
-    ----------
-    network : MeasuredNetwork
-        The tables.
-    provenance : mapping
-        Where they come from.
-    """
+    """Return a network document as JSON text, one line per table."""
     parts = []
     for collective, tables in collectives_of(network).items():
         lines = ",\n   ".join(json.dumps(table) for table in tables)

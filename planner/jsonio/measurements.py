@@ -1,4 +1,4 @@
-"""The JSON interface of calibration: measured epochs in, constants with their provenance out."""
+"""The JSON interface of ``planner calibrate``: measured epochs in, constants and provenance out."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ from planner.yan.configuration import Configuration, LayerChoice, check_choice
 from planner.yan.mapping import canonical_mapping
 from planner.yan.problem import Problem
 
-if TYPE_CHECKING:  # fitting needs NumPy, and reading a schema does not
+if TYPE_CHECKING:  # fitting imports NumPy; the schema does not need it
     from planner.yan.calibration import Computation, Fit, MeasuredEpoch
 
 __all__ = [
@@ -52,22 +52,16 @@ class MeasurementDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class MeasurementsDocument(YanRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request, whose constants are the starting guess, and measured epochs.
+    """Measured epochs, and a request whose constants are the starting guess.
 
-    How the request would be solved does not matter.
+    The request's method is ignored.
     """
 
     measurements: tuple[MeasurementDocument, ...]
 
 
 def decode_measurements(data: bytes) -> tuple[Problem, "tuple[MeasuredEpoch, ...]"]:
-    """Read a problem and measured epochs from JSON text.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is neither, with the path of the first bad field.
-    """
+    """Read a problem and its measured epochs from JSON text; errors carry a path."""
     document = typed(decode(data), MeasurementsDocument)
     problem = problem_of(document)
     return problem, tuple(
@@ -134,13 +128,7 @@ class ComputationDocument(Struct, frozen=True, kw_only=True):
 
 
 def decode_computation(data: bytes) -> tuple[Fraction, ...]:
-    """Read from JSON text how much longer computation takes with 1, 2, … threads.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no document of ``planner calibrate compute``.
-    """
+    """Read the relative computation times with 1, 2, … threads from JSON text."""
     document = typed(decode(data), ComputationDocument)
     return tuple(Fraction(str(factor)) for factor in document.constants.interference)
 
@@ -197,16 +185,9 @@ def encode_computation(computation: "Computation") -> str:
 
 
 def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
-    """Return fitted constants as a request takes them, and their provenance, as JSON text.
+    """Return fitted constants, as a request takes them, and their provenance as JSON text.
 
-    Parameters
-    ----------
-    result : Fit
-        The fit.
-    source : str
-        Where the measurements come from.
-    versions : mapping of str to str
-        Versions of the software that matters.
+    `source` says where the measurements come from; `versions` are those of the software.
     """
     document = FitDocument(
         constants=numbers(FittedConstants, result.constants),

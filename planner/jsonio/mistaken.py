@@ -1,4 +1,4 @@
-"""Documents that were given for another: what they are, and where they belong."""
+"""Recognise a document of another type than expected, and tell the user where it belongs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Kind = Literal["plan", "request", "cluster", "profile", "network"]
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """How a kind of document is told, and what an error says of it."""
+    """Marks of a document type, and its texts for error messages."""
 
     marks: tuple[tuple[str, ...], ...]
     called: str
@@ -38,24 +38,11 @@ _KINDS: Mapping[Kind, _Document] = {
         (("network",),), "a measured network", "planner compare takes it as --network"
     ),
 }
-"""By the fields that only they have; the first one that fits."""
+"""Document types by fields that only they have; the first match counts."""
 
 
 def instead(value: Any, wanted: Kind) -> str:
-    """Return what a document is, and where it belongs, if it is plainly of another kind.
-
-    Parameters
-    ----------
-    value : object
-        Plain values.
-    wanted : {"plan", "request", "cluster", "profile", "network"}
-        What they should be.
-
-    Returns
-    -------
-    str
-        Such as ``got a request: planner solve answers it``; empty if it may be what is wanted.
-    """
+    """Return such as ``got a request: planner solve answers it``; empty if the type may fit."""
     if not isinstance(value, Mapping):
         return ""
     kind = next((kind for kind in _KINDS if _is(value, kind)), wanted)
@@ -63,13 +50,7 @@ def instead(value: Any, wanted: Kind) -> str:
 
 
 def refuse_other(value: Any, wanted: Kind) -> None:
-    """Refuse a document that is plainly of another kind.
-
-    Raises
-    ------
-    InvalidInputError
-        With what it is, and where it belongs.
-    """
+    """Raise an error if a document is plainly of another type than `wanted`."""
     other = instead(value, wanted)
     if other:
         raise InvalidInputError("", f"expected {_KINDS[wanted].called}, {other}")

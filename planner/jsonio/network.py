@@ -1,7 +1,7 @@
-"""The JSON form of a network, wherever one is given.
+"""The JSON form of a network, in all its variants.
 
-What transfers cost: affine, a measured table, or one of these a depth; or the NICs that carry them,
-as a cluster has; or what ``planner calibrate network`` has measured.
+A network is a transfer cost (affine, a measured table, or one cost per depth), the NICs of a
+cluster, or what ``planner calibrate network`` measured.
 """
 
 import re
@@ -39,7 +39,7 @@ __all__ = [
 MAX_DEPTH = 64
 
 MODELS: dict[Model, str] = {"table": "network", "affine": "affine", "two_point": "two_point"}
-"""Where a measured network has each model of its times."""
+"""Field of a measured network that holds each model of its times."""
 
 _FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "table": (("table",), ("depths", "interference")),
@@ -52,7 +52,7 @@ _FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "tables": (("collectives",), ("links", "provenance", "interference")),
 }
-"""What each form must have, and what it may have."""
+"""Required and optional fields of each form."""
 
 _MARKS = {
     "collectives": "tables",
@@ -61,11 +61,11 @@ _MARKS = {
     "table": "table",
     "startup_ns": "affine",
 }
-"""The field that tells a form, first come first served."""
+"""Field that identifies each form; the first match counts."""
 
 
 def _forms(*names: str) -> dict[str, Any]:
-    """Return what the schema says of a document in one of some forms."""
+    """Return the JSON Schema rule that a document has one of the given forms."""
     known = sorted({field for name in names for both in _FORMS[name] for field in both})
     forms: list[dict[str, Any]] = []
     for name in names:
@@ -119,7 +119,7 @@ class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     delay_ns: Time = 0
 
     def typed(self, path: str) -> Interference:
-        """Return the typed interference, or refuse it with a path into it."""
+        """Return the typed contention parameters; errors carry `path`."""
         with inside(path):
             return Interference(**fields_of(self))
 
@@ -160,32 +160,21 @@ class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_f
 
 
 NETWORK_RULES = _forms(*_FORMS)
-"""What the schema says of a network beside the fields' own types."""
+"""JSON Schema rules of a network that field types cannot express."""
 
 Network = Annotated[NetworkDocument, Meta(extra_json_schema=NETWORK_RULES)]
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A network, and, if it was measured, who was measured doing what.
+    """A network and, if it was measured, how.
 
-    Attributes
-    ----------
-    network : AffineCost, TableCost, DepthCost or Nic
-        What a communication costs, or over which NICs it goes.
-    collective, algorithm : str, optional
-        What was timed, and who carried it out.
-    ranks : int, optional
-        Among how many ranks.
-    interference : Interference
-        What transfers and computation take from each other.
-    tables : MeasuredNetwork, optional
-        All that was measured, if anything was. `network` is what `settled` makes of it.
-    notes : tuple of str
-        What of that was not measured.
+    `collective` was carried out by `algorithm` among `ranks` ranks. `tables` holds all
+    measurements; `settled` derives `network` from them. `notes` are warnings about parts of the
+    cost that were not measured.
     """
 
-    network: AnyNetwork
+    network: AnyNetwork  # cost of a communication, or NICs
     collective: Collective | None = None
     algorithm: str = ""
     ranks: int | None = None
@@ -195,19 +184,9 @@ class Described:
 
 
 def decode_network(data: bytes, model: Model | None = None) -> Described:
-    """Read a network from JSON text.
+    """Read a network from JSON text; errors carry a path.
 
-    Parameters
-    ----------
-    data : bytes
-        The text.
-    model : {"table", "affine", "two_point"}, optional
-        Which model of measured times to take; by default the table.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first bad field; or if the model is missing.
+    `model` selects the model of measured times; by default the table.
     """
     value = decode(data)
     refuse_other(value, "network")
@@ -217,22 +196,7 @@ def decode_network(data: bytes, model: Model | None = None) -> Described:
 def described(
     document: NetworkDocument, path: str = "network", model: Model | None = None
 ) -> Described:
-    """Return the typed network.
-
-    Parameters
-    ----------
-    document : NetworkDocument
-        The network.
-    path : str
-        Where it stands.
-    model : {"table", "affine", "two_point"}, optional
-        As in `decode_network`.
-
-    Raises
-    ------
-    InvalidInputError
-        With a path into it.
-    """
+    """Return the typed network; errors carry `path`. `model` is that of `decode_network`."""
     form = next((name for mark, name in _MARKS.items() if _has(document, mark)), "affine")
     if form == "affine" and _has(document, "depths"):
         form = (
@@ -281,23 +245,9 @@ def described(
 def measured_as(
     measured: Described, wanted: str | None, path: str = "network", *, beside: bool = False
 ) -> AnyNetwork:
-    """Return a network, if it was not measured for another collective; None: for any.
+    """Return the network; raise an error if it was measured for another collective than `wanted`.
 
-    Parameters
-    ----------
-    measured : Described
-        The network.
-    wanted : str or None
-        What the plans do.
-    path : str
-        Where it stands.
-    beside : bool
-        Whether the plans count what transfers and computation take from each other.
-
-    Raises
-    ------
-    InvalidInputError
-        If it was, or says what nobody would count.
+    `beside` says whether the plans count contention; if not, a network with contention is an error.
     """
     if not beside and not measured.interference.is_none:
         raise InvalidInputError(
@@ -320,7 +270,7 @@ def measured_as(
 def _one_table(
     collective: Collective, ranks: int, cost: AffineCost | TableCost | DepthCost
 ) -> MeasuredNetwork | None:
-    """Return the table of a calibrated network, each of whose ranks counts as a host."""
+    """Return a calibrated cost as the table of one collective, with one rank per host."""
     if not isinstance(cost, TableCost) or any(time < 1 for _, time in cost.points):
         return None
     return MeasuredNetwork((Measured(collective, ranks, 1, cost.points),))
@@ -335,7 +285,7 @@ def _at(path: str, field: str) -> str:
 
 
 def _mark_of(field: str) -> str:
-    """Return the first field of the form that a field belongs to."""
+    """Return the identifying field of the form to which a field belongs."""
     return next(both[0][0] for both in _FORMS.values() if any(field in group for group in both))
 
 
@@ -369,7 +319,7 @@ def _costs(document: CostsDocument, path: str) -> AffineCost | TableCost | Depth
 
 
 def _cost(document: CostDocument, path: str) -> AffineCost | TableCost:
-    """Return one cost; what is wrong with it gets a path into the request."""
+    """Return one typed cost; errors carry a path into the request."""
     if document.table is not UNSET:
         for name in ("startup_ns", "ns_per_byte"):
             if _has(document, name):

@@ -1,4 +1,4 @@
-"""What ``planner calibrate network`` writes: a network document (`planner.jsonio.network`).
+"""The network document that ``planner calibrate network`` writes (see `planner.jsonio.network`).
 
 ``network`` is the measured table; ``affine`` and ``two_point`` are other models of the same times.
 """
@@ -23,19 +23,7 @@ def encode_network(
     provenance: Mapping[str, Any],
     interference: Interference = ALONE,
 ) -> str:
-    """Return a measured network as JSON text.
-
-    Parameters
-    ----------
-    sweep : Sweep
-        What was measured.
-    fit : NetworkFit
-        Its models.
-    provenance : mapping
-        Where, when and how.
-    interference : Interference
-        What transfers and computation take from each other, if that was measured.
-    """
+    """Return a measured network, its models, its provenance and its contention as JSON text."""
     document: dict[str, Any] = {
         "collective": sweep.collective,
         "algorithm": sweep.algorithm,

@@ -1,18 +1,15 @@
-"""The JSON form of scenarios, of what counts of them, and of what a plan made for them costs."""
+"""The JSON form of scenarios, of the stochastic objective, and of a plan's expected cost."""
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from planner.errors import InvalidInputError
-from planner.jsonio.control import Controlled, Extras
-from planner.jsonio.regret import RegretRequest, regret_answers
 from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, or_none
 from planner.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
-from planner.solving.what_if import regrets
+from planner.solving.tie_break import TieBreak
 from planner.targets import Target
 from planner.validation import inside
 
@@ -23,7 +20,6 @@ __all__ = [
     "ProspectAnswer",
     "ProspectField",
     "ScenariosField",
-    "WhatIfRequest",
     "asked",
     "prospect_answer",
 ]
@@ -77,7 +73,7 @@ class ProspectAnswer(Struct, frozen=True, kw_only=True):
 
 
 OUTLOOKS = ("nominal", *OBJECTIVES)
-"""What may count."""
+"""Objectives that a request can name."""
 
 _Percentile = Annotated[
     Fraction,
@@ -98,83 +94,27 @@ OutlookField = (
     ]
     | UnsetType
 )
-"""How they stand in requests."""
 
 ProspectField = ProspectAnswer | UnsetType
-"""How it stands in an answer."""
-
-
-class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a request may ask of a plan if the numbers are others."""
-
-    chooses: ClassVar[str]
-    """What `auto` is: the method that may be asked for with scenarios."""
-
-    spread_fields: ClassVar[str]
-    """The fields that would give spreads."""
-
-    regret: RegretRequest = False
-    scenarios: ScenariosField = UNSET
-    percentile: PercentileField = UNSET
-    outlook: OutlookField = UNSET
-
-    def has_spreads(self, problem: Any) -> bool:
-        """Return whether the problem knows the spreads of measured times."""
-        return any(op.spread_ns for op in problem.graph.ops)
-
-    def full_answer(self, problem: Any, result: Any, extras: Extras) -> Any:
-        """Return the answer with its regret, if that was asked for, and its prospect."""
-        regret = None
-        if self.regret and result.plan is not None:
-            regret = regrets(self.family, problem, result.plan, extras.end)
-        return replace(
-            self.answer_of(problem, result),
-            regret=regret_answers(regret),
-            prospect=prospect_answer(extras.prospect, result.objective_ns or 0),
-        )
-
-    def to_outlook(self, problem: Any) -> Outlook | None:
-        """Return the scenarios to plan for, if for any."""
-        return asked(
-            outlook=self.outlook,
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="" if self.has_spreads(problem) else f"{self.spread_fields}, or scenarios",
-            method=self.method,  # type: ignore[attr-defined]  # which every request has
-            chooses=self.chooses,
-            target=problem.target,
-        )
 
 
 def asked(
     *,
-    outlook: OutlookField,
+    outlook: OutlookField = UNSET,
     scenarios: ScenariosField = UNSET,
     percentile: PercentileField = UNSET,
     spreads: str = "",
     method: str,
-    chooses: str,
-    target: Target | None,
+    chooses: str = "auto",
+    target: Target | None = None,
+    tie_break: TieBreak | None = None,
 ) -> Outlook | None:
-    """Return which scenarios a request asks to plan for; None: for none but the numbers.
+    """Return the scenarios that a request asks to plan for, or None for the nominal times.
 
-    Parameters
-    ----------
-    outlook, scenarios, percentile
-        Fields of the request.
-    spreads : str
-        What would give the spreads; empty if they are known.
-    method : str
-        The method asked for.
-    chooses : str
-        What `auto` is: the method that may be asked for with scenarios.
-    target : Target, optional
-        Whose rules plans keep to: they know no scenarios.
-
-    Raises
-    ------
-    InvalidInputError
-        If the fields contradict each other, with the path of one.
+    `spreads` names what the request lacks to have measured spreads (empty if it has them);
+    `chooses` is the method behind `auto`, the only one that takes scenarios. With a `tie_break`
+    only the nominal times count. Raises InvalidInputError, with a path, if the fields contradict
+    each other.
     """
     if outlook == "nominal":
         for name, value in (("scenarios", scenarios), ("percentile", percentile)):
@@ -185,11 +125,18 @@ def asked(
     if outlook is UNSET and scenarios is UNSET:
         if percentile is not UNSET:
             raise InvalidInputError("percentile", "missing beside it: scenarios")
-        return None if spreads or method != "auto" or target is not None else measured()
+        nominal = spreads or method != "auto" or target is not None or tie_break is not None
+        return None if nominal else measured()
+    if tie_break is not None:
+        raise InvalidInputError(
+            name,
+            "not with tie_break or simplest_within: they choose among plans for the nominal times",
+        )
     if target is not None:
         raise InvalidInputError(name, f"not with target {target.name}")
     if method not in ("auto", chooses):
-        reason = f"not with method {method}, only with auto, which is {chooses}"
+        also = "" if chooses == "auto" else f", which is {chooses}"
+        reason = f"not with method {method}, only with auto{also}"
         raise InvalidInputError(name, reason)
     if outlook is not UNSET and percentile is not UNSET:
         raise InvalidInputError("percentile", f"not with outlook {outlook}")
@@ -202,13 +149,7 @@ def asked(
 
 
 def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | None) -> Outlook:
-    """Return the typed scenarios.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of what cannot be.
-    """
+    """Return the typed scenarios; errors carry a path."""
     scenarios = []
     for place, document in enumerate(documents):
         with inside(f"scenarios[{place}]"):
@@ -219,7 +160,7 @@ def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | No
 
 
 def prospect_answer(prospect: Prospect | None, objective_ns: int) -> ProspectField:
-    """Return the JSON form of what a plan costs in the scenarios it was made for, if for any."""
+    """Return the JSON form of the expected cost; UNSET without scenarios."""
     if prospect is None:
         return UNSET
     value, usual = prospect.value, prospect.usual_value

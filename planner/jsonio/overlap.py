@@ -1,4 +1,4 @@
-"""The JSON interface of computation and collectives in a compiled graph."""
+"""The JSON interface of the overlap problem: computation and collectives of a compiled graph."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,10 +7,13 @@ from msgspec.json import encode
 from msgspec.structs import asdict, replace
 
 from planner import overlap
-from planner.jsonio.control import Controlled, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.outlook import ProspectField
+from planner.jsonio.regret import RegretField
 from planner.jsonio.rereading import refuse_fields
 from planner.jsonio.types import Index, Moment, Size, Time, or_none
+from planner.jsonio.what_if import WhatIfRequest
 from planner.printing import printable
 from planner.results import Result
 from planner.timeline import Interval, Timeline
@@ -76,7 +79,7 @@ class GraphTensor(
     kept: bool = False
 
 
-class OverlapRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OverlapRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rank's graph, in an order that respects its dependences."""
 
     family = overlap.OVERLAP
@@ -123,6 +126,8 @@ class OverlapAnswer(PlanOrReason, frozen=True, kw_only=True):
     own_order_exposed_ns: Moment | UnsetType = UNSET
     peak_bytes: Total | UnsetType = UNSET
     transfers: tuple[GraphTransfer, ...] | UnsetType = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
 
 
 def encode_request(problem: overlap.Problem) -> str:
@@ -204,7 +209,7 @@ def _costs(problem: overlap.Problem, cost: overlap.Evaluation) -> dict[str, Any]
 
 
 def headline(answer: OverlapAnswer) -> str:
-    """Return one line that says what a plan is and what it costs."""
+    """Return a one-line summary: the plan and its cost."""
     if answer.order is UNSET:
         return f"No order of the graph ({made_by(answer)})"
     assert answer.objective_ns is not None
@@ -218,12 +223,9 @@ def headline(answer: OverlapAnswer) -> str:
 
 
 def timeline(answer: OverlapAnswer) -> Timeline:
-    """Return the schedule in an answer.
+    """Check an answer and return its schedule.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is no plan of its graph, or costs something else than it says.
+    Raises InvalidInputError if the plan does not fit its graph or has another cost than stated.
     """
     check_head(answer, "order", "merged", "nodes")
     problem = problem_of(answer)
@@ -236,7 +238,7 @@ def timeline(answer: OverlapAnswer) -> Timeline:
 
 
 def timeline_of(problem: overlap.Problem, plan: overlap.Plan, cost: overlap.Evaluation) -> Timeline:
-    """Return what there is to draw of a plan: runs of computation, and the transfers."""
+    """Return the timeline of a plan: stretches of computation, and the transfers."""
     spans: list[tuple[int, int, str]] = []
     for node in plan.order:
         begin, end = cost.begins_ns[node], cost.ends_ns[node]

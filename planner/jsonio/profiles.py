@@ -1,4 +1,4 @@
-"""Profile files: reading, writing, and their schema."""
+"""The JSON form of profiles."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -102,7 +102,7 @@ PROFILE_RULES = {
     "dependentRequired": {"ops": ["parameters"], "parameters": ["ops"]},
     "anyOf": [{"required": ["layers"]}, {"required": ["ops", "parameters"]}],
 }
-"""What the schema says of a profile beside the fields' own types."""
+"""JSON Schema rules of a profile that field types cannot express."""
 
 
 def decode_profile(data: bytes | str) -> Profile:
@@ -111,7 +111,7 @@ def decode_profile(data: bytes | str) -> Profile:
     Raises
     ------
     InvalidInputError
-        If it is none, with the path of the first bad field.
+        If the text is not a valid profile, with the path of the first wrong field.
     """
     value = decode(data)
     refuse_other(value, "profile")
@@ -119,13 +119,7 @@ def decode_profile(data: bytes | str) -> Profile:
 
 
 def profile_of(document: ProfileDocument) -> Profile:
-    """Return the typed profile.
-
-    Raises
-    ------
-    InvalidInputError
-        With a path into it.
-    """
+    """Return the typed profile; errors carry a path."""
     layers = () if document.layers is UNSET else document.layers
     return Profile(
         name=document.name,
@@ -137,7 +131,7 @@ def profile_of(document: ProfileDocument) -> Profile:
 
 
 def encode_profile(profile: Profile) -> str:
-    """Return a profile as JSON text, one layer, op or parameter a line."""
+    """Return a profile as JSON text, with one line per layer, op or parameter."""
     provenance: dict[str, Any] = msgspec.to_builtins(profile.provenance)
     if not profile.provenance.warnings:
         del provenance["warnings"]
@@ -162,6 +156,6 @@ def encode_profile(profile: Profile) -> str:
 def _line(document: Layer | OpDocument | ParameterDocument) -> str:
     fields = msgspec.to_builtins(document)
     if not fields.get("parameters", True):
-        del fields["parameters"]  # of a layer: it has none, or they are unknown
+        del fields["parameters"]  # of a layer: none, or unknown
     known = {name: value for name, value in fields.items() if value is not None}
     return json.dumps(known, ensure_ascii=False)

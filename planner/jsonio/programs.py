@@ -1,8 +1,8 @@
-"""By which collective program a plan sums up: how every answer says it.
+"""The collective program in answers: its JSON form, and its validation.
 
-A program of many ranks is long; its generator's name and shape say the same, and
-`planner.collectives.recipes.made` makes it again. Programs that no generator makes, those of BML
-around failures, are in the answer's own ``transfers``.
+A program of many ranks is long, so an answer gives the generator's name and shape.
+`planner.collectives.recipes.made` makes the program from these. BML's programs around failures have
+no generator: the answer lists them in ``transfers``.
 """
 
 from functools import lru_cache
@@ -33,13 +33,13 @@ __all__ = [
 ]
 
 LISTED = "listed"
-"""The generator of programs that are in the answer, message by message."""
+"""Generator name of a program whose messages the answer lists."""
 
 MAX_CHECKED = 2**12
-"""Ranks up to which the program of an answer is checked: a few milliseconds."""
+"""Largest number of ranks for which the program is checked (takes a few milliseconds)."""
 
 MAX_ROUTED = 2**7
-"""The same where pieces are passed on through other servers: as many messages as pairs."""
+"""The same limit for programs that route pieces through other servers: one message per pair."""
 
 Verdict = Annotated[
     Literal["symmetry", "replay"],
@@ -70,7 +70,7 @@ class SummedUpBy(Struct, frozen=True, kw_only=True):
 
 @lru_cache
 def program_answer(recipe: Recipe) -> ProgramAround | UnsetType:
-    """Return the program of an algorithm, checked if that takes no time."""
+    """Return the JSON form of a program, with the checker's verdict if the program is small."""
     program = ProgramAround(generator=recipe.generator, shape=recipe.shape)
     if recipe.failed:
         failed = failed_document(BCube(*recipe.shape[:2]), recipe.failed)
@@ -80,23 +80,20 @@ def program_answer(recipe: Recipe) -> ProgramAround | UnsetType:
         if ranks_of(recipe) > most:
             return program
         messages = made(recipe)
-    except InvalidInputError:  # too many ranks, or it has a price and nobody knows how to run it
+    except InvalidInputError:  # too many ranks, or priced but not executable
         return UNSET
     return msgspec.structs.replace(program, checked=check(messages))
 
 
 def summed_up_by(algorithm: str, recipe: Recipe) -> SummedUpBy:
-    """Return what an answer says of an algorithm and its program."""
+    """Return the JSON form of an algorithm and its program."""
     return SummedUpBy(algorithm=algorithm, program=program_answer(recipe))
 
 
 def recipe_in(program: ProgramAnswer | UnsetType) -> Recipe | None:
-    """Return how to make a program that an answer names; None if it names none that is made.
+    """Return the recipe of an answer's program, or None if the program is listed or absent.
 
-    Raises
-    ------
-    InvalidInputError
-        If what has failed is not in a BCube of its shape, with the path in an answer.
+    Raises InvalidInputError, with a path, if a failure is not in the program's BCube.
     """
     if program is UNSET or program.generator == LISTED:
         return None
@@ -111,13 +108,7 @@ def recipe_in(program: ProgramAnswer | UnsetType) -> Recipe | None:
 
 
 def check_program(program: ProgramAnswer | UnsetType, ranks: int) -> None:
-    """Refuse a program that cannot be made, or is for other ranks than the plan.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path in an answer.
-    """
+    """Check that a program can be made, and has this number of ranks; errors carry a path."""
     recipe = recipe_in(program)
     if recipe is None:
         return

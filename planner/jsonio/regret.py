@@ -1,4 +1,4 @@
-"""The JSON form of a plan's regret, and of the advice to keep DDP."""
+"""The JSON form of a plan's regret, and of the advice whether to keep DDP."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -58,11 +58,10 @@ RegretRequest = Annotated[
 ]
 AdviceField = AdviceAnswer | UnsetType
 RegretField = tuple[RegretAnswer, ...] | UnsetType
-"""How they stand in an answer."""
 
 
 def regret_answers(rows: Sequence[Regret] | None) -> RegretField:
-    """Return the JSON form of a regret table; unset if nobody asked for it."""
+    """Return the JSON form of a regret table; UNSET if not requested."""
     if rows is None:
         return UNSET
     return tuple(
@@ -82,7 +81,7 @@ def regret_answers(rows: Sequence[Regret] | None) -> RegretField:
 
 
 def advice_answer(advice: Advice | None) -> AdviceField:
-    """Return the JSON form of an advice; unset if there is none."""
+    """Return the JSON form of advice; UNSET if there is none."""
     if advice is None:
         return UNSET
     return AdviceAnswer(

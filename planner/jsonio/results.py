@@ -1,7 +1,7 @@
-"""Typed plans and results as JSON, and back: equal to what they were, in every family.
+"""Lossless JSON form of typed plans and results of every family, to store and restore them.
 
-An answer (`planner.jsonio.solve`) says what a plan means; these say what it is, field by field, for
-a program that stops and goes on later. A fraction is written ``"3/7"``.
+Answers (`planner.jsonio.solve`) explain a plan; these documents hold its fields. A fraction is
+written ``"3/7"``.
 """
 
 import json
@@ -48,7 +48,7 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "iteration.Plan": (iteration.Plan, iteration.Evaluation),
     "overlap.Plan": (overlap.Plan, overlap.Evaluation),
 }
-"""What kinds of plans there are, and what says what one costs."""
+"""The plan and evaluation type of each kind."""
 
 FAMILIES: Mapping[str, Family[Any, Any, Any]] = {
     "ibatch": ibatch.IBATCH,
@@ -64,7 +64,7 @@ FAMILIES: Mapping[str, Family[Any, Any, Any]] = {
 """Which check and price plans."""
 
 _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
-"""As long as Python reads integers."""
+"""The lengths keep within Python's limit on digits of an integer."""
 
 _Time = Annotated[int, Meta(ge=0)]
 
@@ -77,7 +77,7 @@ class PlanDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class _ResultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fields of a `Result`; the plan with its kind."""
+    """The fields of a `Result`; the plan is stored with its kind."""
 
     method: str
     plan: PlanDocument | None
@@ -96,7 +96,7 @@ def encode_plan(plan: Any) -> str:
     Raises
     ------
     InvalidInputError
-        If it is none.
+        If the value is not a plan.
     """
     return _text(_plan_document(plan))
 
@@ -104,12 +104,12 @@ def encode_plan(plan: Any) -> str:
 def decode_plan(data: bytes | str) -> Any:
     """Read a plan that `encode_plan` wrote.
 
-    It has the right form; whether it is a plan of a problem says the family's ``check``.
+    Only its form is checked; the family's ``check`` tells whether it fits a problem.
 
     Raises
     ------
     InvalidInputError
-        If it is none, with the path of the first bad field.
+        If the text is not a plan, with the path of the first wrong field.
     """
     return plan_of(typed(decode(data), PlanDocument))
 
@@ -120,7 +120,7 @@ def encode_result(result: Result[Any, Any]) -> str:
     Raises
     ------
     InvalidInputError
-        If it is none.
+        If the value is not a result.
     """
     if not isinstance(result, Result):
         raise InvalidInputError("result", f"expected a Result, got {shown(result)}")
@@ -138,13 +138,13 @@ def decode_result(data: bytes | str, problem: Any = None) -> Result[Any, Any]:
     data : bytes or str
         The result.
     problem : Problem, optional
-        Its problem: then the plan is checked and priced again. Without it, what the result says of
-        costs is believed; bounds are believed in any case.
+        Its problem: then the plan is checked and priced again. Without it costs are not recomputed;
+        bounds never are.
 
     Raises
     ------
     InvalidInputError
-        If it is none, or another one than that of the problem, with the path of the first bad
+        If the text is not a result, or not one of the problem, with the path of the first wrong
         field.
     """
     document = typed(decode(data), _ResultDocument)
@@ -180,13 +180,7 @@ def _check_priced(problem: Any, plan: PlanDocument, fields: Mapping[str, Any]) -
 
 
 def _plan_document(plan: Any) -> PlanDocument:
-    """Return a plan of any family with its kind, to be written.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none.
-    """
+    """Return a plan with its kind; raise InvalidInputError if the value is not a plan."""
     for kind, (form, _) in _KINDS.items():
         if type(plan) is form:
             return PlanDocument(kind=kind, plan=plan)
@@ -194,13 +188,7 @@ def _plan_document(plan: Any) -> PlanDocument:
 
 
 def plan_of(document: PlanDocument) -> Any:
-    """Return the typed plan of a document.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none.
-    """
+    """Return the typed plan of a document."""
     if document.kind not in _KINDS:
         hint = did_you_mean(document.kind, _KINDS)
         raise InvalidInputError(
@@ -212,24 +200,18 @@ def plan_of(document: PlanDocument) -> Any:
 
 
 def _exact(value: Any, kind: type[Any], path: str) -> Any:
-    """Return a value of a type, every field given and none besides."""
+    """Return a typed value; raise an error if a field is missing or unknown."""
     with inside(path):
         made = typed(value, kind, _fraction)
         if is_dataclass(made) and not isinstance(made, type):
-            # Where fields were left out, what is written leaves them out too.
+            # Set fields that were left out; encoding would leave them out again, unseen by `_same`.
             made = replace(made)
         refuse_other(value, decode(_text(made)))
     return made
 
 
 def refuse_other(given: Any, written: Any, path: str = "") -> None:
-    """Refuse plain values that are not those that should have been written.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first that is missing, unknown or another one.
-    """
+    """Raise InvalidInputError, with a path, unless a plain value is exactly what was written."""
     if isinstance(written, dict) and isinstance(given, dict):
         for name in (*written, *given):
             where = f"{path}.{name}" if path else name
@@ -250,13 +232,7 @@ def refuse_other(given: Any, written: Any, path: str = "") -> None:
 
 
 def plain_plan(plan: Any) -> dict[str, Any]:
-    """Return a plan of any family as plain values, as `encode_plan` writes them.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none.
-    """
+    """Return a plan of any family as plain values, in the form of `encode_plan`."""
     return _plain(_plan_document(plan))
 
 
@@ -266,7 +242,7 @@ def _plain(document: Any) -> dict[str, Any]:
 
 
 def _text(document: Any) -> str:
-    # Not by msgspec alone, whose integers end at 64 bits.
+    # msgspec alone cannot write integers of more than 64 bits.
     return json.dumps(_plain(document), ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What ``planner run --json`` prints: what plans predicted beside what was measured."""
+"""The JSON output of ``planner run --json``: predicted and measured times."""
 
 from msgspec import UNSET, Struct, UnsetType
 

@@ -1,10 +1,10 @@
-"""Schedules of transfers and ops in answers: whether their times are in order, and complete.
+"""Validate the schedules in answers: times in order, and every byte sent exactly once.
 
-Problem. Whoever reads a plan, to draw it, to hand it to another tool or to run it, has to know that
-it sends every byte once, and that its times can be drawn. Whether they are those of the plan can be
-told with the request alone (`planner.jsonio.rereading`).
+A plan may come from an edited file. Before it is drawn, exported or run, it must be complete and
+its times must be in order. Whether they are those of the plan takes the request to tell
+(`planner.jsonio.rereading`).
 
-Complexity. O(ops + transfers), and O(parts · log parts) for what is sent. Source. Own.
+Complexity: O(ops + transfers), and O(parts · log parts) for the bytes sent. Source: own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,15 @@ from planner.validation import check_count, check_same, shown
 __all__ = ["check_parts", "check_schedule", "check_sizes", "in_passes"]
 
 Span = tuple[int, int, int]
-"""Start and stop of a part, and the transfer that carries it."""
+"""Start and stop (bytes) of a part, and the index of the transfer that carries it."""
 
 
 def in_passes(
     schedule: Sequence[OpTimes], op_order: Sequence[str]
 ) -> tuple[list[tuple[int, OpTimes]], list[tuple[int, OpTimes]]]:
-    """Return the ops of the backward and of the forward pass, with their places in the schedule.
+    """Return the ops of the backward and of the forward pass, with their positions in the schedule.
 
-    Raises
-    ------
-    InvalidInputError
-        If the schedule is not one of these ops, each once.
+    Raises InvalidInputError if the schedule does not hold each op once.
     """
     check_count(schedule, len(op_order), "schedule", "op_order")
     seen: set[str] = set()
@@ -72,21 +69,10 @@ class Scheduled(Protocol):
 
 
 def check_schedule(name: str, transfers: Sequence[TransferDocument], answer: Scheduled) -> None:
-    """Refuse ops or transfers that are out of order, or end after the iteration.
+    """Check that ops and transfers are in order, and end within the iteration.
 
-    Parameters
-    ----------
-    name : str
-        Field that holds the transfers.
-    transfers : sequence of TransferDocument
-        In transfer order.
-    answer : Scheduled
-        Whose ops they are the transfers of.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first time that cannot be.
+    `name` is the field of the transfers, for error paths. Raises InvalidInputError with the path of
+    the first wrong time.
     """
     backward, forward = in_passes(answer.schedule, answer.op_order)
     check_same(answer.backward_ns, backward[-1][1].end_ns if backward else 0, "backward_ns")
@@ -115,26 +101,11 @@ def check_parts(
     transfers: Sequence[tuple[int, TransferDocument]],
     sizes: Mapping[str, int] | None,
 ) -> dict[str, list[Span]]:
-    """Refuse transfers that do not carry every byte of every parameter exactly once.
+    """Return the parts of each parameter, in order, each with its transfer.
 
-    Parameters
-    ----------
-    name : str
-        Field that holds the transfers.
-    transfers : sequence of (int, TransferDocument)
-        Those of one direction, with their places.
-    sizes : mapping of str to int, or None
-        Bytes of every parameter; where they are not known, the ends of parameters are not checked.
-
-    Returns
-    -------
-    dict
-        The parts of each parameter, in order; the stop of what is sent whole is -1 without sizes.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first that is left out, sent twice, or unknown.
+    Raises InvalidInputError unless every byte of every parameter is sent exactly once. `transfers`
+    are those of one direction, with their positions. If `sizes` (bytes) are unknown, the ends of
+    parameters are not checked, and a parameter sent whole stops at -1.
     """
     spans: dict[str, list[Span]] = {}
     for number, transfer in transfers:
@@ -181,13 +152,7 @@ def check_sizes(
     transfers: Sequence[tuple[int, TransferDocument]],
     sizes: Mapping[str, int] | None,
 ) -> None:
-    """Refuse transfers that are not as large as what they carry, as far as sizes are known.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first.
-    """
+    """Check that each transfer is as large as its parameters, where their sizes are known."""
     for number, transfer in transfers:
         part = {} if transfer.part is UNSET else transfer.part
         if sizes is None and not set(part).issuperset(transfer.parameters):

@@ -1,4 +1,4 @@
-"""JSON Schema of every request and answer, generated from the types that decode and encode them."""
+"""JSON Schema of all requests and answers, generated from the types that encode and decode them."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -31,29 +31,15 @@ FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "run": (RunReport, {}),
     "why": (WhyReport, {}),
 }
-"""What commands write and print beside answers, and what schemas say beside the fields' types."""
+"""Types of the other files that commands read and write, and their schema rules."""
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema(problem: str | None = None) -> dict[str, Any]:
-    """Return the schemas of one problem, or of everything.
+    """Return the schemas ``request``, ``answer``, ``error`` of a problem, or a file's schema.
 
-    Parameters
-    ----------
-    problem : str, optional
-        A problem's name, or one of `FILES`.
-
-    Returns
-    -------
-    dict
-        For a problem its ``request``, ``answer`` and ``error`` schemas; for a file its schema;
-        without an argument all of these by name.
-
-    Raises
-    ------
-    InvalidInputError
-        If the name is unknown.
+    Without an argument, returns all of them by name.
     """
     names = (*PROBLEMS, *FILES)
     if problem is None:
@@ -75,5 +61,5 @@ def _of(kind: type[Any]) -> dict[str, Any]:
 
 
 def _of_rate(kind: type[Any]) -> dict[str, Any]:
-    assert kind is Fraction  # the one type msgspec does not know
+    assert kind is Fraction  # the only type that msgspec does not know
     return {"type": "number", "minimum": 0, "maximum": MAX_VALUE}

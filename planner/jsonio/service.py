@@ -1,4 +1,4 @@
-"""Requests in, answers out: the same for library calls, files and streams."""
+"""Answer requests: the common path of library calls, files and streams."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """How one problem is asked and answered, and how its answers are read again.
+    """The JSON interface of one problem.
 
     Attributes
     ----------
@@ -72,6 +72,9 @@ class Interface:
         Checks an answer read again and returns what there is to draw of it, such as its timeline.
     request_rules : mapping
         What the schema says of a request beside the fields' own types; by default nothing.
+    told : callable, optional
+        Returns the answer of a result of a problem (a request's `to_problem`): what there is to
+        compare.
     """
 
     request: type[Controlled]
@@ -80,6 +83,7 @@ class Interface:
     headline: Callable[[Any], str]
     view: Callable[[Any], Any]
     request_rules: Mapping[str, Any] = field(default_factory=dict)
+    told: Callable[[Any, Any], Head] | None = None
 
 
 PROBLEMS: Mapping[str, Interface] = {
@@ -121,6 +125,7 @@ PROBLEMS: Mapping[str, Interface] = {
         drizzle.headline,
         drizzle.groups,
         drizzle.REQUEST_RULES,
+        told=drizzle.answer,
     ),
     "bigdl": Interface(
         bigdl.BigdlRequest,
@@ -136,6 +141,7 @@ PROBLEMS: Mapping[str, Interface] = {
         answering.run,
         fsdp.headline,
         fsdp_timeline.timeline,
+        told=fsdp.answer,
     ),
     "iteration": Interface(
         iteration.IterationRequest,
@@ -150,9 +156,10 @@ PROBLEMS: Mapping[str, Interface] = {
         answering.run,
         overlap.headline,
         overlap.timeline,
+        told=overlap.answer,
     ),
 }
-"""Every problem that can be asked, by the name requests use."""
+"""Every problem, by the name that requests use."""
 
 
 _NO_ANSWER = "missing: expected an answer of planner solve"
@@ -176,21 +183,11 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer as JSON.
+    """One answer as JSON."""
 
-    Attributes
-    ----------
-    data : bytes
-        The answer, one line without its end.
-    exit_status : int
-        0 answered, 2 the request was invalid or exceeds a limit, 1 a fault of the program.
-    fault : Exception or None
-        The fault, for whoever reports it; a `MemoryError` is none of the program.
-    """
-
-    data: bytes
-    exit_status: int
-    fault: Exception | None = None
+    data: bytes  # one line without its end
+    exit_status: int  # 0 answered, 1 internal error, 2 invalid request or limit exceeded
+    fault: Exception | None = None  # the internal error, or a MemoryError
 
 
 def solve(
@@ -202,7 +199,7 @@ def solve(
     """Answer one request given as plain values, as ``planner solve`` does for JSON.
 
     Plain values take about four times the memory of the JSON text: a ``bml`` answer that lists a
-    million transfers some 0.9 GB.
+    million transfers takes about 0.9 GB.
 
     Parameters
     ----------
@@ -231,7 +228,7 @@ def solve_or_raise(
     cancel: Cancel | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """Answer one request given as plain values, or raise what is wrong with it.
+    """Answer one request given as plain values; raise an error if it is invalid.
 
     Parameters
     ----------
@@ -241,34 +238,26 @@ def solve_or_raise(
     Returns
     -------
     dict
-        The answer; where there is no plan, it says why.
+        The answer; if there is no plan, it gives the reason.
 
     Raises
     ------
     InvalidInputError
-        If the request is invalid, with the path of the first bad field; a `NotApplicableError` if
-        the method asked for cannot be used on this problem, though others can.
+        If the request is invalid, with the path of the first wrong field; a `NotApplicableError` if
+        the requested method cannot be used on this problem, though others can.
     """
     return _plain_answer(_answer(plain(request), cancel, on_progress))
 
 
 def _plain_answer(answer: msgspec.Struct) -> dict[str, Any]:
-    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer))  # arrays as lists
+    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer))  # as lists
     return result
 
 
 def reply(
     data: bytes, cancel: Cancel | None = None, on_progress: OnProgress | None = None
 ) -> Reply:
-    """Answer one request given as JSON text. Never raises for anything `data` may hold.
-
-    Parameters
-    ----------
-    data : bytes
-        The request.
-    cancel, on_progress
-        The same as for `solve`.
-    """
+    """Answer one request given as JSON text; never raises an error for any content of `data`."""
     try:
         return Reply(msgspec.json.encode(_answer(decode(data), cancel, on_progress)), 0)
     except InvalidInputError as error:
@@ -279,19 +268,13 @@ def reply(
     except MemoryError as fault:
         answer = _error("limit_exceeded", "", "the request needs more memory than there is")
         return Reply(msgspec.json.encode(answer), 2, fault)
-    except Exception as fault:  # one failing request must not harm the others
+    except Exception as fault:  # one failing request must not stop the others
         answer = _error("internal_error", "", f"a fault of planner itself: {fault!r}")
         return Reply(msgspec.json.encode(answer), 1, fault)
 
 
 def decode_request(data: bytes | str) -> Any:
-    """Read a request from JSON text without answering it.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with the path of the first bad field.
-    """
+    """Read a request from JSON text without answering it; errors carry a path."""
     value = decode(data)
     return typed(value, _interface(value).request)
 
@@ -299,29 +282,24 @@ def decode_request(data: bytes | str) -> Any:
 def decode_answer(
     data: bytes | str, request: bytes | str | Mapping[str, Any] | None = None
 ) -> tuple[Any, Any]:
-    """Read an answer from JSON text, such as ``planner solve`` wrote, with what is drawn of it.
+    """Read an answer of ``planner solve`` from JSON text; return it and its picture's data.
+
+    The data is a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`).
 
     Parameters
     ----------
     data : bytes or str
         The answer.
     request : bytes, str or mapping, optional
-        What was asked, ``"with_plan": true`` included: then the plan is checked and priced again,
-        and everything that follows from it is compared with what the answer says. Without it an
-        answer is refused that leaves something out, or whose times are out of order.
-
-    Returns
-    -------
-    answer : Head
-        The answer, typed.
-    view : object
-        What is drawn: a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`).
+        The request, with ``"with_plan": true``: then the plan is checked and priced again, and
+        every field that follows from it is compared. Without it, the answer must be complete and
+        its times in order.
 
     Raises
     ------
     InvalidInputError
-        If it is no answer, or one without a plan, or not the answer to the request, with the path
-        of the first field that is wrong.
+        If the text is not an answer, the answer has no plan, or it is not that of the request, with
+        the path of the first wrong field.
     """
     value = decode(data)
     if isinstance(value, dict) and "error" in value:

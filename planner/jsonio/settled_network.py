@@ -1,4 +1,4 @@
-"""What one collective costs among some ranks, of a network document that has tables."""
+"""The cost of one collective among some ranks, from the measured tables of a network document."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,26 +17,14 @@ __all__ = ["settled", "warnings_of"]
 def settled(
     measured: Described, wanted: str | None, ranks: int | None = None, path: str = "network"
 ) -> Described:
-    """Return a network with what one collective costs among so many ranks, if tables say it.
+    """Return the network with its tables resolved to the cost of one collective.
 
-    Parameters
-    ----------
-    measured : Described
-        The network; others than tables stay as they are.
-    wanted : str or None
-        Which collective; None: what the NICs do that carry it.
-    ranks : int, optional
-        Among how many ranks; by default as many as were measured at most. As many share a host as
-        in the table of as many ranks, or else of most.
-    path : str
-        Where it stands.
-
-    Raises
-    ------
-    InvalidInputError
-        If the tables say nothing of that.
+    `wanted` is the collective; None asks for the NICs that would carry it. `ranks` is by default
+    the largest number measured. The ranks per host are those of the table with as many ranks, or
+    else of the largest table. Other networks are returned unchanged. Raises InvalidInputError, at
+    `path`, if the tables do not determine the cost.
     """
-    single = wanted is None and not measured.algorithm.startswith("bml")  # it is no ring's
+    single = wanted is None and not measured.algorithm.startswith("bml")  # not a ring's
     if measured.tables is None or (measured.collective is not None and not single):
         return measured
     count, tables = ranks or measured.tables.most_ranks.ranks, measured.tables
@@ -60,15 +48,7 @@ def settled(
 
 
 def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
-    """Return what of a plan's costs was not measured.
-
-    Parameters
-    ----------
-    measured : Described
-        The network, settled.
-    sizes : sequence of int
-        Bytes of each transfer of the plan.
-    """
+    """Return warnings about costs of a plan's transfers (sizes in bytes) that were not measured."""
     cost = measured.network
     if measured.tables is None or not isinstance(cost, TableCost):
         return measured.notes

@@ -1,4 +1,4 @@
-"""The JSON form of what a Spark event log says: loops, constants, and requests made of them."""
+"""The JSON form of a Spark event log's content: loops, constants, and requests made from them."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -114,20 +114,10 @@ def encode_spark(
     source: Sequence[str],
     warnings: Sequence[str],
 ) -> str:
-    """Return what event logs say as JSON text.
+    """Return the content of event logs as JSON text.
 
-    Parameters
-    ----------
-    applications : sequence of Application
-        One a log.
-    loops : sequence of Loop
-        Those of all.
-    problem, fitted, measurements
-        What `planner.drizzle.loops.problem_of` and `measurements_of` make of them.
-    source : sequence of str
-        Names of the logs.
-    warnings : sequence of str
-        Why the numbers may be off.
+    `problem`, `fitted` and `measurements` come from `planner.drizzle.loops`; `source` holds the
+    names of the logs.
     """
     errors = [abs(error) for error in fitted.errors]
     document = SparkDocument(
@@ -176,7 +166,7 @@ def _loop(loop: Loop) -> SparkLoop:
 
 
 def _together(loop: Loop) -> Spent:
-    """Return what all jobs of the last round spent."""
+    """Return the work of the last round, summed over its jobs."""
     return Spent(
         **{
             name: sum(getattr(job.spent, name) for job in loop.jobs)
@@ -186,7 +176,7 @@ def _together(loop: Loop) -> Spent:
 
 
 def _bigdl(loop: Loop, applications: Sequence[Application]) -> SparkBigdl:
-    """Return what the tasks of the largest stage hand on, to whom, and how fast."""
+    """Return the gradient size, receivers and bandwidth of the largest stage's tasks."""
     spent, nodes = _together(loop), max(application.executors for application in applications)
     slots = max(application.slots for application in applications)
     gradients = max(stage.tasks for job in loop.jobs for stage in job.shape)

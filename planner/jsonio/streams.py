@@ -1,4 +1,4 @@
-"""Streams of requests, each within its limits: what exceeds one is answered by an error."""
+"""Answer streams of requests within limits; a request that exceeds a limit gets an error answer."""
 
 import os
 import re
@@ -22,7 +22,7 @@ __all__ = ["CancellableLines", "limited_replies", "one_message", "read_lines"]
 _CANCEL = re.compile(rb'\s*\{\s*"cancel"\s*:\s*([1-9][0-9]{0,17})\s*\}\s*')
 
 _AHEAD = 64 * 2**20
-"""Bytes of requests read ahead at most, beside one."""
+"""Most bytes of requests read ahead, in addition to one request."""
 
 
 def limited_replies(
@@ -31,19 +31,11 @@ def limited_replies(
     told: Callable[[bytes], None] | None = None,
     cancels: Callable[[int], Cancel | None] | None = None,
 ) -> Generator[Reply, None, None]:
-    """Answer one request a message, in order, in a process of their own.
+    """Answer one request per message, in order, in a separate process.
 
-    Parameters
-    ----------
-    messages : iterable of bytes
-        Requests as JSON text.
-    limits : Limits
-        What each of them may take. One that exceeds a limit is answered by an error with the code
-        ``limit_exceeded``.
-    told : callable, optional
-        Called with a `ProgressLine` as JSON, before the answer, if a request asks for progress.
-    cancels : callable, optional
-        Returns what cancels the request of a number, from 1 on.
+    A request that exceeds a limit is answered by the error ``limit_exceeded``. `told` gets each
+    `ProgressLine` as JSON. `cancels` returns the cancel flag of the request with a number, from 1
+    on.
     """
     with Worker(_serve, limits) as worker:
         for number, message in enumerate(messages, 1):
@@ -65,19 +57,7 @@ def limited_reply(
     told: Callable[[bytes], None] | None = None,
     cancel: Cancel | None = None,
 ) -> Reply:
-    """Have a process answer a request, or say which limit that exceeds.
-
-    Parameters
-    ----------
-    worker : Worker
-        The process.
-    message : bytes
-        The request as JSON text.
-    limits : Limits
-        Those of the process.
-    told, cancel
-        As for `Worker.ask`.
-    """
+    """Return a process's answer to a request, or the error answer for the limit it exceeds."""
     try:
         status, data = worker.ask(message, told, cancel)
     except OverLimitError as error:
@@ -88,18 +68,10 @@ def limited_reply(
 
 
 class CancellableLines:
-    """The lines of a stream, read ahead: ``{"cancel": 3}`` is no request, but cancels the third.
-
-    Parameters
-    ----------
-    stream : binary file
-        Where the lines come from.
-    limits : Limits
-        How long one may be.
-    """
+    """The requests of a stream, read ahead; the line ``{"cancel": 3}`` cancels the third."""
 
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
-        # A buffer of its own: Python could not end while a thread waits for that of sys.stdin.
+        # A separate buffer: Python could not exit while a thread waits for the one of sys.stdin.
         raw: Any = getattr(stream, "raw", None)
         shared = isinstance(raw, FileIO) and not raw.closefd
         self._own = BufferedReader(raw) if shared else None
@@ -127,7 +99,7 @@ class CancellableLines:
             yield line
 
     def cancelled(self, number: int) -> bool:
-        """Return whether the request of a number, from 1 on, has been cancelled."""
+        """Return whether the request with a number, from 1 on, has been cancelled."""
         return number in self._cancelled
 
     def _read(self) -> None:
@@ -155,7 +127,7 @@ class CancellableLines:
 def read_lines(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
     """Yield the lines of a stream without their ends.
 
-    Of a line that is too long only so much is kept that it still is.
+    A line that is too long is cut to one byte above the limit.
     """
     most = -1 if limits.request_bytes is None else limits.request_bytes + 1
     while line := stream.readline(most):
@@ -166,7 +138,7 @@ def read_lines(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
 
 
 def one_message(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
-    """Yield all that a stream holds, or so much of it that it still is too long."""
+    """Yield the whole content of a stream, cut to one byte above the limit if it is too long."""
     yield stream.read(-1 if limits.request_bytes is None else limits.request_bytes + 1)
 
 

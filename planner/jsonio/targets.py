@@ -1,4 +1,4 @@
-"""The JSON form of targets: whose rules a plan keeps to, and what it takes under others."""
+"""The JSON form of targets: the target whose rules a plan keeps to, and the costs under others."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -25,12 +25,12 @@ _ABOUT = f"whose rules the plan has to keep to; {PLANNER}: those of planner's ru
 TargetRequest = Annotated[
     str, Meta(description=_ABOUT, extra_json_schema={"enum": [*TARGETS, PLANNER]})
 ]
-"""A target that sums up gradients, in a request."""
+"""A request's target that all-reduces gradients."""
 
 ShardedTargetRequest = Annotated[
     str, Meta(description=_ABOUT, extra_json_schema={"enum": [FSDP2.name, PLANNER]})
 ]
-"""A target that shards parameters, in a request."""
+"""A request's target that shards parameters."""
 
 
 class TargetAnswer(Struct, frozen=True, kw_only=True):
@@ -53,11 +53,10 @@ TargetField = TargetAnswer | UnsetType
 TargetsField = (
     Annotated[dict[str, ExportedAnswer], Meta(description="by target, under its rules")] | UnsetType
 )
-"""How they stand in an answer."""
 
 
 def target_answer(target: Target | None) -> TargetField:
-    """Return the JSON form of the target that was planned for; unset if there is none."""
+    """Return the JSON form of the target planned for; UNSET if there is none."""
     if target is None:
         return UNSET
     return TargetAnswer(
@@ -68,9 +67,9 @@ def target_answer(target: Target | None) -> TargetField:
 
 
 def targets_answer(prices: Mapping[str, Exported] | None) -> TargetsField:
-    """Return the JSON form of what a plan takes under the rules of targets; unset if of none.
+    """Return the JSON form of a plan's cost under the rules of targets; UNSET if there is none.
 
-    Targets under whose rules it takes more than 63 bits of nanoseconds are left out.
+    Targets under which the plan takes more than 63 bits of nanoseconds are left out.
     """
     answers = {
         name: ExportedAnswer(

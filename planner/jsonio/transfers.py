@@ -1,4 +1,4 @@
-"""Transfers in answers, of gradients or of whole iterations: what is said and drawn."""
+"""Transfers and ops in answers about gradients and iterations: documents and timelines."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _SHOWN = 60
-"""Characters that a label says of what a transfer carries."""
+"""Characters for parameter names in a transfer's label."""
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 ParameterBytes = Annotated[
@@ -60,7 +60,7 @@ class TransferDocument(Struct, frozen=True, kw_only=True):
 def op_times(
     graph: Graph, indices: Sequence[int], spans: Sequence[tuple[int, int]]
 ) -> tuple[OpTimes, ...]:
-    """Return when each of some ops runs."""
+    """Return the times of ops, given their indices and (start, end) spans (ns)."""
     return tuple(
         OpTimes(op=graph.ops[index].name, phase=graph.ops[index].phase, start_ns=start, end_ns=end)
         for index, (start, end) in zip(indices, spans, strict=True)
@@ -70,14 +70,9 @@ def op_times(
 def sent(
     parts: Iterable[tuple[int, int, int]], names: Sequence[str], sizes: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the fields that say what a transfer carries: its parameters, and parts of them.
+    """Return the fields `parameters` and `part` of a transfer.
 
-    Parameters
-    ----------
-    parts : iterable of (int, int, int)
-        Of each its parameter, and its first byte and the one after the last.
-    names, sizes : sequence
-        Of all parameters; sizes in bytes.
+    Each of `parts` is a parameter's index, first byte, and byte after the last.
     """
     carries: dict[str, None] = {}
     cut: dict[str, tuple[int, int]] = {}
@@ -91,7 +86,7 @@ def sent(
 
 
 def _carried(transfer: TransferDocument) -> str:
-    """Return what a transfer carries, in a few words."""
+    """Return a short text that names a transfer's parameters."""
     part = {} if transfer.part is UNSET else transfer.part
     names = [
         f"{name} [{part[name][0]}, {part[name][1]})" if name in part else name
@@ -121,7 +116,7 @@ def timeline_of(
     kinds: Sequence[Kind],
     backward_ns: int,
 ) -> Timeline:
-    """Return what ops and transfers, each with what it does, occupy when."""
+    """Return the timeline of ops and transfers; `kinds` has the kind of each transfer."""
     intervals = [
         Interval("computation", row.start_ns, row.end_ns, row.phase, -1, row.op) for row in schedule
     ]

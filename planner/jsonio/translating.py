@@ -1,4 +1,4 @@
-"""What msgspec says of values that do not fit, with a path and in the words of the contract."""
+"""Translate msgspec's validation errors into the contract's messages, with a path."""
 
 import re
 from bisect import bisect_left
@@ -16,7 +16,7 @@ __all__ = ["exactly", "join", "translated"]
 
 
 MAX_NAMED = 200
-"""Longest key that is shown whole in the path of an error."""
+"""Longest key shown in full in an error's path."""
 
 RATE = f"Expected a number from 0 to {MAX_VALUE}"
 
@@ -39,7 +39,7 @@ def join(path: str, key: str) -> str:
 
 
 def exactly(kind: type[Any], value: Any) -> Fraction:
-    """Return a rate as the fraction its decimals stand for."""
+    """Return the exact fraction of a number's decimals (hook of `msgspec.convert`)."""
     assert kind is Fraction
     try:
         return exact(value, "")
@@ -48,9 +48,9 @@ def exactly(kind: type[Any], value: Any) -> Fraction:
 
 
 def _hidden_key(text: str, value: Any, kind: type[Any]) -> str:
-    """Return the key that msgspec leaves out of a place (``$.versions[...]``).
+    """Return the key that msgspec hides in a path (``$.versions[...]``).
 
-    It is the one with which the message begins, if items are given one after the other.
+    Bisection over the items: the key is that of the first item with which the message appears.
     """
     place = re.search(r" - at `(\$[^`]*)`$", text)
     if place is None or "[...]" not in place[1]:
@@ -59,7 +59,7 @@ def _hidden_key(text: str, value: Any, kind: type[Any]) -> str:
     items = list(_value_at(value, steps).items())
 
     def refused(count: int) -> bool:
-        """Whether the first so many items are enough for the message."""
+        """Return whether the first `count` items already cause the message."""
         fewer = _replaced(value, steps, dict(items[:count]))
         try:
             msgspec.convert(fewer, kind, strict=True, dec_hook=exactly)
@@ -81,12 +81,12 @@ def _replaced(value: Any, steps: list[str | int], new: Any) -> Any:
 
 
 def translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
-    """Return the error that says what msgspec says of a value."""
+    """Return the error for a message of msgspec about a value."""
     key = _hidden_key(text, value, kind)
     field = re.fullmatch(r"(?s)Object (contains unknown|missing required) field `(.*)`", text)
     if field:
         name, _, place = field[2].rpartition("` - at `")
-        if not name or (isinstance(value, dict) and field[2] in value):  # a key may hold the marks
+        if not name or (isinstance(value, dict) and field[2] in value):  # a key holds the mark
             name, place = field[2], "$"
         steps = _steps(place, key)
         path = join(_path(steps), name)
@@ -117,7 +117,7 @@ def translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
         types = _type_at(kind, steps)
         minima = [inner.ge for inner in types if isinstance(inner, msgspec.inspect.IntType)]
         if any(isinstance(inner, msgspec.inspect.FloatType) for inner in types):
-            # An integer is a number, and 0.0 is 0.
+            # "an integer or a number" is a number; write 0.0 as 0.
             expected = expected.replace("an integer or a number", "a number")
             expected = re.sub(r"^an integer", "a number", expected).replace("0.0", "0")
         if expected == "an integer" and minima and minima[0] is not None:
@@ -129,7 +129,7 @@ def translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
 
 
 def _steps(place: str, key: str = "") -> list[str | int]:
-    """Split a place such as ``$.layers[3].name``; `key` stands for ``[...]``."""
+    """Split a path such as ``$.layers[3].name``; `key` replaces ``[...]``."""
     parts = re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", place)
     return [key if hidden else name or int(index) for name, index, hidden in parts]
 
@@ -153,12 +153,12 @@ def _value_at(value: Any, steps: list[str | int]) -> Any:
 
 
 def _type_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
-    """Return the types msgspec allows at a path (several for a union)."""
+    """Return the types allowed at a path, with unions split and annotations removed."""
     return _alternatives(_annotated_at(kind, steps))
 
 
 def _annotated_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
-    """Return the same with what annotations say, and unions not taken apart."""
+    """Return the types allowed at a path, with their annotations and unions."""
     types = [msgspec.inspect.type_info(kind)]
     for step in steps:
         types = [inner for outer in _alternatives(types) for inner in _inside(outer, step)]
@@ -166,7 +166,7 @@ def _annotated_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspe
 
 
 def _positive_at(kind: type[Any], steps: list[str | int]) -> bool:
-    """Return whether the schema asks for more than 0 at a path."""
+    """Return whether the schema requires a value above 0 at a path."""
     return any(
         isinstance(inner, msgspec.inspect.Metadata)
         and (inner.extra_json_schema or {}).get("exclusiveMinimum") == 0

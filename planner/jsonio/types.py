@@ -1,4 +1,4 @@
-"""The scalar types of the JSON interface, with their ranges and units."""
+"""Scalar types of the JSON interface, with ranges and units, and helpers for structures."""
 
 from fractions import Fraction
 from typing import Annotated, Any, TypeVar
@@ -36,9 +36,9 @@ Moment = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="nanoseconds")]
 Size = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="bytes")]
 PositiveSize = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="bytes")]
 Rate = Fraction
-"""A number that is kept exactly as it is written, from 0 to 2^62 (see `decoding.typed`)."""
+"""A number from 0 to 2^62, kept exactly as written (see `decoding.typed`)."""
 PositiveRate = Annotated[Fraction, Meta(extra_json_schema={"exclusiveMinimum": 0})]
-"""A rate that the problem itself checks to be above 0."""
+"""A rate; the typed problem checks that it is above 0."""
 
 Times = Annotated[
     tuple[Time, ...], Meta(min_length=1, description="one value a layer, layer 0 first")
@@ -63,7 +63,7 @@ LayerRange = Annotated[
 
 
 def filled(kind: type[S], source: object, /, **others: Any) -> S:
-    """Return a document with `others`, and with what `source` has under the names of its fields."""
+    """Return a document with `others`, and otherwise with the fields of `source` by name."""
     names = [
         name for name in kind.__struct_fields__ if name not in others and hasattr(source, name)
     ]
@@ -71,11 +71,11 @@ def filled(kind: type[S], source: object, /, **others: Any) -> S:
 
 
 def fields_of(document: Struct) -> dict[str, Any]:
-    """Return the fields that a document has a value for."""
+    """Return the fields of a document that are set."""
     fields = structs.asdict(document)
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 def or_none(value: T | UnsetType) -> T | None:
-    """Return what a field holds; None if it was not given."""
+    """Return a field's value, or None if it is unset."""
     return None if value is UNSET else value

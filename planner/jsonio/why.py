@@ -1,4 +1,4 @@
-"""The JSON form of ``planner why``: waits, their causes, and what a better plan saves."""
+"""The JSON form of ``planner why``: waits, their causes, and the saving of a better plan."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -113,7 +113,7 @@ class WhyReport(Struct, frozen=True, kw_only=True):
 
 
 def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
-    """Return the JSON form of an answer, with what was said of the traces."""
+    """Return the JSON form of an answer, with the warnings about its traces."""
     saving = answer.saving
     return WhyReport(
         ranks=tuple(

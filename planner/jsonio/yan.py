@@ -1,4 +1,4 @@
-"""The JSON interface of scaling: requests, and the problems they stand for."""
+"""The JSON requests of scaling (Yan et al.), and their typed problems."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import Controlled, Extras, method_names
+from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
+from planner.jsonio.what_if import Foreseen, WhatIfRequest
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.solving.methods import REPLAN, known_method
 from planner.validation import inside
@@ -119,7 +120,7 @@ class FixedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
 
 
-class YanRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many servers, replicas, workers, partitions, copies and threads a job should have.
 
     Give machines, cores, layers, constants and read_every, or a profile and a cluster in their
@@ -176,6 +177,9 @@ class YanRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.sensitivity:
             known_method(self.method, (*METHODS, REPLAN))
             refuse_sensitivity(problem, self.method)
+            if self.scenarios is not UNSET:
+                reason = "not with scenarios: it is about the best configuration for the constants"
+                raise InvalidInputError("sensitivity", reason)
 
     def answer_of(self, problem: Any, result: Any) -> YanAnswer:
         """Return the answer, as far as it follows from the problem and the result."""
@@ -184,37 +188,28 @@ class YanRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return made
         return of_profile(made, profile_of(self.profile), memory_doubts(self))
 
-    def full_answer(self, problem: Any, result: Any, extras: Extras) -> YanAnswer:
+    def full_answer(self, foreseen: Foreseen[Any, Any, Any]) -> YanAnswer:
         """Return the answer with the Pareto front, the landscape and the sensitivity."""
         return with_extras(
-            self.answer_of(problem, result),
-            problem,
-            result,
+            super().full_answer(foreseen),
+            foreseen.problem,
+            foreseen.result,
             pareto=self.pareto,
             landscape=self.landscape,
             sensitivity=self.sensitivity,
-            deadline=extras.end,
+            deadline=foreseen.deadline,
         )
 
 
 def problem_of(request: YanRequest) -> Problem:
-    """Return the typed problem.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with a path into the request.
-    """
+    """Return the typed problem; errors carry a path into the request."""
     return asked(request).problem
 
 
 def asked(request: YanRequest) -> ProfiledProblem:
-    """Return the typed problem, with what a profile left to assume.
+    """Return the typed problem, with the assumptions where it is made of a profile.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with a path into the request.
+    Errors carry a path into the request.
     """
     common: dict[str, Any] = {
         "read_model": request.read_model,
@@ -291,24 +286,18 @@ REQUEST_RULES: dict[str, Any] = {
         },
     ]
 }
-"""What the schema says of a request beside the fields' own types."""
+"""JSON Schema rules of a request that field types cannot express."""
 
 
 def told(answered: YanAnswer, made: ProfiledProblem) -> YanAnswer:
-    """Return an answer with what is assumed beyond the profile it was made of."""
+    """Return the answer with the assumptions beyond the profile."""
     if not made.assumptions:
         return answered
     return replace(answered, batch_size=made.batch_size, assumptions=made.assumptions)
 
 
 def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ...]:
-    """Return the typed layers.
-
-    Raises
-    ------
-    InvalidInputError
-        If one is none, with a path that starts with ``layers[``.
-    """
+    """Return the typed layers; errors carry a path that starts with ``layers[``."""
     layers = []
     for place, document in enumerate(documents):
         with inside(f"layers[{place}]"):
@@ -317,18 +306,12 @@ def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ..
 
 
 def constants_of(document: ConstantsDocument) -> Constants:
-    """Return the typed constants.
-
-    Raises
-    ------
-    InvalidInputError
-        If one is not above 0, with a path that starts with ``constants.``.
-    """
+    """Return the typed constants; errors carry a path that starts with ``constants.``."""
     return Constants(**fields_of(document))
 
 
 def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
-    """Return the typed configurations; the problem they are for checks them."""
+    """Return the typed configurations, which the problem checks later."""
     return tuple(
         Fixed(
             document.parameter_servers,
@@ -343,7 +326,7 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
 
 
 def memory_doubts(request: YanRequest) -> tuple[str, ...]:
-    """Return whether the memory of a request's cluster is likely meant otherwise."""
+    """Return the warning if the cluster's memory looks like that of one accelerator."""
     if request.cluster is UNSET:
         return ()
     return cluster_of(request.cluster, "cluster").memory_doubts

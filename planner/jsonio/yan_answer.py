@@ -1,4 +1,4 @@
-"""The JSON interface of scaling: answers."""
+"""The JSON answers of scaling (Yan et al.)."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -10,6 +10,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.jsonio.heads import PlanOrReason, head
+from planner.jsonio.outlook import ProspectField
+from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Index, Moment, filled
 from planner.results import Result, Status
 from planner.validation import total
@@ -161,15 +163,14 @@ class YanAnswer(PlanOrReason, frozen=True, kw_only=True):
         Annotated[tuple[str, ...], Meta(description="beyond the profile it was made of")]
         | UnsetType
     ) = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
 
 
 def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:
     """Return the JSON form of a result.
 
-    Raises
-    ------
-    InvalidInputError
-        If an epoch takes more than 63 bits of nanoseconds.
+    Raises InvalidInputError if an epoch takes more than 63 bits of nanoseconds.
     """
     base = YanAnswer(
         **head(YanAnswer, result),
@@ -192,7 +193,7 @@ def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:
 
 
 def refuse_sensitivity(problem: Problem, method: str) -> None:
-    """Raise an error if what a method finds is not the best configuration of the whole space."""
+    """Raise an error unless the method finds the best configuration of the whole space."""
     if problem.fixed:
         raise NotApplicableError(
             "sensitivity",
@@ -218,16 +219,11 @@ def with_extras(
     sensitivity: bool = False,
     deadline: Deadline = NEVER,
 ) -> YanAnswer:
-    """Return an answer with the parts that take extra time, as far as they are asked for.
+    """Return the answer with Pareto front, landscape and sensitivity, where requested.
 
-    An answer without a configuration has none of them. At the deadline the Pareto front and the
-    landscape end, right as far as they go. There is no sensitivity that is not complete, nor one
-    where the search itself ran out of time, so that it may not have found the best configuration.
-
-    Raises
-    ------
-    NotApplicableError
-        If a part does not apply, such as the sensitivity of what is not the best configuration.
+    An answer without a configuration gets none. At the deadline the front and the landscape are
+    cut; the part they cover is correct. Sensitivity is given only if complete, and only if the
+    search was not cut: otherwise the configuration may not be the best.
     """
     if result.plan is None:
         return base
@@ -289,7 +285,7 @@ def _configuration(problem: Problem, configuration: Configuration) -> Configurat
 
 
 def _breakdown(problem: Problem, estimate: Estimate) -> Breakdown:
-    """Return whole nanoseconds that add up to the whole epoch, rounded up."""
+    """Return the times in whole nanoseconds; they add up to the epoch, rounded up."""
     phases = _whole([time for times in estimate.layers for time in times])
     rows = tuple(
         LayerBreakdown(
@@ -317,7 +313,7 @@ def _breakdown(problem: Problem, estimate: Estimate) -> Breakdown:
 
 
 def _whole(times: Sequence[Fraction]) -> Iterator[int]:
-    """Round so that every partial sum is its exact value rounded up."""
+    """Yield integers whose partial sums are the exact partial sums, rounded up."""
     exact, before = Fraction(0), 0
     for time in times:
         exact += time

@@ -1,4 +1,4 @@
-"""Answers about scaling read again: what there is to draw."""
+"""Validate scaling answers that are read back, and extract the data of their picture."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ __all__ = ["headline", "scaling"]
 
 
 def headline(answer: YanAnswer) -> str:
-    """Return one line that says what a configuration is and what it costs."""
+    """Return a one-line summary: the configuration and its cost."""
     configuration = answer.configuration
     if configuration is UNSET or answer.epoch_ns is UNSET:
         return f"There is no plan ({made_by(answer)})"
@@ -37,13 +37,10 @@ def headline(answer: YanAnswer) -> str:
 
 
 def scaling(answer: YanAnswer) -> Scaling:
-    """Return what there is to draw of an answer.
+    """Check an answer and return the data of its picture.
 
-    Raises
-    ------
-    InvalidInputError
-        If it holds no configuration, one that needs more machines or workers than there are, or
-        whose parts do not add up to the epoch.
+    Raises InvalidInputError, with a path, if there is no configuration or the parts contradict each
+    other.
     """
     configuration, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
     check_head(answer, "configuration", "epoch_ns", "breakdown", costs="epoch_ns")

@@ -1,7 +1,7 @@
-"""Computation and collectives of a compiled graph, in an order that hides the one behind the other.
+"""Overlap of computation and collectives in a compiled graph: the order of its nodes, and merging.
 
-`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
-plan, `check` rejects what is none.
+`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices a
+plan, `check` verifies it.
 """
 
 from planner.overlap.bounds import lower_bound_ns

@@ -1,18 +1,11 @@
-"""What every order and every merging takes at least, with any memory.
+"""Lower bound on the makespan of every order and merging: heads, tails and preemptive machines.
 
-Relaxation: the rank and each channel are machines that may interrupt what they do. A computation
-keeps its time. A collective takes at least its bytes at the best rate that its kind reaches with as
-much as could be merged with it. What comes before a node (its head) and after it (its tail) is
-bounded by the longest chain, and by what each machine must still do of its ancestors, or
-descendants, since the earliest of them. With heads and tails, Jackson's preemptive schedule is the
-shortest on each machine: the bound is the longest of these. Then each collective's best rate is
-looked at again for what can be merged with it within a guessed makespan, and the guess is raised
-while it is refuted.
-
-Guarantee: valid for every plan. Complexity: O(n²) for up to `MAX_EXACT` nodes; beyond, chains and
-loads only, O(n log n).
-Source: Carlier, J., "The one-machine sequencing problem" (1982), heads, tails, and Jackson's
-preemptive schedule; own for merging.
+Bound: the longest of Jackson's preemptive schedules of the rank and of each channel, where a
+collective takes its bytes at the best rate that merging allows. A guessed makespan limits what can
+be merged, and is raised while it is refuted. Proof: docs/overlap.md, "Why the bound holds".
+Guarantee: valid for every plan and any memory.
+Complexity: O(n²) up to `MAX_EXACT` nodes; beyond, chains and loads only, O(n log n).
+Source: Carlier, J., "The one-machine sequencing problem" (1982); own for merging.
 """
 
 from collections.abc import Sequence
@@ -25,14 +18,14 @@ from planner.overlap.problem import Kind, Problem
 __all__ = ["MAX_EXACT", "lower_bound_ns"]
 
 MAX_EXACT = 20_000
-"""Nodes up to which all ancestors of each node are looked at: a bit for each pair."""
+"""Most nodes for which all ancestors of each node are stored: one bit per pair."""
 
 _STEPS = 24
-"""How often the guess of the makespan is halved."""
+"""Most bisection steps of the guessed makespan."""
 
 
 def lower_bound_ns(problem: Problem, deadline: Deadline) -> tuple[int, bool]:
-    """Return a bound on every plan's makespan, and whether the deadline cut it short."""
+    """Return a lower bound on the makespan, and whether the deadline cut it short."""
     loads = _Loads(problem)
     best = loads.simple()
     if len(problem.nodes) > MAX_EXACT or not problem.collectives:
@@ -59,20 +52,11 @@ def lower_bound_ns(problem: Problem, deadline: Deadline) -> tuple[int, bool]:
 
 
 class _Loads:
-    """The graph with a node for each transfer, between its start and its wait.
+    """The graph with an extra node for each transfer, between its start and its wait.
 
-    Attributes
-    ----------
-    after : list of lists of int
-        What each node needs.
-    machine : list of int
-        The rank (0), or a channel.
-    work : list of int
-        What each node takes of its machine at least.
-    lag : list of int
-        How long after its begin at least what needs it begins.
-    transfer : list of int
-        The node of each collective's transfer.
+    `machine` is 0 for the rank, or a channel; `work` the least time (ns) on it; `lag` the least
+    time (ns) from a node's begin to that of its successors; `transfer` the node of each
+    collective's transfer.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -112,7 +96,7 @@ class _Loads:
         return len(self.after) - 1
 
     def simple(self) -> int:
-        """Return the longest of the loads and the longest chain."""
+        """Return the longest load of a machine or the longest chain (ns)."""
         loads = [0] * self.machines
         ends = [0] * len(self.after)
         for node, earlier in enumerate(self.after):
@@ -121,7 +105,7 @@ class _Loads:
         return max(*loads, *ends)
 
     def jackson(self, heads: Sequence[int], tails: Sequence[int], work: Sequence[int]) -> int:
-        """Return the longest preemptive schedule of a machine."""
+        """Return the longest preemptive schedule of a machine (ns)."""
         best = 0
         for machine in range(self.machines):
             jobs = [
@@ -134,21 +118,18 @@ class _Loads:
 
 
 def least_ns(kind: Kind, size: int, most: int) -> int:
-    """Return the least time that a collective's share of a transfer of up to `most` bytes takes.
-
-    The best rate is reached at an end of a piece of the times: time per byte is monotone on a line.
-    """
+    """Return the least time of a collective's share of a transfer of up to `most` bytes (ns)."""
     if not kind.mergeable or most <= size:
         return kind.time_ns(size)
     if not size:
         return 0
     sizes = {size, most, *(at for at, _ in kind.times if size <= at <= most)}
-    # Rounded down: a share of whole nanoseconds never exceeds the true one.
+    # Time per byte is monotone on a line, so the best rate is at a point. Rounded down: a bound.
     return min(kind.time_ns(at) * size // at for at in sizes)
 
 
 def jackson_ns(jobs: Sequence[tuple[int, int, int]]) -> int:
-    """Return the length of Jackson's preemptive schedule of jobs (head, work, tail). O(n log n)."""
+    """Return the length of Jackson's preemptive schedule of jobs (head, work, tail); O(n log n)."""
     released = sorted(jobs)
     ready: list[list[int]] = []
     now = best = place = 0
@@ -178,12 +159,12 @@ def _heads(
     machines: int,
     deadline: Deadline,
 ) -> list[int] | None:
-    """Return how early each node can begin at best; None if the time was up.
+    """Return the earliest begin of each node; None if time is up.
 
-    For each machine, and each moment: since then it must do all of the node's ancestors on it that
-    cannot begin earlier.
+    From each moment on, a machine must still do all of the node's ancestors on it that cannot begin
+    earlier.
     """
-    import numpy as np  # where it is needed: the command line starts without
+    import numpy as np  # here, so that the command line starts without it
 
     count = len(after)
     heads = [0] * count
@@ -203,7 +184,7 @@ def _heads(
             mask |= masks[other]
             mask[other >> 3] |= 128 >> (other & 7)
         head = max(heads[other] + lag[other] for other in earlier)
-        # What passes on a single node's head has nothing new to say.
+        # A node without work behind a single node without work inherits that node's head.
         if len(earlier) > 1 or work[node] or machine[node] or work[earlier[0]]:
             chosen = np.unpackbits(mask, count=count).view(bool)
             for number in range(machines):
@@ -225,7 +206,7 @@ def _guessed(
     proven: int,
     deadline: Deadline,
 ) -> int:
-    """Return the largest makespan that is refuted, plus one, or what is proven already."""
+    """Return the largest refuted makespan plus one, or the proven bound."""
     alone = list(loads.work)
     for number, it in enumerate(problem.collectives):
         alone[loads.transfer[number]] = problem.kinds[it.kind].time_ns(it.size_bytes)
@@ -258,9 +239,9 @@ def _within(
     guess: int,
     work: list[int],
 ) -> None:
-    """Set the least work of a kind's transfers in any plan that ends by the guess.
+    """Set the least work of a kind's transfers in plans that end by `guess`.
 
-    Two can be merged only if the head of either, their transfer, and the tail of either fit.
+    Two can be merged only if the later head, the longer transfer and the longer tail fit.
     """
     if not times.mergeable:
         return

@@ -1,6 +1,5 @@
-"""Whether a plan is one: all nodes once, after what they need; merged collectives side by side.
+"""Verify plans: each node once, after its dependences; merged collectives adjacent; memory limit.
 
-Memory is a constraint too; what a plan needs of it comes from `planner.overlap.evaluation`.
 Complexity: O(nodes + dependences).
 """
 
@@ -13,7 +12,7 @@ __all__ = ["check", "check_memory", "check_structure"]
 
 
 def check(problem: Problem, plan: Plan) -> Evaluation:
-    """Refuse a plan that breaks a rule, and return what it costs if it keeps all.
+    """Verify a plan, and return its evaluation.
 
     Raises
     ------
@@ -27,7 +26,7 @@ def check(problem: Problem, plan: Plan) -> Evaluation:
 
 
 def check_structure(problem: Problem, plan: Plan) -> None:
-    """Refuse a plan that no rank could issue, whatever memory it has."""
+    """Verify that a rank can issue the plan, ignoring memory."""
     count = len(problem.nodes)
     if sorted(plan.order) != list(range(count)):
         raise InvalidPlanError("order", f"expected each of the nodes 0 to {count - 1} once")
@@ -70,7 +69,7 @@ def _check_group(
 
 
 def check_memory(problem: Problem, evaluation: Evaluation) -> None:
-    """Refuse a plan that needs more memory than there is."""
+    """Raise `BrokenConstraintError` if the plan exceeds the memory limit."""
     limit = problem.memory_limit_bytes
     if limit is not None and evaluation.peak_bytes > limit:
         raise BrokenConstraintError(

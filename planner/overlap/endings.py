@@ -1,4 +1,4 @@
-"""What a method says that has found no order within the memory limit."""
+"""Results of methods that found no order within the memory limit."""
 
 from planner.overlap.evaluation import peak_memory
 from planner.overlap.plan import Plan, own_order
@@ -11,15 +11,7 @@ __all__ = ["no_order", "proven_infeasible"]
 
 
 def no_order(problem: Problem, *, timed_out: bool = False) -> Outcome[Plan]:
-    """Return that no order was found, and whether one moment alone proves that there is none.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem, with a memory limit.
-    timed_out : bool
-        Whether the time limit ended the search.
-    """
+    """Return the outcome without a plan: proven infeasible by a single moment, or nothing found."""
     reason = proven_infeasible(problem)
     if reason is not None:
         return Outcome(None, infeasibility=reason)
@@ -35,9 +27,10 @@ def no_order(problem: Problem, *, timed_out: bool = False) -> Outcome[Plan]:
 
 
 def proven_infeasible(problem: Problem) -> Infeasibility | None:
-    """Return the moment at which every order holds more than there is, if there is one.
+    """Return the infeasibility if a single moment needs more memory than the limit, else None.
 
-    That is the begin, the end, or the issue of a node, which holds what it produces and reads.
+    The moments are the begin, the end, and the issue of a node with all tensors it produces and
+    reads.
     """
     limit = problem.memory_limit_bytes
     if limit is None:

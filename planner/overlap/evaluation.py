@@ -1,8 +1,8 @@
-"""What a plan costs: the one simulator that prices every order, ours and the compiler's.
+"""Price a plan: the one simulator for every order, ours and the compiler's.
 
-The rank issues node after node. A start hands its transfer to its channel once the last start of
-its group has been issued, and packing has been done; a wait blocks the rank until its transfer has
-ended, and is followed by unpacking. As every transfer is waited for, the rank ends last.
+The rank issues node after node. A transfer goes to its channel after the last start of its group,
+and packing. A wait blocks the rank until the transfer has ended, then unpacks. Every transfer is
+waited for, so the rank ends last.
 Complexity: O(nodes + collectives + readers of tensors).
 """
 
@@ -16,17 +16,7 @@ __all__ = ["Evaluation", "Transfer", "evaluate", "peak_memory"]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """When a transfer occupies its channel.
-
-    Attributes
-    ----------
-    members : tuple of int
-        The collectives it carries.
-    channel : str
-        What it occupies.
-    start_ns, end_ns : int
-        Its time.
-    """
+    """A transfer of some collectives, and when it occupies its channel."""
 
     members: tuple[int, ...]
     channel: str
@@ -36,21 +26,21 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a plan costs.
+    """Cost, schedule and memory of a plan.
 
     Attributes
     ----------
     makespan_ns : int
         When everything has ended.
     exposed_ns : int
-        How much of it no operation of the graph computes: waiting, packing, and the end.
+        Time in which no operation of the graph computes: waiting, packing and unpacking.
     peak_bytes : int
-        Most memory held at once.
+        Peak memory.
     peak_at : int
-        Place in the order where that is.
+        Place in the order of the peak.
     begins_ns, ends_ns : tuple of int
-        When each node, by its number, occupies the rank, with packing and unpacking; a wait begins
-        when the rank no longer waits.
+        When each node occupies the rank, by its number, including packing and unpacking; a wait
+        begins when the rank no longer waits.
     transfers : tuple of Transfer
         In the order of their starts.
     """
@@ -65,7 +55,7 @@ class Evaluation:
 
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
-    """Simulate a plan whose structure has been checked."""
+    """Simulate a plan of verified structure."""
     nodes, collectives = problem.nodes, problem.collectives
     starts = {it.start: number for number, it in enumerate(collectives)}
     waits = {it.wait: number for number, it in enumerate(collectives)}
@@ -112,7 +102,7 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
 
 
 def peak_memory(problem: Problem, plan: Plan) -> tuple[int, int]:
-    """Return the most memory a plan holds at once, and at which place of its order."""
+    """Return the peak memory of a plan (bytes), and its place in the order."""
     count = len(plan.order)
     place = [0] * count
     for number, node in enumerate(plan.order):

@@ -1,12 +1,9 @@
-"""Small graphs exactly, as a constraint program: order, merging and memory at once.
+"""Constraint program for small graphs: order, merging and memory at once.
 
-Model: a place for each node, a Boolean for each pair that dependences leave open, and one for each
-set of collectives that may be one transfer. Begins follow the rank's and the channels' orders;
-memory is counted at each place from who comes before whom. Merged starts, and merged waits, take
-neighbouring places.
-
-Guarantee: optimal, or the best and the bound at the time limit, at worst the graph's own order;
-infeasible is proven.
+Model: a place per node, a Boolean per pair whose order is open, and one per set of collectives that
+may be one transfer (docs/overlap.md, "The constraint program").
+Guarantee: optimal, or proof of infeasibility. At a time limit, the incumbent and the bound, at
+worst the graph's own order.
 Complexity: exponential; up to `MAX_NODES` nodes, and `MAX_MERGED` collectives of a kind.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
@@ -30,10 +27,10 @@ __all__ = ["MAX_MERGED", "MAX_NODES", "applicable", "solve_exact"]
 MAX_NODES = 40
 MAX_MERGED = 8
 _MAX_BITS = 45
-"""Times whose sum is longer would be rounded in the model, so that nothing were proven."""
+"""Limit (bits) on the sum of times: longer times would have to be rounded, and nothing proven."""
 
 _MAX_MEMORY_BITS = 62
-"""What all that may be held adds up to must be an integer of the solver."""
+"""Limit (bits) on the sum of memory: the solver's integers."""
 
 
 def applicable(problem: Problem) -> bool:
@@ -48,13 +45,7 @@ def applicable(problem: Problem) -> bool:
 
 
 def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best plan.
-
-    Raises
-    ------
-    NotApplicableError
-        If the graph is too large.
-    """
+    """Find the optimal plan; raise `NotApplicableError` for too large graphs."""
     if not applicable(problem):
         raise NotApplicableError(
             "method",
@@ -90,7 +81,7 @@ def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _occupied(problem: Problem) -> int:
-    """Return what the model adds up of memory: tensors, and buffers of every set of collectives."""
+    """Return the model's largest sum of memory: tensors, and buffers of all sets of collectives."""
     packed = sum(it.pack_bytes + it.unpack_bytes for it in problem.collectives)
     return sum(tensor.size_bytes for tensor in problem.tensors) + (packed << MAX_MERGED)
 
@@ -250,7 +241,7 @@ class _Model:
         return self._both(made, self._not(over))
 
     def _upto(self, first: int, node: int, *, strict: bool = False) -> Any:
-        """Whether a node is issued before another one, or is that."""
+        """Return whether node `first` is issued before `node`, or is that node (unless strict)."""
         return int(not strict) if first == node else self.before[first][node]
 
     @staticmethod

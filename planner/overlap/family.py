@@ -1,9 +1,14 @@
-"""The methods by name, and how their plans are judged.
+"""The overlap family: its methods by name, and how plans are checked, priced and bounded.
 
 `auto` is `exact` for small graphs, and `search` beyond.
+
+In a scenario the durations of nodes, and what packing and unpacking take, are computation. The time
+of the smallest transfer of a kind is its start-up; the time beyond it depends on the bandwidth.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
 
@@ -12,24 +17,27 @@ from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.checker import check_memory, check_structure
 from planner.overlap.evaluation import Evaluation, evaluate
 from planner.overlap.plan import Plan
-from planner.overlap.problem import Problem
+from planner.overlap.problem import Collective, Kind, Problem
 from planner.overlap.search import greedy, own, search
+from planner.scenarios import Scenario, refuse_changes
+from planner.solving.compare import Column
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded, named
+from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["METHODS", "OVERLAP", "Method", "small", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 _SMALL = 14
-"""Nodes up to which `auto` is exact."""
+"""Most nodes for which `auto` is `exact`."""
 
 _exact = loaded("planner.overlap.exact", "solve_exact", "OR-Tools")
 
 
 def small(problem: Problem) -> bool:
-    """Return whether `exact` takes a problem."""
+    """Return whether `exact` can solve the problem."""
     from planner.overlap.exact import applicable
 
     return applicable(problem)
@@ -51,11 +59,20 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
         "exact": _exact,
     }
 
+    asks = "in which order a compiled graph issues its nodes"
+    example = "planner compare data/overlap/two-layers.json"
+    columns = (
+        Column.of("time", "makespan_ns"),
+        Column.of("not hidden", "exposed_ns"),
+        Column("transfers", lambda _, __, cost: len(cost.transfers), ","),
+        Column.of("memory", "peak_bytes", "bytes"),
+    )
+
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         check_structure(problem, plan)
 
     def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
-        """Return what a plan costs; refuse one that needs more memory than there is."""
+        """Return the evaluation; raise `BrokenConstraintError` beyond the memory limit."""
         evaluation = evaluate(problem, plan)
         check_memory(problem, evaluation)
         return evaluation
@@ -66,9 +83,49 @@ class _Overlap(Family[Problem, Plan, Evaluation]):
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
         return lower_bound_ns(problem, deadline)
 
+    def summary(self, problem: Problem) -> str:
+        limit = problem.memory_limit_bytes
+        return (
+            f"{counted(len(problem.nodes), 'node')}, "
+            f"{format_ns(problem.computation_ns)} of computation, "
+            f"{counted(len(problem.collectives), 'collective')} on "
+            f"{counted(len(problem.channels), 'channel')}, memory "
+            f"{'without limit' if limit is None else format_bytes(limit)}"
+        )
+
     def resume(self, problem: Problem, plan: Plan) -> Mapping[str, Method]:
         begun = {"auto": partial(_auto, start=plan), "search": partial(search, start=plan)}
         return {**self.methods, **begun}
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        reason = "a graph of overlap has no passes and no spreads"
+        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        nodes = (
+            replace(node, duration_ns=round(node.duration_ns * scenario.computation))
+            for node in problem.nodes
+        )
+        return replace(
+            problem,
+            nodes=tuple(nodes),
+            kinds=tuple(_scaled(kind, scenario) for kind in problem.kinds),
+            collectives=tuple(_packed(it, scenario.computation) for it in problem.collectives),
+        )
+
+
+def _scaled(kind: Kind, scenario: Scenario) -> Kind:
+    """Return a kind with the times of a scenario."""
+    first = kind.times[0][1]
+    times = (
+        (size, round(first * scenario.startup + (time - first) / scenario.bandwidth))
+        for size, time in kind.times
+    )
+    return replace(kind, times=tuple(times))
+
+
+def _packed(collective: Collective, factor: Fraction) -> Collective:
+    """Return a collective whose packing and unpacking take other times."""
+    pack, unpack = round(collective.pack_ns * factor), round(collective.unpack_ns * factor)
+    return replace(collective, pack_ns=pack, unpack_ns=unpack)
 
 
 OVERLAP = _Overlap()

@@ -1,4 +1,4 @@
-"""What a graph must be to have any order at all, and what its dependences say. O(n + m)."""
+"""Validity of a graph's dependences, and the graph queries of the family; O(n + m)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["check_acyclic", "check_waits", "cycle_of", "followers", "producers_needed"]
 
 _LOOKED_AT = 64
-"""Nodes looked at for a path from a reader to a producer; without one, the dependence is added."""
+"""Nodes visited to find a path from a reader to a producer; without one, an edge is added."""
 
 
 def followers(after: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return which nodes each node must precede, with repetitions as in `after`."""
+    """Return the successors of each node, with repetitions as in `after`."""
     result: list[list[int]] = [[] for _ in after]
     for node, earlier in enumerate(after):
         for other in earlier:
@@ -24,7 +24,7 @@ def followers(after: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def cycle_of(after: Sequence[Sequence[int]]) -> list[int]:
-    """Return nodes that each wait for the next, and the last for the first; empty without any."""
+    """Return the nodes of a cycle, each after the next; empty if there is none."""
     missing = [len(earlier) for earlier in after]
     later = followers(after)
     free = [node for node, count in enumerate(missing) if not count]
@@ -46,13 +46,7 @@ def cycle_of(after: Sequence[Sequence[int]]) -> list[int]:
 
 
 def check_acyclic(after: Sequence[Sequence[int]], names: Sequence[str]) -> None:
-    """Refuse a graph in which nodes wait for each other, or that is listed in no valid order.
-
-    Raises
-    ------
-    InvalidInputError
-        With the nodes of one cycle, or the first node that stands before one it needs.
-    """
+    """Raise `InvalidInputError` if there is a cycle, or a node stands before one it needs."""
     cycle = cycle_of(after)
     if cycle:
         ring = " after ".join(names[node] for node in [*cycle[:8], cycle[0]])
@@ -67,13 +61,7 @@ def check_acyclic(after: Sequence[Sequence[int]], names: Sequence[str]) -> None:
 
 
 def check_waits(problem: "Problem") -> None:
-    """Refuse collectives whose wait does not come after their start, and readers before producers.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the collective, or the tensor.
-    """
+    """Raise `InvalidInputError` if a wait does not follow its start, or a reader its producer."""
     for place, collective in enumerate(problem.collectives):
         if collective.start not in problem.nodes[collective.wait].after:
             raise InvalidInputError(
@@ -93,9 +81,9 @@ def check_waits(problem: "Problem") -> None:
 
 
 def producers_needed(problem: "Problem") -> dict[int, tuple[int, ...]]:
-    """Return the producers that each reader of their tensors needs, but does not depend on yet.
+    """Return, by reader, the producers of its tensors on which it does not depend yet.
 
-    A dependence that follows from others may be among them: nothing changes if it is added.
+    Some may be implied by other dependences: adding them changes nothing.
     """
     after = [node.after for node in problem.nodes]
     read: dict[int, dict[int, None]] = {}
@@ -113,7 +101,7 @@ def producers_needed(problem: "Problem") -> dict[int, tuple[int, ...]]:
 
 
 def _depends(after: Sequence[Sequence[int]], node: int, other: int) -> bool:
-    """Return whether few steps lead from a node to another one that it depends on."""
+    """Return whether a search of few nodes shows that `node` depends on `other`."""
     looked, seen = [node], {node}
     for near in looked:
         if len(looked) + len(after[near]) > _LOOKED_AT:

@@ -1,14 +1,11 @@
-"""List scheduling with look-ahead: transfers as late as the computation allows, if memory is short.
+"""List scheduling with look-ahead: transfers as late as computation allows, if memory is short.
 
-Every unit has a key: the moment of pure computation, along a given order, at which it is due. The
-start of a collective is due before its result is needed, by the time that it and all later
-transfers of its channel take; what only prepares it is due before it. Units are issued by key.
-While a transfer that is due is waited for, other computation fills the time. A start is issued
-before its key if its channel would fall idle. Before anything is issued early, it is made sure that
-the rest could still go on in the given order within the memory limit, as a banker would.
-
-Guarantee: the plan keeps to the limit; there is one if the given order keeps to it. Complexity:
-O(n log n) for n units and dependences, and O(n) more for each that is far ahead of its place.
+Method: each unit has a due time along a given order; units are issued by due time, waits are filled
+with computation, and idle channels start early. A banker's check keeps the given order feasible
+within the memory limit. Details: docs/overlap.md, "How the list schedule looks ahead".
+Guarantee: the plan keeps to the limit; there is a plan if the given order keeps to it.
+Complexity: O(n log n) for n units and dependences, and O(n) more for each unit far ahead of its
+place.
 Source: own; due dates after the rules of list scheduling (Graham, 1966).
 """
 
@@ -27,61 +24,35 @@ __all__ = ["Profile", "Rules", "due_keys", "list_schedule", "profile_of", "topol
 
 
 _NOTHING = -(2**62)
-"""The memory at a place that has been issued."""
+"""Memory at a place that has been issued: never a maximum."""
 
 _LOOKED_AT = 16
-"""How many ready units are looked at for one that fits."""
+"""Ready units tested for one that fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How far a list schedule looks ahead.
+    """Look-ahead of a list schedule."""
 
-    Attributes
-    ----------
-    reserve : float
-        Transfers are due earlier by this multiple of their time.
-    lead : float
-        And by this multiple of the longest transfer of their channel, which may be in the way.
-    patience : float
-        A wait is not filled with computation longer than this multiple of it.
-    eager : bool
-        Whether starts go before their key when the channel would fall idle.
-    ahead : float
-        Share of the spare memory that early starts may take.
-    """
-
-    reserve: float = 1.0
-    lead: float = 1.0
-    patience: float = 1.0
-    eager: bool = True
-    ahead: float = 1.0
+    reserve: float = 1.0  # transfers are due earlier by this multiple of their time
+    lead: float = 1.0  # and by this multiple of their channel's longest transfer, which may block
+    patience: float = 1.0  # computation up to this multiple of a wait fills that wait
+    eager: bool = True  # starts go before their due time when the channel would become idle
+    ahead: float = 1.0  # share of the spare memory for early starts
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of a given order of the units.
-
-    Attributes
-    ----------
-    order : sequence of int
-        The order.
-    place : list of int
-        The place of each unit.
-    memory : array
-        The memory held while each place is issued.
-    last : list of int
-        By tensor: the place after which it is freed; -1 if it is kept.
-    """
+    """Properties of a given order of the units."""
 
     order: Sequence[int]
-    place: list[int]
-    memory: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    last: list[int]
+    place: list[int]  # of each unit
+    memory: "np.ndarray[tuple[int], np.dtype[np.int64]]"  # bytes while each place is issued
+    last: list[int]  # by tensor: the place after which it is freed; -1 if it is kept
 
 
 def profile_of(units: Units, order: Sequence[int]) -> Profile:
-    """Return what there is to know of an order. O(n log n)."""
+    """Return the profile of an order; O(n log n)."""
     place = [0] * len(order)
     for number, unit in enumerate(order):
         place[unit] = number
@@ -93,13 +64,13 @@ def profile_of(units: Units, order: Sequence[int]) -> Profile:
         for tensor in units.reads[unit]:
             last[tensor] = number
         held -= sum(size for _, size in _freed(units, unit, left))
-    import numpy as np  # where it is needed: the command line starts without
+    import numpy as np  # here, so that the command line starts without it
 
     return Profile(order, place, np.array(row, dtype=np.int64), last)
 
 
 def _freed(units: Units, unit: int, left: list[int]) -> list[tuple[int, int]]:
-    """Count a unit's reading; return tensors that are freed by it, or -1, and their bytes."""
+    """Count a unit's reads; return (tensor or -1, bytes) of all memory that it frees."""
     freed = [(-1, units.releases[unit])] if units.releases[unit] else []
     for tensor in units.reads[unit]:
         left[tensor] -= 1
@@ -109,7 +80,7 @@ def _freed(units: Units, unit: int, left: list[int]) -> list[tuple[int, int]]:
 
 
 def topological(units: Units, keys: Sequence[float]) -> list[int]:
-    """Return the units in an order that respects dependences, the smallest key first."""
+    """Return a topological order of the units, smallest key first."""
     missing = list(units.missing)
     ready: list[tuple[float, int]] = []
     for unit, count in enumerate(missing):
@@ -127,13 +98,13 @@ def topological(units: Units, keys: Sequence[float]) -> list[int]:
 
 
 def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[float], list[float]]:
-    """Return when each unit is due along an order, and when what it makes is needed."""
+    """Return when each unit is due along an order, and when its result is needed."""
     count = len(order)
     moment, now = [0.0] * count, 0
     for unit in order:
         moment[unit] = now
         now += units.busy_ns[unit] if units.channel[unit] < 0 else 0
-    # When the result of each unit is needed; views and waits are due when their readers are.
+    # Views and waits take no time of their own: they are due when their readers are.
     need = [float(now)] * count
     due = [float(now)] * count
     for unit in reversed(order):
@@ -176,27 +147,13 @@ def list_schedule(
     limit: int | None,
     deadline: Deadline = NEVER,
 ) -> list[int] | None:
-    """Return the units in the order of a list schedule; None if memory or time runs out on the way.
-
-    Parameters
-    ----------
-    units : Units
-        The graph.
-    profile : Profile
-        Of the order that keys follow.
-    rules : Rules
-        How far to look ahead.
-    limit : int or None
-        Most bytes held at once.
-    deadline : Deadline
-        When to give up.
-    """
+    """Return the order of a list schedule along the profile's; None if memory or time runs out."""
     keys, need = due_keys(units, profile.order, rules)
     return _Listing(units, profile, rules, limit, keys, need).run(deadline)
 
 
 class _Listing:
-    """The state of one list schedule."""
+    """State of one list schedule."""
 
     def __init__(
         self,
@@ -221,7 +178,7 @@ class _Listing:
         self.flying: list[tuple[int, int]] = []  # when a transfer ends, its wait
         self.due: list[tuple[float, int]] = []  # the key of a wait, the wait
         self.end: dict[int, int] = {}
-        self.load = profile.memory.copy()  # what issuing the rest in the given order would hold
+        self.load = profile.memory.copy()  # memory if the rest is issued in the given order
         self.plain = int(self.load.max())
         self.issued = [False] * len(units.missing)
         self.low = 0  # everything before this place of the given order has been issued
@@ -230,7 +187,7 @@ class _Listing:
                 self.enter(unit)
 
     def enter(self, unit: int) -> None:
-        """Note that nothing stands before a unit any more."""
+        """Make a unit ready whose predecessors have all been issued."""
         units = self.units
         if units.wait_of[unit] >= 0:
             heappush(self.starts[units.channel[unit]], (self.keys[unit], unit))
@@ -264,7 +221,7 @@ class _Listing:
         self.end.pop(unit, None)
 
     def settle(self, unit: int) -> None:
-        """Keep count of the memory that is held, and of what the rest would hold at its places."""
+        """Update the memory held, and the memory of the rest in the given order."""
         units, place = self.units, self.profile.place[unit]
         self.issued[unit] = True
         self.load[place] = _NOTHING
@@ -280,7 +237,7 @@ class _Listing:
             self.low += 1
 
     def affordable(self, unit: int) -> bool:
-        """Whether a unit fits, and all that is left could follow it in the given order."""
+        """Return whether a unit fits, and the rest could then follow in the given order."""
         if self.limit is None:
             return True
         place, amount = self.profile.place[unit], self.units.allocates[unit]
@@ -300,7 +257,7 @@ class _Listing:
         return self.order
 
     def step(self) -> bool:
-        """Issue something; return whether that was possible."""
+        """Issue a unit; return whether that was possible."""
         while self.flying and self.flying[0][1] not in self.end:
             heappop(self.flying)
         if self.flying and self.flying[0][0] <= self.now and self.end_transfer(self.flying[0][1]):
@@ -327,7 +284,7 @@ class _Listing:
         return self.rescue()
 
     def pop_ready(self, fits: Callable[[int], bool]) -> int | None:
-        """Take the first ready unit that fits, of the first few."""
+        """Take the first of the first few ready units that fits."""
         aside: list[int] = []
         chosen = None
         while self.ready and chosen is None and len(aside) < _LOOKED_AT:
@@ -363,7 +320,7 @@ class _Listing:
         return True
 
     def launch(self, frontier: float, ahead: int) -> bool:
-        """Start a transfer that is due, or whose channel would fall idle."""
+        """Start a transfer that is due, or whose channel would become idle."""
         for channel, starts in enumerate(self.starts):
             idle = self.rules.eager and self.free[channel] < self.now + max(ahead, 1)
             aside: list[int] = []
@@ -386,7 +343,7 @@ class _Listing:
         return False
 
     def rescue(self) -> bool:
-        """Go on in the given order where nothing else fits; it keeps to the limit if that does."""
+        """Issue the next unit of the given order if nothing else fits; return whether it fits."""
         unit = self.profile.order[self.low]
         if self.missing[unit] or not self.fits(unit):
             return False

@@ -1,6 +1,6 @@
-"""Which collectives to merge: neighbours by due date that can all be started before any is needed.
+"""Merging of collectives: neighbours by due date that can all start before any is needed.
 
-Complexity: O(n log n) for a way of merging.
+Complexity: O(n log n) per merging.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,9 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
-    """Return the places of all nodes in an order with starts early and waits late, and due order.
+    """Return each node's place with early starts and late waits, and collectives by due date.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    units : Units
-        Of the problem with nothing merged, whose units are its nodes.
+    `units` are those with nothing merged, so that they equal the nodes.
     """
     count = len(units.missing)
     far = Rules(reserve=0.0, lead=0.0)
@@ -52,26 +47,18 @@ def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much memory merging may take.
+    """Memory that merging may take."""
 
-    Attributes
-    ----------
-    spare : array
-        By node: the bytes that are free while it is issued in the graph's own order.
-    takes : list of int
-        By collective: the bytes held longer if it is merged with another one.
-    """
-
-    spare: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    takes: list[int]
+    spare: "np.ndarray[tuple[int], np.dtype[np.int64]]"  # free bytes at each node, in own order
+    takes: list[int]  # bytes held for longer by each collective if it is merged
 
     def shared(self, share: float) -> "Room":
-        """Return a share of it."""
+        """Return this share of the room."""
         return Room((self.spare * share).astype("int64"), self.takes)
 
 
 def room_of(problem: Problem, profile: Profile) -> Room | None:
-    """Return the room that a problem has, by the profile of its own order; None: no limit. O(n)."""
+    """Return the room under the memory limit (None: no limit), by the profile of the own order."""
     if problem.memory_limit_bytes is None:
         return None
     made, read = [0] * len(problem.nodes), [0] * len(problem.nodes)
@@ -94,18 +81,10 @@ def groups_up_to(
     most: Mapping[int, int],
     room: Room | None = None,
 ) -> Groups:
-    """Merge neighbours of one kind, by when they are needed, up to so many bytes each.
+    """Merge neighbours of one kind by due date, up to `most` bytes per transfer.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    place, by_need : sequence of int
-        As `merge_order` returns them.
-    most : mapping
-        By kind: the most bytes of a merged transfer; kinds that it has not are left alone.
-    room : Room, optional
-        What a merged transfer may take of the memory where its members start.
+    `place` and `by_need` come from `merge_order`. Kinds that are not in `most` stay unmerged.
+    `room` limits the memory of a merged transfer where its members start.
     """
     opened: dict[int, list[int]] = {}
     held: dict[int, tuple[int, int, int]] = {}
@@ -138,18 +117,9 @@ def _fits(problem: Problem, room: Room, members: Sequence[int]) -> bool:
 def split_or_join(
     groups: Groups, by_need: Sequence[int], kinds: Sequence[int], pick: float, cut: float
 ) -> Groups:
-    """Change a way of merging: join a transfer with the next of its kind, or cut one in two.
+    """Return another merging: one transfer joined with the next of its kind, or cut in two.
 
-    Parameters
-    ----------
-    groups : tuple of tuples of int
-        What is merged.
-    by_need : sequence of int
-        Collectives by when they are needed.
-    kinds : sequence of int
-        The kind of each collective.
-    pick, cut : float
-        Which transfer is changed and where, from 0 to 1; a cut of 0 joins.
+    `pick` and `cut`, from 0 to 1, choose the transfer and where it is cut; a cut of 0 joins.
     """
     lists: dict[int, list[tuple[int, ...]]] = {}
     group_of = {member: members for members in groups for member in members}

@@ -1,4 +1,4 @@
-"""Plans of a graph: an order of its nodes, and which collectives are one transfer."""
+"""Plans of a compiled graph: an order of its nodes, and merged collectives."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ __all__ = ["Plan", "own_order"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """In which order the rank issues what.
+    """The order in which the rank issues nodes, and merged collectives.
 
     Parameters
     ----------
     order : tuple of int
-        Every node once. The starts of merged collectives stand together, and so do their waits.
+        Every node once. Starts of merged collectives are adjacent, and so are their waits.
     merged : tuple of tuples of int
-        Collectives of one kind that are one transfer, two at least each; the others go alone.
+        Collectives of one kind that are one transfer, at least two each; the others go alone.
     """
 
     order: tuple[int, ...]
@@ -24,5 +24,5 @@ class Plan:
 
 
 def own_order(problem: Problem) -> Plan:
-    """Return the order in which the graph is listed, with nothing merged."""
+    """Return the graph's original order, with nothing merged."""
     return Plan(tuple(range(len(problem.nodes))))

@@ -1,10 +1,9 @@
-"""The overlap problem of one rank's compiled graph: computation in line, collectives beside it.
+"""The overlap problem of one rank's compiled graph.
 
-The rank issues the graph's operations one after another. Computation occupies it; the start of a
-collective only hands a transfer to its channel, which serves one after another in the order in
-which they were started; the wait for a collective blocks the rank until that transfer has ended.
-Tensors are allocated when what produces them is issued, and freed after the last that reads them;
-readers depend on the producer. Collectives of one kind can be merged into one transfer.
+The rank issues operations one after another. Computation occupies it. A start hands a transfer to
+its channel, which serves transfers in the order of their starts. A wait blocks the rank until the
+transfer has ended. A tensor is allocated when its producer is issued, and freed after its last
+reader. Collectives of one kind can be merged into one transfer.
 
 Source: own; the operations are those of PyTorch's functional collectives in an FX graph.
 """
@@ -31,11 +30,11 @@ class Node:
     Attributes
     ----------
     name : str
-        Its name in the graph.
+        Name in the graph.
     after : tuple of int
         Numbers of the nodes that must be issued before.
     duration_ns : int
-        How long it occupies the rank; 0 of views, starts and waits.
+        Time on the rank; 0 for views, starts and waits.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What collectives that can be merged have in common.
+    """Collectives that can be merged with each other.
 
     Attributes
     ----------
@@ -55,8 +54,8 @@ class Kind:
         What its transfers occupy, such as a process group.
     times : tuple of pairs of int
         Bytes and nanoseconds of measured transfers, bytes rising and times not falling. Between
-        two, times are interpolated, rounded up; below the first it holds; beyond the last the last
-        slope goes on.
+        points, times are interpolated and rounded up. Below the first point its time holds; beyond
+        the last the last slope continues.
     mergeable : bool
         Whether several can be one transfer.
     """
@@ -67,7 +66,7 @@ class Kind:
     mergeable: bool = True
 
     def time_ns(self, size_bytes: int) -> int:
-        """Return how long a transfer of so many bytes takes. O(points)."""
+        """Return the time of a transfer of `size_bytes`; O(points)."""
         times = self.times
         if size_bytes <= times[0][0] or len(times) == 1:
             return times[0][1]
@@ -80,7 +79,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One collective of the graph: a node that starts it, and one that waits for it.
+    """One collective of the graph: a node that starts it, and a node that waits for it.
 
     Attributes
     ----------
@@ -89,13 +88,13 @@ class Collective:
     kind : int
         Number of its kind.
     size_bytes : int
-        What its kind's times are for.
+        Bytes, as in its kind's times.
     pack_ns, unpack_ns : int
-        Time of computation at the start and at the wait, if it is merged with others.
+        Computation at the start and at the wait, if merged.
     pack_bytes : int
-        Memory from the start to the wait, beside its tensors, if merged.
+        Memory from the start to the wait in addition to its tensors, if merged.
     unpack_bytes : int
-        Memory at the wait, beside its tensors, if merged.
+        Memory at the wait in addition to its tensors, if merged.
     """
 
     start: int
@@ -115,12 +114,12 @@ class Tensor:
     Attributes
     ----------
     size_bytes : int
-        How much.
+        Its size.
     producer : int or None
-        The node that allocates it; None if it is there from the begin.
+        The node that allocates it; None if it exists from the begin.
     readers : tuple of int
-        The nodes that need it, which depend on its producer; it is freed after the last, or after
-        its producer without any. What nobody produces nor reads stays.
+        The nodes that need it; they depend on its producer. It is freed after the last reader, or
+        after its producer if it has none. Without producer and readers it stays.
     kept : bool
         Whether it stays to the end.
     """
@@ -135,13 +134,12 @@ class Tensor:
 class Problem:
     """One rank's graph, in an order that respects its dependences.
 
-    A node that reads a tensor depends on the node that produces it: where no dependence says so,
-    `nodes` gets one.
+    A reader of a tensor depends on its producer; where that dependence is missing, `nodes` gets it.
 
     Parameters
     ----------
     nodes : sequence of Node
-        In the graph's own order, which is a plan: each after those it needs.
+        In the graph's own order, which is a plan: each after the nodes it needs.
     kinds : sequence of Kind
         Kinds of collectives.
     collectives : sequence of Collective
@@ -149,12 +147,12 @@ class Problem:
     tensors : sequence of Tensor
         What occupies memory.
     memory_limit_bytes : int, optional
-        Most bytes of tensors at any time; without it, memory has no limit.
+        Limit on the bytes of tensors at any time; by default none.
 
     Raises
     ------
     InvalidInputError
-        If an input cannot mean anything, with the path of the field.
+        If an input is invalid, with the path of the field.
     """
 
     nodes: Sequence[Node]
@@ -232,22 +230,22 @@ class Problem:
 
     @property
     def computation_ns(self) -> int:
-        """All computation of the graph."""
+        """Sum of all computation."""
         return sum(node.duration_ns for node in self.nodes)
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The names of the channels, in the order of the kinds."""
+        """Names of the channels, in the order of the kinds."""
         return tuple(dict.fromkeys(kind.channel for kind in self.kinds))
 
 
 def with_limit(problem: Problem, limit: int | None) -> Problem:
-    """Return a problem with another memory limit."""
+    """Return the problem with another memory limit."""
     return replace(problem, memory_limit_bytes=limit)
 
 
 def _plain(value: Any) -> Any:
-    """Return a row whose numbers, such as those of NumPy, are integers of Python."""
+    """Return a row with Python integers in place of others, such as NumPy's."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, Integral):

@@ -1,11 +1,10 @@
-"""Heuristics: the graph's own order, one list schedule, and a search over rules and mergings.
+"""Heuristics: the graph's own order, one list schedule, and local search over rules and mergings.
 
-`own_order` changes nothing. `greedy` is one list schedule with look-ahead along it, O(n log n).
-`search` tries rules of list scheduling, then ways of merging by size, then changes single
-transfers, and goes on from whatever is best; every list schedule costs O(n log n).
+`own_order` changes nothing. `greedy` is one list schedule with look-ahead, O(n log n). `search`
+tries rules of list scheduling, mergings by size, then changes of single transfers from the
+incumbent; each list schedule costs O(n log n).
 
-Guarantee: never worse than the order of the graph where that keeps to the limit.
-Source: own.
+Guarantee: never worse than the graph's own order if that keeps to the limit. Source: own.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,19 +25,19 @@ from planner.solving.methods import Outcome, named
 __all__ = ["greedy", "own", "search"]
 
 _TRIES = 400
-"""Single changes that are tried, without a time limit."""
+"""Single changes tried without a time limit."""
 
 _TRIES_OF_PAIR = 50
-"""As many for each pair of collectives, with one."""
+"""Single changes tried per pair of collectives with a time limit."""
 
 _MAX_LEVEL = 10
-"""Merged transfers carry their kind's bytes over 2 to this power, or more."""
+"""Merged transfers carry at least their kind's bytes divided by 2 to this power."""
 
 _SHARES = (None, 1.0, 0.5, 0.25)
-"""How much of the spare memory merged transfers may take; None: not looked at."""
+"""Shares of the spare memory that merged transfers may take; None ignores memory."""
 
 _LARGE = 50_000
-"""Nodes above which nothing is tried beyond one list schedule without a time limit."""
+"""Beyond this many nodes and without a time limit, only one list schedule is tried."""
 
 _RULES = (
     Rules(),
@@ -54,14 +53,14 @@ _RULES = (
 
 
 def own(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Keep the graph's own order."""
+    """Return the graph's original order."""
     best = _Best(problem)
     best.tried(own_order(problem))
     return _outcome(problem, best)
 
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Make one list schedule; keep the graph's own order if that is no better."""
+    """Return one list schedule, or the graph's own order if that is no worse."""
     best = _Best(problem, deadline)
     best.tried(own_order(problem))
     units = contract(problem, ())
@@ -76,17 +75,10 @@ def search(
     *,
     start: Plan | None = None,
 ) -> Outcome[Plan]:
-    """Search for a short makespan.
+    """Search for a short makespan, beginning with `start` if that is given.
 
-    Parameters
-    ----------
-    problem : Problem
-        What to plan.
-    deadline : Deadline
-        When to stop; without a limit, after some hundred list schedules, and with one, when
-        there is little left to be tried.
-    start : Plan, optional
-        A plan to begin with, such as the one before some times changed.
+    Without a time limit, stops after a few hundred list schedules; with one, also when little is
+    left to try.
     """
     best = _Best(problem, deadline)
     best.tried(own_order(problem))
@@ -96,7 +88,7 @@ def search(
     assert units is not None
     nodes = range(len(units.missing))
     best.scheduled(units, nodes, _RULES[0])
-    if best.plan is None:  # rather than to search in vain
+    if best.plan is None:  # a proof of infeasibility saves the search
         from planner.overlap.endings import proven_infeasible
 
         if proven_infeasible(problem) is not None:
@@ -132,7 +124,7 @@ def _steps(
     for it in problem.collectives:
         if problem.kinds[it.kind].mergeable:
             total[it.kind] = total.get(it.kind, 0) + it.size_bytes
-    # First the same share of every kind's bytes in one transfer, then kind by kind.
+    # First the same level for every kind, then kind by kind.
     room = room_of(problem, profile_of(units, nodes))
     levels = _Levels(problem, best, place, by_need, total, room)
     for level in range(_MAX_LEVEL):
@@ -161,7 +153,7 @@ def _steps(
 
 
 def _drawn(random: Random) -> Rules:
-    """Return any rules."""
+    """Return random rules."""
     return Rules(
         reserve=random.choice((0.0, 0.2, 1.0, 4.0)),
         lead=random.choice((0.0, 0.0, 0.1, 0.3, 1.0, 3.0)),
@@ -172,7 +164,7 @@ def _drawn(random: Random) -> Rules:
 
 @dataclass(slots=True)
 class _Levels:
-    """Merging by size: each kind's transfers carry up to its bytes over a power of two."""
+    """Merging by size: each kind's transfers carry up to its bytes divided by a power of two."""
 
     problem: Problem
     best: "_Best"
@@ -183,10 +175,10 @@ class _Levels:
     best_level: dict[int, int] = field(default_factory=dict)
     best_share: float | None = None
     makespan: int | None = None
-    looked: int | None = None  # what fits into no memory is not better
+    looked: int | None = None  # the makespan at the last call of `better`
 
     def tried(self, level: Mapping[int, int], share: float | None) -> None:
-        """Try these levels within a share of the spare memory; 0 is one transfer of a kind."""
+        """Try levels within a share of the spare memory; level 0 is one transfer per kind."""
         most = {kind: size >> level[kind] for kind, size in self.total.items()}
         room = None if share is None or self.room is None else self.room.shared(share)
         groups = groups_up_to(self.problem, self.place, self.by_need, most, room)
@@ -195,7 +187,7 @@ class _Levels:
             self.makespan, self.best_level, self.best_share = makespan, dict(level), share
 
     def better(self) -> bool:
-        """Return whether anything was better since this was asked last."""
+        """Return whether the makespan has improved since the last call."""
         before, self.looked = self.looked, self.makespan
         return before != self.makespan
 
@@ -207,7 +199,7 @@ class _Levels:
 
 @dataclass(slots=True)
 class _Best:
-    """The best plan so far, and how it was made."""
+    """The incumbent, and the rules and merging that made it."""
 
     problem: Problem
     deadline: Deadline = NEVER
@@ -222,7 +214,7 @@ class _Best:
         return self.evaluation is not None and self.evaluation.makespan_ns <= self.bound
 
     def tried(self, plan: Plan) -> Evaluation:
-        """Keep a plan if it is better, and keeps to the memory; return what it costs."""
+        """Keep a plan if it fits and is better; return its evaluation."""
         evaluation = evaluate(self.problem, plan)
         limit = self.problem.memory_limit_bytes
         fits = limit is None or evaluation.peak_bytes <= limit
@@ -233,7 +225,7 @@ class _Best:
         return evaluation
 
     def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:
-        """Try a list schedule along an order of the units; return its makespan."""
+        """Try a list schedule along an order of the units; return its makespan, or None."""
         limit = self.problem.memory_limit_bytes
         listed = list_schedule(units, profile_of(units, order), rules, limit, self.deadline)
         if listed is None:
@@ -245,11 +237,11 @@ class _Best:
         return made.makespan_ns
 
     def merging(self, groups: Sequence[Sequence[int]], rules: Rules | None) -> int | None:
-        """Try a way of merging: along the graph's order, with what the best was made by."""
+        """Try a merging along the graph's order, with the given rules or the incumbent's."""
         units = contract(self.problem, groups)
         if units is None:
             return None
-        # Units stand where their last part does, starts where their first wait lets them.
+        # Merged starts take the place of their last member, merged waits that of their first.
         keys = [
             float(members[-1] if units.wait_of[u] >= 0 else members[0])
             for u, members in enumerate(units.members)
@@ -257,7 +249,7 @@ class _Best:
         return self.scheduled(units, topological(units, keys), rules or self.rules)
 
     def along_itself(self) -> None:
-        """Try list schedules along the best order itself."""
+        """Try list schedules along the incumbent's own order."""
         if self.plan is None:
             return
         units = contract(self.problem, self.groups)

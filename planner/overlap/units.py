@@ -1,6 +1,6 @@
-"""A graph with collectives merged: what is issued as one becomes one unit.
+"""The graph with merged collectives: nodes that are issued together become one unit.
 
-Complexity: O(nodes + dependences + readers) to make.
+Complexity: O(nodes + dependences + readers).
 """
 
 from collections.abc import Sequence
@@ -15,59 +15,23 @@ __all__ = ["Units", "contract"]
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The graph of a problem under a way of merging. Lists go by unit.
+    """The graph of a problem under a merging; lists are by unit unless said otherwise."""
 
-    Attributes
-    ----------
-    members : list of lists of int
-        The nodes of each unit, in the order in which they are issued.
-    missing : list of int
-        How many units each waits for.
-    later : list of lists of int
-        Which units wait for it.
-    busy_ns : list of int
-        For how long it occupies the rank: computation, packing, or unpacking.
-    transfer_ns : list of int
-        Of starts: how long the transfer takes; else 0.
-    channel : list of int
-        Of starts and waits: the number of the channel; else -1.
-    wait_of : list of int
-        Of starts: the unit of the wait; else -1.
-    waits : list of bool
-        Whether it is a wait.
-    allocates : list of int
-        Bytes held from its issue on.
-    peaks : list of int
-        Bytes held only while it is issued.
-    releases : list of int
-        Bytes given back when it has been issued, whatever else has been.
-    reads : list of lists of int
-        The tensors it reads.
-    readers : list of int
-        By tensor: how many units read it.
-    freed : list of int
-        By tensor: the bytes given back after the last of them.
-    resident : int
-        Bytes held from the begin.
-    merged : tuple of tuples of int
-        The groups.
-    """
-
-    members: list[list[int]]
-    missing: list[int]
-    later: list[list[int]]
-    busy_ns: list[int]
-    transfer_ns: list[int]
-    channel: list[int]
-    wait_of: list[int]
-    waits: list[bool]
-    allocates: list[int]
-    peaks: list[int]
-    releases: list[int]
-    reads: list[list[int]]
-    readers: list[int]
-    freed: list[int]
-    resident: int
+    members: list[list[int]]  # nodes, in order of issue
+    missing: list[int]  # number of predecessors
+    later: list[list[int]]  # successors
+    busy_ns: list[int]  # time on the rank: computation, packing or unpacking
+    transfer_ns: list[int]  # of starts; else 0
+    channel: list[int]  # of starts and waits; else -1
+    wait_of: list[int]  # of starts: the unit of the wait; else -1
+    waits: list[bool]  # whether it is a wait
+    allocates: list[int]  # bytes held from its issue on
+    peaks: list[int]  # bytes held only during its issue
+    releases: list[int]  # bytes freed after its issue, whatever else has been issued
+    reads: list[list[int]]  # tensors it reads
+    readers: list[int]  # by tensor: number of units that read it
+    freed: list[int]  # by tensor: bytes freed after the last reader
+    resident: int  # bytes held from the begin
     merged: tuple[tuple[int, ...], ...]
 
     def plan(self, order: Sequence[int]) -> Plan:
@@ -76,7 +40,7 @@ class Units:
 
 
 def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
-    """Return the units of a problem whose collectives are merged so; None if they form a cycle."""
+    """Return the units of a problem under a merging; None if they form a cycle."""
     count, collectives = len(problem.nodes), problem.collectives
     groups = tuple(tuple(sorted(members, key=lambda m: collectives[m].start)) for members in merged)
     head = list(range(count))  # the node that stands for the unit

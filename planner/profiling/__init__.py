@@ -1,12 +1,9 @@
-"""Measuring models: from a `torch.nn.Module` to a profile of its layers.
-
-This package needs torch, and nothing outside it does.
-"""
+"""Profiling: from a `torch.nn.Module` to a profile of its layers. Needs torch."""
 
 from planner.errors import MissingExtraError
 
 try:
-    import torch as _torch  # noqa: F401 - only to say early what is missing
+    import torch as _torch  # noqa: F401 - reports a missing torch before the modules below fail
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise

@@ -1,6 +1,6 @@
-"""The calls of a model's modules in one forward pass.
+"""Record the module calls of one forward pass.
 
-A layer is a module's call in which no other module is called.
+A layer is a leaf call: a module call during which no other module is called.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,39 +22,21 @@ __all__ = ["Call", "forward", "layer_names", "observed_modules", "trace"]
 
 @dataclass(slots=True)
 class Call:
-    """One call of a module.
+    """One call of a module, with its autograd order numbers [first, end) and sizes."""
 
-    Attributes
-    ----------
-    module : str
-        Its name in the model; empty for the model itself.
-    first, end : int
-        The autograd nodes made during the call have order numbers in [first, end).
-    leaf : bool
-        Whether no other module was called during the call.
-    activation_bytes : int
-        Size of what it returned.
-    kept_bytes : int
-        Size of what autograd saved between the starts of this call and the next one.
-    """
-
-    module: str
+    module: str  # its name in the model; empty for the model itself
     first: int
     end: int = 0
     leaf: bool = True
-    activation_bytes: int = 0
-    kept_bytes: int = 0
+    activation_bytes: int = 0  # size of the output
+    kept_bytes: int = 0  # tensors that autograd saves from this call's start to the next call's
 
 
 def observed_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules whose calls count, with their names.
+    """Yield the modules whose calls are recorded, with their names.
 
-    A parametrisation (such as weight normalisation) is part of the module it makes a weight for.
-
-    Raises
-    ------
-    MeasurementError
-        If a module's calls cannot be observed.
+    A parametrisation (such as weight normalisation) belongs to its module and is left out. Scripted
+    modules raise a `MeasurementError`, because hooks cannot observe them.
     """
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
@@ -67,13 +49,7 @@ def observed_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
-    """Return the model's output.
-
-    Raises
-    ------
-    MeasurementError
-        If the model raises an error.
-    """
+    """Return the model's output; an error of the model becomes a `MeasurementError`."""
     try:
         return model(*inputs)
     except Exception as error:
@@ -85,10 +61,10 @@ def forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
 def trace(
     model: nn.Module, inputs: tuple[Any, ...], *, saved: bool = False
 ) -> tuple[list[Call], Any]:
-    """Run the model once; return the calls of its modules by start, and its output.
+    """Run the model once; return its module calls in the order of their starts, and its output.
 
-    With `saved`, what autograd saves is counted: a tensor once, for the first call that makes it do
-    so, and the model's own tensors, which are there anyway, not at all.
+    With `saved`, count the tensors that autograd saves. Each tensor counts once, for the first call
+    that saves it. The model's own parameters and buffers do not count.
     """
     calls: list[Call] = []
     running: list[Call] = []
@@ -131,14 +107,9 @@ def trace(
 
 
 def _count_saved(model: nn.Module, saved: Mapping[tuple[int, int], Call]) -> None:
-    """Count what autograd saved for the calls; not the model's own tensors, which are there anyway.
+    """Add the saved bytes to the calls, without the model's own parameters and buffers.
 
-    Parameters
-    ----------
-    model : Module
-        The model; after its run, as its first run may make its parameters.
-    saved : mapping of (int, int) to Call
-        The first call that had the memory at each place saved.
+    Call after the run: lazy parameters get their memory in the first run.
     """
     own = {_place(tensor) for tensor in chain(model.parameters(), model.buffers())}
     for place, call in saved.items():
@@ -147,7 +118,7 @@ def _count_saved(model: nn.Module, saved: Mapping[tuple[int, int], Call]) -> Non
 
 
 def _place(tensor: Tensor) -> tuple[int, int]:
-    """Return where a tensor's memory is, and how large."""
+    """Return the address of a tensor's memory and its size (bytes)."""
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.nbytes()
 
@@ -164,7 +135,7 @@ def layer_names(leaves: Sequence[Call], model: nn.Module) -> list[str]:
 
 
 def _next_number(probe: Tensor) -> int:
-    """Return an order number above those of all nodes so far, and below those to come."""
+    """Return an autograd order number between those of all earlier and all later nodes."""
     with torch.inference_mode(mode=False), torch.enable_grad():
         node = probe.clone().grad_fn
     assert node is not None

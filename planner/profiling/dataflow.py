@@ -1,9 +1,9 @@
-"""The ops of a model: the calls of its layers, what is computed between them, what reads what.
+"""Build the dataflow graph of a model: one op per layer call and per computation between two calls.
 
-What autograd does not record has to be put in order by a rule. An op without recorded inputs
-follows the op before it in the order of execution, unless it is known to read the model's input; an
-op without any record (evaluation-mode dropout, integers) also precedes the op behind it. This
-orders more than the model may ask for, never less than is known.
+Autograd does not record every dependence, so two rules add order. An op without recorded inputs
+follows the previous op, unless it is known to read the model's input. An op without any record
+(dropout in evaluation mode, integers) also precedes the next op. The graph may therefore be
+stricter than the model, never less strict than the recorded dependences.
 """
 
 import re
@@ -22,14 +22,14 @@ from planner.profiling.graph import order_number
 __all__ = ["Flow", "Operation", "Stretches", "flow", "operations", "updating_ops"]
 
 _SHOWN_NODES = 3
-"""Most kinds of nodes in the name of an op."""
+"""Node kinds in the name of an op; further kinds are abbreviated."""
 
 
 class Stretches:
-    """The stretches of a run, told apart by autograd's order numbers.
+    """The segments (stretches) of one run, delimited by autograd order numbers.
 
-    Stretch 0 lies before the first layer, 1 is the first layer, 2 what follows it, 3 the second
-    layer and so on; the last one is the loss. Stretch -1 is what was there before the model ran.
+    Segment 0 precedes the first layer, segment 1 is the first layer, 2 follows it, 3 is the second
+    layer, and so on. The last segment is the loss; -1 precedes the run.
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:
@@ -42,42 +42,30 @@ class Stretches:
 
     @property
     def loss(self) -> int:
-        """The stretch of the loss."""
+        """The segment of the loss."""
         return 2 * self.layers + 1
 
     def at(self, number: int) -> int:
-        """Return the stretch of an order number."""
+        """Return the segment of an order number."""
         return bisect_right(self._bounds, number) - 1
 
     def layer(self, stretch: int) -> int:
-        """Return the layer that counts a stretch: the one before it, if there is one."""
+        """Return the layer that is charged for a segment: the preceding one, or the first."""
         return min(max((stretch - 1) // 2, 0), self.layers - 1)
 
 
 @dataclass(slots=True)
 class Flow:
-    """What autograd recorded of one run, by stretches.
-
-    Attributes
-    ----------
-    names : dict of int to str
-        What the nodes of each stretch do, with the module they were made in.
-    edges : set of (int, int)
-        Which stretch reads which earlier one: pairs (read, reading).
-    sources : set of int
-        Stretches that read what was there before the model ran, such as its input.
-    updates : dict of Tensor to set of int
-        Stretches that compute a gradient of each leaf tensor.
-    """
+    """The autograd records of one run, by segment (see `Stretches`)."""
 
     names: dict[int, str] = field(default_factory=dict)
-    edges: set[tuple[int, int]] = field(default_factory=set)
-    sources: set[int] = field(default_factory=set)
-    updates: dict[Tensor, set[int]] = field(default_factory=dict)
+    edges: set[tuple[int, int]] = field(default_factory=set)  # (producer, reader)
+    sources: set[int] = field(default_factory=set)  # segments that read the model's input
+    updates: dict[Tensor, set[int]] = field(default_factory=dict)  # leaf: its gradient's segments
 
 
 def flow(nodes: Iterable[Node], calls: Sequence[Call]) -> Flow:
-    """Return what the nodes of one run, in the order of computation, say of its stretches."""
+    """Return the dataflow between segments; `nodes` are in the order of computation."""
     stretches = Stretches(calls)
     result = Flow()
     for stretch, group in groupby(nodes, key=lambda node: stretches.at(order_number(node))):
@@ -94,8 +82,8 @@ def flow(nodes: Iterable[Node], calls: Sequence[Call]) -> Flow:
                     result.updates.setdefault(leaf, set()).add(stretch)
                 else:
                     read = stretches.at(order_number(producer))
-                    # A view that is read after its base was changed gets its node after its
-                    # reader's: the earlier stretch counts as the one that is read.
+                    # Autograd numbers a view after its reader if the view's base has changed in
+                    # between, so the earlier segment is taken as the producer.
                     edge = min(read, stretch), max(read, stretch)
                     if edge[0] < 0:
                         result.sources.add(edge[1])
@@ -105,7 +93,7 @@ def flow(nodes: Iterable[Node], calls: Sequence[Call]) -> Flow:
 
 
 def _described(nodes: Sequence[Node], calls: Sequence[Call]) -> str:
-    """Return what nodes do, such as ``block:add+relu``, after the module the first was made in."""
+    """Return a name for nodes, such as ``block:add+relu``, with the module of the first one."""
     number = order_number(nodes[0])
     module = next(
         (call.module for call in reversed(calls) if call.first < number < call.end),
@@ -118,44 +106,21 @@ def _described(nodes: Sequence[Node], calls: Sequence[Call]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One op, in the forward and, if it has any, the backward pass.
-
-    Attributes
-    ----------
-    name : str
-        Its name, different from every other op's.
-    layer : int
-        The layer that counts its time.
-    reads : tuple of int
-        Earlier ops whose results it needs.
-    gradient_from : tuple of int
-        Later ops whose backward passes give it its gradient, where autograd recorded them.
-    """
+    """One op of the forward pass, and of the backward pass if it has one."""
 
     name: str
-    layer: int
-    reads: tuple[int, ...]
-    gradient_from: tuple[int, ...]
+    layer: int  # the layer that is charged for its time
+    reads: tuple[int, ...]  # earlier ops whose results it needs
+    gradient_from: tuple[int, ...]  # later ops whose backward passes produce its gradient, if known
 
 
 def operations(
     stretches: Stretches, layer_names: Sequence[str], run: Flow, everything: Flow
 ) -> tuple[tuple[Operation, ...], list[int]]:
-    """Return a model's ops in the order of execution, and the op that counts each stretch.
+    """Return the ops in execution order, and for each segment the op that is charged for it.
 
-    Every layer and the loss are an op, and so is what else made nodes. A stretch that is no op is
-    counted by the op before it; one before all ops by the first.
-
-    Parameters
-    ----------
-    stretches : Stretches
-        Those of the run.
-    layer_names : sequence of str
-        Name of each layer.
-    run : Flow
-        What autograd records of the model and the loss.
-    everything : Flow
-        What it records when frozen parts are tracked, too; `run` again if that cannot be known.
+    `everything` is the flow recorded with frozen parts tracked too; pass `run` again if it is
+    unknown. A segment that is no op is charged to the preceding op, or to the first.
     """
     recorded = {**everything.names, **run.names}
     names = {2 * layer + 1: name for layer, name in enumerate(layer_names)}
@@ -190,10 +155,10 @@ def operations(
 def updating_ops(
     layers: Mapping[nn.Parameter, int], run: Flow, owners: Sequence[int]
 ) -> dict[nn.Parameter, tuple[int, ...]]:
-    """Return the ops that compute each parameter's gradient, earliest in the forward pass first.
+    """Return the ops that compute each parameter's gradient, in the order of the forward pass.
 
-    Where autograd does not say (a recomputed layer, a parameter without a gradient), it is the op
-    of the parameter's own layer.
+    Where autograd has no record (a recomputed layer, a parameter without a gradient), it is the op
+    of the parameter's layer.
     """
     return {
         parameter: tuple(sorted({owners[at] for at in run.updates.get(parameter, {2 * layer + 1})}))

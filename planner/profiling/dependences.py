@@ -1,18 +1,13 @@
-"""What each node of a compiled graph has to wait for.
+"""Dependence analysis of a compiled graph (torch.fx).
 
-Problem. A node may run before another one although it stands behind it, unless it needs something
-of it: a value, but also that a tensor was changed, or not yet, or a draw of random numbers.
-
-Method. One pass over the nodes in their order. Of each storage the last node that wrote it and the
-readers since are known; nodes that draw random numbers form a chain, as do collectives; whatever
-else has effects, or cannot be looked into, stays where it is between all others.
-
-Guarantee. Every order that keeps to these dependences computes what the graph computes, with the
-same draws. Two nodes that only read have none between them.
-
-Complexity. O(nodes + edges), and O(nodes) for each node that stays where it is.
-
-Source. Bernstein's conditions; own.
+Problem: Find which nodes must stay in order: because of a value, a write to the same storage, or
+random numbers.
+Method: One pass over the nodes. Each storage remembers its last writer and the readers since then.
+Random draws form a chain, and so do collectives. Nodes with other effects stay in place.
+Guarantee: Every order that respects the dependences computes the same results with the same random
+draws. Two nodes that only read are independent.
+Complexity: O(nodes + edges), and O(nodes) for each node that stays in place.
+Source: Bernstein's conditions; own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,10 +23,10 @@ __all__ = ["dependences", "operations"]
 COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor")
 
 PURE = ("flex_attention", "flex_attention_backward", "triton_kernel_wrapper_functional")
-"""Operators with kernels or graphs in them that compute, and nothing else."""
+"""Operators that contain kernels or graphs but have no side effects."""
 
 ASSERTS = ("aten::_assert_scalar", "aten::_assert_async")
-"""Operators that must not be left out, and may run whenever what they read is there."""
+"""Assertions: they must not be dropped, but may run as soon as their inputs exist."""
 
 
 def operations(graph: Graph) -> list[Node]:
@@ -40,20 +35,16 @@ def operations(graph: Graph) -> list[Node]:
 
 
 def dependences(graph: Graph, *, keep_collectives: bool = True) -> dict[Node, tuple[Node, ...]]:
-    """Return for each node that computes the earlier ones it has to wait for.
+    """Return for each node that computes the earlier nodes it depends on.
 
-    Parameters
-    ----------
-    graph : Graph
-        With a value in each node's ``meta["val"]``, as tracing leaves it.
-    keep_collectives : bool
-        Whether collectives keep their order; if not, all ranks have to change it alike.
+    Each node's ``meta["val"]`` must hold its value, as tracing leaves it. Without
+    `keep_collectives` collectives may change their order; all ranks must then do so alike.
     """
     needed: dict[Node, tuple[Node, ...]] = {}
     written: dict[int, Node] = {}
     reading: dict[int, list[Node]] = {}
-    last: dict[str, Node] = {}  # of each kind of node that keeps its order
-    since: list[Node] = []  # the last one that everything waits for
+    last: dict[str, Node] = {}  # the last node of each kind that keeps its order
+    since: list[Node] = []  # all nodes since the last fixed one
     for node in operations(graph):
         before = dict.fromkeys(read for read in node.all_input_nodes if read in needed)
         kinds = _kinds(node)
@@ -84,20 +75,20 @@ def dependences(graph: Graph, *, keep_collectives: bool = True) -> dict[Node, tu
 
 
 def _kinds(node: Node) -> set[str]:
-    """Return why a node keeps its order among others of a kind; "fixed": among all."""
+    """Return the kinds of nodes with which a node keeps its order; "fixed": with all."""
     target = node.target
     if target is getitem or getattr(target, "_name", "") in PURE:
         return set()
     if not isinstance(target, torch._ops.OpOverload):
-        return {"fixed"}  # a call that nothing is known of, or of a graph in the graph
+        return {"fixed"}  # an unknown call, or a nested graph
     kinds = set()
     if torch.Tag.nondeterministic_seeded in target.tags:
         kinds.add("random")
-    if target.namespace in COLLECTIVES:  # a wait needs what it waits for, and nothing else
+    if target.namespace in COLLECTIVES:  # a wait depends on its collective alone
         return kinds if "wait_tensor" in target.name() else {*kinds, "collective"}
     mutable = target._schema.is_mutable
     if mutable and any(not _storages(read) for read in _written_nodes(node)):
-        kinds.add("fixed")  # it writes who knows where
+        kinds.add("fixed")  # the written storage is unknown
     asserts = target.name().partition(".")[0] in ASSERTS
     if not mutable and not kinds and not asserts and node.is_impure():
         kinds.add("fixed")
@@ -126,7 +117,7 @@ def _written_nodes(node: Node) -> Iterator[Node]:
 
 
 def _storages(node: Node) -> set[int]:
-    """Return what a node's tensors lie in; views of one tensor share it."""
+    """Return the storages of a node's tensors; views of one tensor share a storage."""
     value = node.meta.get("val")
     tensors = value if isinstance(value, list | tuple) else (value,)
     return {

@@ -1,4 +1,4 @@
-"""A user's own model by the name of the function that makes it."""
+"""Load a user's model by the name of the factory function that makes it."""
 
 import importlib
 import inspect
@@ -25,19 +25,19 @@ def load_factory(
     Parameters
     ----------
     spec : str
-        ``module:factory``. The module is looked for in the current directory, too, after all other
-        places. The factory is called without arguments, or with `batch_size` if it has a parameter
-        of that name and one is given. It returns ``(model, inputs)`` or the model alone.
+        ``module:factory``. The current directory is searched last. The factory is called without
+        arguments, or with `batch_size` if one is given and the factory has such a parameter. It
+        returns ``(model, inputs)`` or the model alone.
     input_shape : str, optional
-        Shape of one sample for a model that comes alone, with its type if it is not float32:
+        Shape of one sample if the factory returns only a model, with the type if it is not float32:
         ``3x224x224``, or ``128:int64`` for 128 token numbers.
     batch_size : int, optional
-        Samples in the inputs; by default what the factory takes, and 1 for a model alone.
+        Samples in the inputs. Default: the factory's own, or 1 if it returns only a model.
 
     Raises
     ------
     InvalidInputError
-        If an argument cannot mean anything, names nothing, or would have no effect.
+        If an argument is malformed, names nothing, or would have no effect.
     MeasurementError
         If the module or the factory fails, or the factory returns something else.
     """
@@ -109,7 +109,7 @@ def _factory(module_name: str, name: str) -> Callable[..., Any]:
 def _takes_batch_size(factory: Callable[..., Any]) -> bool:
     try:
         parameter = inspect.signature(factory).parameters.get("batch_size")
-    except (TypeError, ValueError):  # written in C, says nothing about its parameters
+    except (TypeError, ValueError):  # written in C, without a signature
         return False
     return parameter is not None and parameter.kind in (
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -120,7 +120,7 @@ def _takes_batch_size(factory: Callable[..., Any]) -> bool:
 @contextmanager
 def _current_directory_importable() -> Iterator[None]:
     here = str(Path.cwd())
-    sys.path.append(here)  # last: no file here stands in for a module of anybody else's
+    sys.path.append(here)  # last, so that no local file shadows an installed module
     importlib.invalidate_caches()
     try:
         yield

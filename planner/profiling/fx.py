@@ -1,9 +1,8 @@
-"""What an FX graph with functional collectives says of itself, as a document to plan from.
+"""Describe an FX graph with functional collectives as a document to plan from.
 
-Nodes with what they read, their times, the storages they allocate, collectives with group and
-bytes, and waits. Times come from whoever asks: measured, or of a model. What writes in place, or
-draws random numbers, is kept in its place.
-
+The document lists the nodes with their inputs, times and allocations, the collectives with group
+and bytes, and the waits. The caller supplies the times, measured or from a model. Nodes that write
+in place or draw random numbers keep their order.
 Complexity: O(nodes + arguments).
 """
 
@@ -21,12 +20,12 @@ __all__ = ["DOCUMENT_VERSION", "MERGEABLE", "collective_key", "collective_name",
 DOCUMENT_VERSION = 1
 
 MERGEABLE = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
-"""Collectives of which several can be one, as Inductor's bucketing makes them."""
+"""Collectives that can be merged into one, as Inductor's bucketing does."""
 
 _NO_TRANSFERS = ("", "wait_tensor")
 
 _SAMPLES = tuple(1 << power for power in range(10, 33, 2))
-"""Sizes in bytes for which the times of each kind of collective are asked."""
+"""Sizes (bytes) at which the time of each kind of collective is sampled."""
 
 
 def fx_document(
@@ -37,30 +36,30 @@ def fx_document(
     copy_gbps: float = 0.0,
     samples: Sequence[int] = _SAMPLES,
 ) -> dict[str, Any]:
-    """Return what there is to plan of a graph, such as a compiler's backend is given.
+    """Return the planning document of a graph, such as one given to a compiler backend.
 
     Parameters
     ----------
     graph : torch.fx.Graph
         With fake or real tensors in its nodes' ``meta["val"]``.
     node_ns : callable
-        Returns how long a node computes, in nanoseconds.
+        Returns the computation time of a node (ns).
     collective_ns : callable
-        Returns how long a transfer like that of a node takes for so many bytes of its input.
+        Returns the time (ns) of a node's collective for an input of the given bytes.
     copy_gbps : float
-        Memory bandwidth, 10^9 bytes a second, at which merged collectives are packed and unpacked;
-        0: in no time.
+        Memory bandwidth (10^9 bytes/s) for packing and unpacking merged collectives; 0 makes
+        copies free.
     samples : sequence of int
-        Bytes for which `collective_ns` is asked; between them its times are interpolated.
+        Sizes (bytes) at which `collective_ns` is sampled; times between them are interpolated.
 
     Returns
     -------
     dict
-        Plain values: what ``planner import fx`` reads.
+        Plain values, the input of ``planner import fx``.
 
     Examples
     --------
-    The forward graph of what is compiled, as a backend is given it::
+    Write the forward graph of a compiled model from a backend::
 
         from torch._dynamo.backends.common import aot_autograd
 
@@ -81,7 +80,7 @@ def fx_document(
         name = collective_name(node)
         mine = {same.get(key, key): size for key, size in _storages(node).items()}
         if name == "wait_tensor":
-            # A wait returns what its collective made, though fake tensors tell them apart.
+            # A wait returns its collective's output; fake tensors give it another storage.
             made = [key for other in node.all_input_nodes for key in storages[other.name]]
             same.update(dict.fromkeys(mine, made[0]) if made else {})
             mine = dict.fromkeys(made, 0)
@@ -103,7 +102,7 @@ def fx_document(
             if extra:
                 row["after"] = sorted(extra)
             if name == "wait_tensor":
-                # What was started outside this graph is waited for as if it had ended.
+                # A collective started outside this graph counts as finished.
                 if any(
                     collective_name(other) not in _NO_TRANSFERS for other in node.all_input_nodes
                 ):
@@ -122,7 +121,7 @@ def fx_document(
 
 
 def collective_name(node: fx.Node) -> str:
-    """Return the operator's name if it is a functional collective, or a wait; else nothing."""
+    """Return the operator name of a functional collective or wait, else an empty string."""
     target: Any = node.target
     if node.op != "call_function" or not isinstance(target, OpOverload):
         return ""
@@ -132,7 +131,7 @@ def collective_name(node: fx.Node) -> str:
 
 
 def collective_key(node: fx.Node) -> tuple[str, int]:
-    """Return the kind of a collective with its group, as `times` names them, and its bytes."""
+    """Return the key of a collective in `times` (kind and group), and its input size (bytes)."""
     row = _collective(node, collective_name(node), 0.0)
     return f"{row['kind']}@{row['group']}", row["size_bytes"]
 
@@ -162,7 +161,7 @@ def _collective(node: fx.Node, name: str, copy_gbps: float) -> dict[str, Any]:
 
 
 def _copy_ns(size: int, gbps: float) -> int:
-    """Return how long it takes to read and to write so many bytes."""
+    """Return the time (ns) to read and write the given bytes."""
     return round(2 * size / gbps) if gbps else 0
 
 
@@ -185,7 +184,7 @@ def _bytes(values: list[Any]) -> int:
 
 
 def _storages(node: fx.Node) -> dict[int, int]:
-    """Return the storages of what a node returns, and their bytes; not those of the host."""
+    """Return the storages of a node's output with their sizes (bytes), without host memory."""
     bytes_of = {}
     for tensor in _tensors(node.meta.get("val")):
         storage = tensor.untyped_storage()
@@ -195,5 +194,5 @@ def _storages(node: fx.Node) -> dict[int, int]:
 
 
 def _key(storage: torch.UntypedStorage) -> int:
-    """Return what tells a storage from others, also one without memory."""
+    """Return an identity of a storage, which exists also for one without memory."""
     return int(getattr(storage, "_cdata"))  # noqa: B009 - torch has no other name for it

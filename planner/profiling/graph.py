@@ -1,4 +1,4 @@
-"""The autograd graph: what was computed from what, and in which order."""
+"""The autograd graph: its nodes in the order of computation, and its blocks."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ __all__ = ["blocks_of_spans", "nodes_behind", "order_number"]
 
 
 def order_number(node: Node) -> int:
-    """Return the number autograd gave to `node`; it grows in the order of computation."""
+    """Return autograd's sequence number of a node; it grows in the order of computation."""
     return int(node._sequence_nr())
 
 
 def nodes_behind(tensors: Iterable[Tensor]) -> list[Node]:
-    """Return what computed `tensors`, in the order of computation.
+    """Return the nodes that computed `tensors`, in the order of computation.
 
-    The nodes that accumulate gradients into parameters compute nothing and are left out.
+    Nodes that accumulate gradients into parameters compute nothing and are left out.
     """
     nodes: dict[Node, None] = {}
     waiting = [tensor.grad_fn for tensor in tensors]
@@ -33,26 +33,15 @@ def nodes_behind(tensors: Iterable[Tensor]) -> list[Node]:
 
 
 def blocks_of_spans(nodes: Sequence[Node], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the blocks of consecutive stretches of a computation.
+    """Return the block of each span of order numbers [first, end), non-decreasing from 0.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        The computation, from `nodes_behind`.
-    spans : sequence of (int, int)
-        Order numbers [first, end) of each stretch, increasing. What lies between two stretches
-        (a sum, a concatenation) belongs to none of them.
-
-    Returns
-    -------
-    list of int
-        Block of each stretch, non-decreasing from 0. It changes where the computation is a
-        single chain at some point between the end of a stretch and the start of the next; a
-        stretch without nodes has its place between the nodes around it.
+    `nodes` come from `nodes_behind`; the spans increase. A new block begins where the computation
+    is a single chain at some point between two spans. A span without nodes is placed between its
+    neighbours.
     """
     position = {node: index for index, node in enumerate(nodes)}
     edges = [
-        # A view that is read after its base was changed gets its node after its reader's.
+        # Autograd numbers a view after its reader if the view's base has changed in between.
         (min(position[producer], index), max(position[producer], index))
         for node, index in position.items()
         for producer, _ in node.next_functions
@@ -64,7 +53,7 @@ def blocks_of_spans(nodes: Sequence[Node], spans: Sequence[tuple[int, int]]) -> 
     block, before = 0, -1
     for first, end in spans:
         start = bisect_left(numbers, first)
-        # The last node of the previous stretch, the first one of this stretch or behind it.
+        # Compare the last node of the previous span with the first node at or after this one.
         inside = 0 <= before < len(nodes) and start < len(nodes)
         if blocks and (not inside or node_blocks[before] != node_blocks[start]):
             block += 1

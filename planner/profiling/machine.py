@@ -1,4 +1,4 @@
-"""What a measurement of a model ran on."""
+"""The processor and the software versions behind a measurement."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ __all__ = ["processor", "versions"]
 
 
 def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the names of what computes `model`: the processor, and an accelerator if in use."""
+    """Return the name of the processor, and of the accelerators that `model` is on."""
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     accelerators = sorted({torch.cuda.get_device_name(device) for device in devices})
     return "; ".join([machine.processor(described), *accelerators])
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software that matters."""
+    """Return the versions of planner, Python and torch."""
     return machine.versions(torch=str(torch.__version__))

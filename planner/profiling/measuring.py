@@ -1,4 +1,4 @@
-"""Measuring a model per layer, several times over."""
+"""Measure the times and sizes of a model's layers over several repetitions."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -46,13 +46,12 @@ def measure(
     optimizer: Callable[[list[Tensor]], Optimizer] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
-    """Return a model's profile: the time and the size of each of its layers, and its dataflow.
+    """Return a model's profile: times and sizes of its layers, and its dataflow graph.
 
-    A layer is a call of a module during which no other module is called. In the dataflow graph
-    what is computed between two such calls is an op of its own, and so is the loss. Times are
-    medians over the repetitions, or another statistic. The model is measured in the mode it is
-    in; its gradients are put back, while what a forward pass itself changes (running statistics)
-    changes.
+    A layer is a call of a module during which no other module is called. In the dataflow graph the
+    loss is an op, and so is each computation between two layers. The model is measured in its
+    current mode (training or evaluation). Its gradients are restored afterwards; its buffers, such
+    as running statistics, keep the changes that forward passes make.
 
     Parameters
     ----------
@@ -63,31 +62,31 @@ def measure(
     name : str
         Name of the profile.
     source : str
-        Command that measures it, for the provenance.
+        Command of the measurement, for the provenance.
     warmup, repetitions : int
-        Untimed iterations before the measurement, and timed ones. Each timed repetition runs one
-        iteration with the hooks that tell the layers apart and one without, for comparison.
+        Untimed iterations, and timed repetitions after them. Each repetition runs one iteration
+        with the hooks that time layers and one without, for comparison.
     batch_size : int, optional
-        Samples in `inputs`, for the profile; without them shapes of one sample stay unknown.
+        Samples in `inputs`. Without it the shapes of one sample stay unknown.
     threads : int, optional
-        Threads torch computes with; by default as many as it does now.
+        Threads of torch; by default its current setting.
     notes : tuple of str
-        What a reader of the numbers should know, for the provenance.
+        Remarks for the provenance.
     repeat_s : float
-        Seconds for which it is measured again while times vary too much; the steadiest repetitions
-        in a row then count. Why times may be off even so, the provenance's `warnings` say.
+        Seconds for more repetitions while times vary too much. The steadiest consecutive
+        repetitions count. Remaining doubts are listed in the provenance's `warnings`.
     statistic : str
-        How the times of the repetitions become one: a key of `planner.profiles.STATISTICS`.
+        Statistic over the repetitions: a key of `planner.profiles.STATISTICS`.
     optimizer : callable, optional
-        Makes an optimiser of some parameters, here of copies. Its updates become ops of the graph,
-        each before the first op that reads what is updated.
+        Makes an optimiser of the given parameters (copies of the model's). Its updates become ops
+        of the graph, each before the first op that reads the updated parameters.
     progress : callable, optional
-        Called with the iterations done and their total after each of them.
+        Called after each iteration with the number done and the total.
 
     Raises
     ------
     InvalidInputError
-        If an argument cannot mean anything.
+        If an argument is out of range or of the wrong type.
     MeasurementError
         If the model fails, has no backward pass, or computes something else in each run.
     """
@@ -131,7 +130,7 @@ def measure(
             report(warmup + len(runs), warmup + max(len(runs), repetitions))
             return runs[-1]
 
-        limit = cache(lambda: Deadline(repeat_s))  # begins when it is asked for
+        limit = cache(lambda: Deadline(repeat_s))  # the time starts at the first check
         first, spread = repeated(one_more, repetitions, lambda: not limit().passed)
         loads.append(machine.Load.now())
         tried = len(runs)
@@ -170,7 +169,7 @@ def _layers(
     described: Sequence[Description] | None,
 ) -> tuple[Layer, ...]:
     if described is not None and len(described) != len(structure.names):
-        described = None  # it computes something else when it is looked at
+        described = None  # the model made other calls in the run that describes its layers
     parameter_bytes = [0] * len(structure.names)
     gradient_bytes = [0] * len(structure.names)
     for parameter, layer in structure.parameters.items():
@@ -208,11 +207,11 @@ def _layers(
 def _graph(
     model: nn.Module, structure: Structure, runs: Sequence[Run], one_of: _Statistic
 ) -> Graph | None:
-    """Return the dataflow graph; None if no parameter gets a gradient, as the input alone may.
+    """Return the dataflow graph; None if no parameter gets a gradient.
 
-    Times come from the same runs as the layers'. A backward op follows its forward op and the
-    backward ops that give it its gradient; where autograd does not say which (a recomputed layer),
-    that of the next op that has one.
+    A backward op follows its forward op and the backward ops that produce its gradient. Where
+    autograd has no record (a recomputed layer), it follows the backward op of the next op that has
+    one.
     """
     updated = {
         name: (parameter, structure.updaters[parameter])

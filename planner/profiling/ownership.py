@@ -1,4 +1,4 @@
-"""Which layer a parameter belongs to."""
+"""Assign each parameter to a layer."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,18 +11,10 @@ __all__ = ["parameter_layers"]
 
 
 def parameter_layers(model: nn.Module, calls: Sequence[Call]) -> dict[nn.Parameter, int]:
-    """Return the layer of each parameter: the first one that can use it.
+    """Return the layer of each parameter: the first layer in the first call of its module.
 
-    A parameter belongs to the first layer in the first call of the module that owns it; if that
-    module is never called, of the nearest module around it that is. Of several owners (tied
-    weights) the first layer counts. Every parameter belongs to exactly one layer.
-
-    Parameters
-    ----------
-    model : Module
-        The model.
-    calls : sequence of Call
-        Its calls, from `trace`.
+    If the module is never called, its nearest enclosing module that is called counts. For tied
+    weights the first layer counts. `calls` come from `trace`.
     """
     modules = dict(model.named_modules())
     first_layer: dict[nn.Module, int] = {}

@@ -1,4 +1,4 @@
-"""What a measurement itself has to say about its numbers."""
+"""Notes and warnings about a measurement, for the provenance."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -16,7 +16,7 @@ __all__ = ["notes_of", "others_in", "warnings_of"]
 
 
 def others_in(loads: Sequence[machine.Load], first: int, end: int) -> float | None:
-    """Return the processors that others kept busy during some rounds, or from earlier on."""
+    """Return how many processors other programs used in rounds first to end, or from earlier on."""
     known = (loads[end].others(loads[since]) for since in range(first, -1, -1))
     return next((others for others in known if others is not None), None)
 
@@ -24,7 +24,7 @@ def others_in(loads: Sequence[machine.Load], first: int, end: int) -> float | No
 def _hooked(
     which: int, bare: Sequence[tuple[int, int]], runs: Sequence[Run]
 ) -> tuple[float, float]:
-    """Return the medians of the forward (0) or backward (1) pass, with hooks and without."""
+    """Return the median forward (0) or backward (1) times (ns) with and without hooks."""
     return median(run.whole_ns[which] for run in runs), median(times[which] for times in bare)
 
 
@@ -37,20 +37,10 @@ def warnings_of(
     sums: tuple[int, int],
     one_of: Callable[[Sequence[int]], float],
 ) -> tuple[str, ...]:
-    """Return why the times may be off.
+    """Return the reasons why the times may be off.
 
-    Parameters
-    ----------
-    model : Module
-        What was measured.
-    bare, runs : sequences
-        The repetitions that count, without hooks and with them.
-    spread, others
-        See `Circumstances`.
-    sums : (int, int)
-        Of the times of all layers, or operations, of the forward and of the backward pass.
-    one_of : callable
-        The statistic that made them.
+    `bare` and `runs` are the repetitions without and with hooks; `sums` are the summed layer times
+    of the forward and backward pass (ns); for `spread` and `others` see `Circumstances`.
     """
     hooked = [
         with_hooks / without if without else None
@@ -80,7 +70,7 @@ def notes_of(
     tried: int,
     statistic: str = "median",
 ) -> list[str]:
-    """Return what the measurement itself has to say about its numbers."""
+    """Return the measurement's notes: cost of the hooks, spread, mode, unused parameters."""
     sums = (
         sum(layer.forward_ns for layer in layers),
         sum(layer.backward_ns for layer in layers),
@@ -112,5 +102,5 @@ def notes_of(
 
 
 def _on_device(model: nn.Module) -> bool:
-    """Whether an accelerator computes, and a single thread asks it to."""
+    """Return whether an accelerator computes; a single thread then drives it."""
     return any(parameter.is_cuda for parameter in model.parameters())

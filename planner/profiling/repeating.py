@@ -1,17 +1,11 @@
-"""Which repetitions of a measurement count: the steadiest in a row.
+"""Repeat a measurement until consecutive repetitions are steady.
 
-Problem. Other load comes and goes while a model is measured. More repetitions do not help if all of
-them count.
-
-Method. Rounds go on until the last `count` of them vary no more than is allowed, or time is up;
-then those in a row that vary least count.
-
-Guarantee. With time left, what counts keeps the bounds (`planner.disturbances`). Load that stays
-the same all the time is not seen here.
-
-Complexity. O(n·l log n) a round for n repetitions of l layers.
-
-Source. Own.
+Problem: Other load comes and goes during a measurement, and disturbs some of the repetitions.
+Method: Repeat until the last `count` repetitions vary within the bounds of `planner.disturbances`,
+or the time is up. The consecutive `count` repetitions with the least variation count.
+Guarantee: With enough time the result keeps the bounds. Constant load stays undetected.
+Complexity: O(n·l log n) per repetition, for n repetitions of l layers.
+Source: own.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +18,7 @@ __all__ = ["interquartile", "repeated", "spread_of"]
 
 
 def interquartile(times: Sequence[int]) -> int | None:
-    """Return the interquartile range; one time alone has none."""
+    """Return the interquartile range (ns), or None for a single time."""
     if len(times) == 1:
         return None
     low, _, high = quantiles(times, n=4, method="inclusive")
@@ -32,7 +26,7 @@ def interquartile(times: Sequence[int]) -> int | None:
 
 
 def spread_of(runs: Sequence[Run]) -> Spread | None:
-    """Return how much runs vary; None if there is only one."""
+    """Return the relative spread of runs, or None for a single run."""
     if len(runs) < 2:
         return None
     layers = [
@@ -50,16 +44,9 @@ def spread_of(runs: Sequence[Run]) -> Spread | None:
 def repeated(
     one_more: Callable[[], Run], count: int, go_on: Callable[[], bool]
 ) -> tuple[int, Spread | None]:
-    """Repeat until the times are steady; return the first run that counts, and the spread.
+    """Repeat until the times are steady; return the index of the first counted run, and the spread.
 
-    Parameters
-    ----------
-    one_more : callable
-        Measures once.
-    count : int
-        Runs that count.
-    go_on : callable
-        Whether there is time for another one, asked while the times are not steady.
+    `go_on` tells whether there is time for another run; it is asked only while times are unsteady.
     """
     runs = [one_more() for _ in range(count)]
     first, least = 0, spread_of(runs)

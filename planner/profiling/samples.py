@@ -26,7 +26,7 @@ TYPES: Mapping[str, torch.dtype] = MappingProxyType(
         "bool": torch.bool,
     }
 )
-"""Types an input can have, by the name that asks for them."""
+"""Input types, by their name in a shape such as ``128:int64``."""
 
 SHAPE = re.compile(r"([1-9][0-9]{0,9}(?:x[1-9][0-9]{0,9})*)(?::([a-z0-9]+))?")
 
@@ -34,13 +34,8 @@ SHAPE = re.compile(r"([1-9][0-9]{0,9}(?:x[1-9][0-9]{0,9})*)(?::([a-z0-9]+))?")
 def sample_input(model: nn.Module, shape: str, batch_size: int) -> Tensor:
     """Return a random input, the same at each call.
 
-    Numbers are drawn from a normal distribution; integers from those every embedding of the
-    model has a row for, or from 0 and 1 if it has none.
-
-    Raises
-    ------
-    InvalidInputError
-        If `shape` is malformed, or too large for the memory.
+    Floats are normally distributed. Integers are valid rows of every embedding of the model, or 0
+    and 1 without embeddings. A malformed or too large `shape` raises an `InvalidInputError`.
     """
     match = SHAPE.fullmatch(shape)
     if match is None:
@@ -66,7 +61,7 @@ def sample_input(model: nn.Module, shape: str, batch_size: int) -> Tensor:
 
 
 def _rows(model: nn.Module, kind: torch.dtype) -> int:
-    """Return how many integers, from 0, are rows of every embedding and fit in `kind`."""
+    """Return how many integers from 0 every embedding has rows for and `kind` can hold."""
     embeddings = [
         module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)
     ]

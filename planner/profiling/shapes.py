@@ -1,16 +1,14 @@
-"""What kind of layers a model has, their shapes, and how many multiply-adds a sample takes.
+"""Kind, shapes and multiply-adds of each layer.
 
-Method: one forward pass, untimed. Products of matrices, convolutions and attention are counted
-where torch dispatches them, so that what a module of one's own computes counts too. What is
-computed between two layers counts for the earlier one, as its time does; if products are among it,
-positions are mixed, and the layer is of kind ``attention``.
-
-Of what has no products a formula stands in: a normalisation or an embedding makes each number of
-its output once; recurrent layers use each weight once a step. A causal mask is not taken off.
-
-Guarantee: counts of products are torch's own. What is not known stays unknown.
-
-Complexity: one forward pass. Source: own.
+Method: One untimed forward pass. Matrix products, convolutions and attention are counted where
+torch dispatches them, so custom modules count too. Work between two layers is charged to the
+earlier one, as its time is; if it contains products, the layer is of kind ``attention``, because
+products between layers mix positions. Layers without products use formulas: normalisation and
+embedding, one operation per output number; recurrent layers, each weight once per time step. A
+causal mask does not reduce the count.
+Guarantee: Products are counted by torch's own formulas. Unknown values stay unknown.
+Complexity: One forward pass.
+Source: own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +30,7 @@ _ATTENTION = ("aten._scaled_dot_product_", "aten._flash_attention_forward")
 
 
 class Description(NamedTuple):
-    """What `planner.layers.Layer` knows of a layer beside times and sizes, under its names."""
+    """The fields of `planner.layers.Layer` other than times and sizes, by the same names."""
 
     kind: str
     input_shape: tuple[int, ...] | None
@@ -44,7 +42,7 @@ class Description(NamedTuple):
 
 
 class _Products(TorchDispatchMode):
-    """Counts multiply-adds."""
+    """Dispatch mode that counts multiply-adds."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -66,7 +64,7 @@ class _Products(TorchDispatchMode):
 
 
 class _Call:
-    """A call of a module: its shapes, and multiply-adds inside and behind it."""
+    """One call of a module: its shapes, and the count of multiply-adds at its start and end."""
 
     def __init__(self, module: nn.Module, inputs: Any, begun: int) -> None:
         self.module, self.leaf = module, True
@@ -78,16 +76,9 @@ class _Call:
 def describe(
     model: nn.Module, inputs: tuple[Any, ...], batch_size: int
 ) -> tuple[Description, ...] | None:
-    """Return what each layer is, in the order of computation; None if the model does not let us.
+    """Return the description of each layer in execution order; None if the model fails here.
 
-    Parameters
-    ----------
-    model : Module
-        The model; on the device ``meta`` nothing is computed.
-    inputs : tuple
-        The positional arguments of its forward pass.
-    batch_size : int
-        Samples in them.
+    `batch_size` is the number of samples in `inputs`. On the device ``meta`` nothing is computed.
     """
     calls: list[_Call] = []
     running: list[_Call] = []
@@ -109,7 +100,7 @@ def describe(
 def _hooks(
     model: nn.Module, calls: list[_Call], running: list[_Call], products: _Products
 ) -> Iterator[None]:
-    """Let every call of a module be noted."""
+    """Record every module call while active."""
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
         if running:
@@ -131,7 +122,7 @@ def _hooks(
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
-    """Return the shape of the first tensor."""
+    """Return the shape of the first tensor in a value."""
     if isinstance(value, Tensor):
         return tuple(value.shape)
     first = next(iter(tensors_in(value)), None)
@@ -155,16 +146,16 @@ def _description(call: _Call, begin: int, end: int, batch_size: int) -> Descript
 
 
 def _of_sample(shape: tuple[int, ...] | None, batch_size: int) -> tuple[int, ...] | None:
-    """Return the shape without its batch: the first direction as long, or that many times longer.
+    """Return a shape without its batch dimension: the first that is `batch_size` or a multiple.
 
-    What has neither is the same for all samples, as positions are.
+    A shape without such a dimension is the same for all samples, as positions are.
     """
     if not shape or 0 in shape:
         return None if shape is None or 0 in shape else (1,)
     if batch_size in shape:
         place = shape.index(batch_size)
         return (*shape[:place], *shape[place + 1 :]) or (1,)
-    if len(shape) > 1 and shape[0] % batch_size == 0:  # positions of all samples in a row
+    if len(shape) > 1 and shape[0] % batch_size == 0:  # positions of all samples, flattened
         return (shape[0] // batch_size, *shape[1:])
     return shape
 
@@ -193,7 +184,7 @@ def _kind(module: nn.Module) -> str:
 def _window(
     module: nn.Module, read: tuple[int, ...] | None, made: tuple[int, ...] | None
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return kernel and stride by direction, dilation counted in."""
+    """Return kernel (with dilation) and stride per dimension."""
     if read is None or made is None or len(read) != len(made) or len(made) < 2:
         return None, None
     sides = len(made) - 1
@@ -221,7 +212,7 @@ def _each(value: int | Sequence[int], sides: int) -> tuple[int, ...]:
 
 
 def _without_products(module: nn.Module, kind: str, made: tuple[int, ...] | None) -> int | None:
-    """Return the multiply-adds of what multiplies no matrices; None if they are unknown."""
+    """Return the multiply-adds of a layer without matrix products; None if unknown."""
     if made is None:
         return None
     if isinstance(module, nn.RNNBase):

@@ -1,4 +1,4 @@
-"""What a model computes, found by running it once untimed."""
+"""Observe the structure of a model in one untimed run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,50 +28,27 @@ __all__ = ["Structure", "observe"]
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What every run of the model does.
+    """The invariants of every run of the model.
 
-    Attributes
-    ----------
-    names : tuple of str
-        Name of each layer, in the order of computation.
-    activation_bytes : tuple of int
-        Size of each layer's output.
-    kept_bytes : tuple of int
-        What autograd saves in each layer, and behind it up to the next one.
-    blocks : tuple of int
-        Block of each layer.
-    parameters : mapping of Parameter to int
-        Layer of each parameter.
-    ops : tuple of Operation
-        What is computed, in the order of the forward pass, loss included: each layer's call is an
-        op, and so is what is computed between two of them.
-    updaters : mapping of Parameter to tuple of int
-        Ops that compute the gradient of each parameter.
-    accumulators : mapping of Parameter to int
-        Op that counts the time of adding the gradient to the parameter; one of its layer.
-    marks : tuple of (str, int)
-        Starts and ends, in their order, of the calls of the modules that are a layer in some call:
-        the module, and the op that counts the time from there on.
-    node_names : tuple of str
-        What the backward pass computes, in the order of the forward pass, loss included.
-    node_ops : tuple of int
-        Op of each of them.
+    Lists over layers are in the order of computation, lists over ops and nodes in the order of the
+    forward pass, the loss included. Each layer call is an op, and so is each computation between
+    two.
     """
 
     names: tuple[str, ...]
     activation_bytes: tuple[int, ...]
-    kept_bytes: tuple[int, ...]
+    kept_bytes: tuple[int, ...]  # autograd's saved tensors, from each layer up to the next one
     blocks: tuple[int, ...]
-    parameters: Mapping[nn.Parameter, int]
+    parameters: Mapping[nn.Parameter, int]  # the layer of each
     ops: tuple[Operation, ...]
-    updaters: Mapping[nn.Parameter, tuple[int, ...]]
-    accumulators: Mapping[nn.Parameter, int]
-    marks: tuple[tuple[str, int], ...]
-    node_names: tuple[str, ...]
-    node_ops: tuple[int, ...]
+    updaters: Mapping[nn.Parameter, tuple[int, ...]]  # ops that compute each gradient
+    accumulators: Mapping[nn.Parameter, int]  # op charged for adding each gradient; of its layer
+    marks: tuple[tuple[str, int], ...]  # starts and ends of calls: module, op charged from there on
+    node_names: tuple[str, ...]  # autograd nodes of the backward pass
+    node_ops: tuple[int, ...]  # the op of each node
 
     def by_layer(self, times: Sequence[int]) -> list[int]:
-        """Return the layers' times from their ops'."""
+        """Return the sums of op times over each layer (ns)."""
         sums = [0] * len(self.names)
         for op, time in zip(self.ops, times, strict=True):
             sums[op.layer] += time
@@ -79,10 +56,10 @@ class Structure:
 
 
 def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
-    """Run the model forward and return what it computes.
+    """Run the model forward once and return its structure.
 
-    What is computed between two layers counts for the earlier one, what comes before the first
-    layer for the first, the loss for the last.
+    Computation between two layers is charged to the earlier one, computation before the first layer
+    to the first, and the loss to the last.
     """
     calls, output = trace(model, inputs, saved=True)
     leaves = [call for call in calls if call.leaf]
@@ -120,7 +97,7 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
 
 
 def _kept(calls: Sequence[Call]) -> list[int]:
-    """Return what each leaf keeps; what calls around them keep counts as their time does."""
+    """Return the saved bytes of each leaf call; enclosing calls are charged as their times are."""
     kept, before = [], 0
     for call in calls:
         if call.leaf:
@@ -153,16 +130,12 @@ def _blocks(leaves: Sequence[Call], nodes: Sequence[Node]) -> list[int]:
 def _with_everything_tracked(
     model: nn.Module, inputs: tuple[Any, ...], calls: Sequence[Call]
 ) -> tuple[list[int], Flow] | None:
-    """Return the layers' blocks and what reads what, frozen layers included.
+    """Return the blocks and the flow of all layers, frozen ones included; None if that fails.
 
-    Autograd does not record what depends on no trainable parameter, such as the branches of a
-    frozen backbone, so everything is made to require gradients for one more run.
-
-    Returns
-    -------
-    (list of int, Flow) or None
-        None if the model does something else then, or fails: all that is known then is what is
-        trained. Of the blocks, every layer before counts as one of its own.
+    Autograd records nothing that depends on no trainable parameter, such as branches of a frozen
+    backbone. So this is one more run in which everything requires gradients. It fails if the model
+    computes something else in that run; then only the trained part is known, and each layer before
+    it is a block of its own.
     """
     try:
         with _everything_tracked(model, inputs) as tracked:
@@ -179,8 +152,8 @@ def _with_everything_tracked(
 def _everything_tracked(model: nn.Module, inputs: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Let all parameters and the first input require gradients; yield the inputs to use.
 
-    Further inputs stay as they are: a mask that every layer reads is no branch of the model.
-    No tensor is kept for a backward pass, which a large frozen model may have no memory for.
+    Further inputs stay unchanged: a mask that every layer reads is no branch of the model. No
+    tensor is saved for a backward pass, for which a large frozen model may lack the memory.
     """
     frozen = [
         parameter
@@ -198,7 +171,7 @@ def _everything_tracked(model: nn.Module, inputs: tuple[Any, ...]) -> Iterator[t
 
 
 def _tracked(value: Any) -> Any:
-    """Return a tracked copy of a tensor; a copy may also be changed in place."""
+    """Return a copy of a tensor that requires gradients and may be changed in place."""
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.detach().requires_grad_().clone()
     return value

@@ -1,4 +1,4 @@
-"""What must hold while a model is measured, and be as before afterwards."""
+"""Contexts of a measurement, which restore the previous state afterwards."""
 
 import gc
 from collections.abc import Iterator
@@ -15,20 +15,20 @@ __all__ = ["kept_gradients", "no_collection", "with_threads"]
 
 @contextmanager
 def kept_gradients(model: nn.Module, inputs: tuple[Any, ...]) -> Iterator[None]:
-    """Put the gradients of the model and of its inputs back to what they were."""
+    """Restore the gradients of the model and its inputs at the end."""
     leaves = [tensor for tensor in (*model.parameters(), *tensors_in(inputs)) if tensor.is_leaf]
     gradients = [leaf.grad for leaf in leaves]
     try:
         yield
     finally:
-        model.zero_grad(set_to_none=True)  # of lazily made parameters, too
+        model.zero_grad(set_to_none=True)  # includes parameters created lazily meanwhile
         for leaf, gradient in zip(leaves, gradients, strict=True):
             leaf.grad = gradient
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the garbage collector from running."""
+    """Disable the garbage collector."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -41,7 +41,7 @@ def no_collection() -> Iterator[None]:
 
 @contextmanager
 def with_threads(threads: int | None) -> Iterator[None]:
-    """Let torch compute with that many threads; None leaves their number alone."""
+    """Set the number of torch's threads; None keeps the current number."""
     before = torch.get_num_threads()
     if threads is not None:
         torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""The tensors inside whatever a module returns, their size, and a loss made of them."""
+"""The tensors inside a module's output, their size, and a loss made of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -13,7 +13,7 @@ __all__ = ["byte_size", "loss_of", "tensors_in"]
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested sequences, mappings and dataclasses, in their order."""
+    """Yield the tensors in nested sequences, mappings and dataclasses, in order."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -28,7 +28,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def byte_size(value: Any) -> int:
-    """Return the size of the distinct tensors in `value`."""
+    """Return the total size of the distinct tensors in `value` (bytes)."""
     distinct = {id(tensor): tensor for tensor in tensors_in(value)}
     return sum(tensor.numel() * tensor.element_size() for tensor in distinct.values())
 
@@ -36,13 +36,9 @@ def byte_size(value: Any) -> int:
 def loss_of(output: Any) -> Tensor:
     """Return a scalar to differentiate: the model's own loss, or a stand-in.
 
-    The stand-in is the sum of the means of all floating-point tensors of the output. Every
-    output takes part in it, so every parameter that is used gets a gradient.
-
-    Raises
-    ------
-    MeasurementError
-        If nothing in the output depends on a trainable parameter.
+    The stand-in sums the means of all floating-point tensors of the output, so that every used
+    parameter gets a gradient. A `MeasurementError` is raised if no output depends on a trainable
+    one.
     """
     own = getattr(output, "loss", None)
     chosen = [own] if isinstance(own, Tensor) else list(tensors_in(output))

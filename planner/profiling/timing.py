@@ -1,4 +1,4 @@
-"""One timed iteration, with hooks that tell the layers apart or without any."""
+"""Time one iteration, with hooks that separate the layers, or without hooks."""
 
 import time
 from collections.abc import Callable
@@ -19,38 +19,27 @@ from planner.profiling.tensors import loss_of
 __all__ = ["Clock", "Run", "clock_for", "time_bare", "time_layers"]
 
 Clock = Callable[[], int]
-"""Reads the time in nanoseconds, once all work asked for so far is done."""
+"""Returns the time (ns) once all work submitted so far is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Times of one iteration.
+    """Times of one iteration (ns).
 
-    Attributes
-    ----------
-    whole_ns : (int, int)
-        The forward pass, and the call that runs the backward pass.
-    forward_ns : list of int
-        Of each layer; they sum to the whole forward pass.
-    backward_ns : list of int
-        Of each layer; they sum to the time from the start of the backward pass to the last
-        gradient.
-    ready_ns : list of (int or None)
-        When the gradients of each layer's parameters are complete, from the same start.
-    op_forward_ns, op_backward_ns : list of int
-        Of each op; those of a layer's ops sum to the layer's time.
+    Layer times sum to the whole forward pass, and to the time from the start of the backward pass
+    to the last gradient. The times of a layer's ops sum to the layer's time.
     """
 
-    whole_ns: tuple[int, int]
-    forward_ns: list[int]
+    whole_ns: tuple[int, int]  # forward pass, backward call
+    forward_ns: list[int]  # by layer
     backward_ns: list[int]
-    ready_ns: list[int | None]
+    ready_ns: list[int | None]  # by layer: gradients complete, from the backward pass's start
     op_forward_ns: list[int]
     op_backward_ns: list[int]
 
 
 def clock_for(model: nn.Module) -> Clock:
-    """Return the clock for the device `model` is on."""
+    """Return the clock for the device that `model` is on."""
     if not any(parameter.is_cuda for parameter in model.parameters()):
         return time.perf_counter_ns
 
@@ -62,7 +51,7 @@ def clock_for(model: nn.Module) -> Clock:
 
 
 def time_bare(model: nn.Module, inputs: tuple[Any, ...], clock: Clock) -> tuple[int, int]:
-    """Return the times of one forward and one backward pass."""
+    """Return the times of one forward and one backward pass (ns), without hooks."""
     model.zero_grad(set_to_none=True)
     start = clock()
     output = forward(model, inputs)
@@ -74,17 +63,13 @@ def time_bare(model: nn.Module, inputs: tuple[Any, ...], clock: Clock) -> tuple[
 def time_layers(
     model: nn.Module, inputs: tuple[Any, ...], structure: Structure, clock: Clock
 ) -> Run:
-    """Return the times of each layer, and of each op, in one forward and one backward pass.
+    """Return the times of layers and ops in one forward and one backward pass.
 
-    A layer's forward time lasts from its start to the start of the next layer; if an op lies
-    between the two, it takes what follows the layer's end. In the backward pass a moment is taken
-    at the end of each autograd node and at each complete gradient; the time since the moment before
-    is the op's the node or the parameter belongs to.
-
-    Raises
-    ------
-    MeasurementError
-        If the model does not compute what it did when its structure was observed.
+    A layer's forward time lasts to the start of the next layer; an op between the two gets the part
+    after the layer's end. In the backward pass the clock is read after each autograd node and each
+    complete gradient, and the time since the previous reading is charged to the op of the node or
+    parameter. A `MeasurementError` is raised if the model no longer computes the observed
+    structure.
     """
     model.zero_grad(set_to_none=True)
     marks: list[tuple[str, int]] = []

@@ -1,17 +1,14 @@
-"""What an optimiser's updates take, and where in an iteration they do.
+"""Time the optimiser's updates and insert them into the dataflow graph.
 
-Problem. A parameter is updated after its gradient has arrived and before it is read. On a processor
-that takes as long as copying it some times.
-
-Method. The optimiser steps on copies of the parameters, with gradients as large. In the graph an op
-comes before each first reader of some parameters: what it reads comes through that op, which takes
-their share, by bytes, of a whole step. So it waits for their transfers, as the reader did.
-
-Guarantee. The model does not change. Forward ops take as much longer in sum as a step of the
-optimiser, and every order of ops that was possible is, with updates in between.
-
-Complexity. Copies of parameters, gradients and the optimiser's state; O(ops + parameters).
-Source. Own.
+Problem: A parameter is updated between the arrival of its gradient and its next read. On a
+processor an update costs about as much as several copies of the parameter.
+Method: Time the optimiser on copies of the parameters, with gradients of the same size. In the
+graph an update op precedes each op that is the first reader of some parameters; it takes their
+share of the step, by bytes, and waits for their transfers in place of the reader.
+Guarantee: The model does not change. The forward ops grow by the time of one optimiser step in
+total. Every order of ops stays possible, with the updates in between.
+Complexity: Copies of parameters, gradients and optimiser state; O(ops + parameters).
+Source: own.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +32,7 @@ def time_updates(
     clock: Clock,
     one_of: Callable[[Sequence[int]], float] = median,
 ) -> int:
-    """Return the time of a step, in ns, after one that makes the optimiser's state."""
+    """Return the time of one optimiser step (ns), after a first step that creates its state."""
     copies: list[Tensor] = []
     for parameter in model.parameters():
         if parameter.grad is not None:
@@ -51,15 +48,7 @@ def time_updates(
 
 
 def with_updates(graph: Graph, step_ns: int) -> Graph:
-    """Return a graph in which updates are ops.
-
-    Parameters
-    ----------
-    graph : Graph
-        Ops named as `measure` does.
-    step_ns : int
-        What the updates of all parameters take.
-    """
+    """Return the graph with update ops; `step_ns` is the time of all updates together."""
     size_of: dict[int, int] = {}  # by first reader
     rank = {index: place for place, index in enumerate(graph.topological)}
     firsts = [min(readers, key=rank.__getitem__) for readers in graph.readers]

@@ -1,9 +1,8 @@
-"""Plans as executors follow them: which bytes of which parameters travel together, in which order.
+"""Plans in the form that executors follow: which bytes travel together, in which order.
 
-The adapter between plans and executors. A plan comes typed, with its problem, or as an answer of
-the JSON interface; both give the same program. It copies what a plan says and decides nothing: what
-a plan leaves open is an error, with the path of what is missing. It needs no torch, so that a plan
-can be read, compared and exported without it.
+A plan comes typed, with its problem, or as an answer of the JSON interface; both give the same
+program. The adapter copies the plan and decides nothing: what a plan leaves open is an error with a
+path. It needs no torch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,24 +48,23 @@ Plan = bytes | Mapping[str, Any] | Answer | TypedPlan
 
 
 def program_of(*plans: Plan | list[Plan] | tuple[Plan, ...]) -> Program:
-    """Return what executors follow.
+    """Return the program that executors follow.
 
     Parameters
     ----------
     *plans
         One plan of `iteration`, `caramel`, `bigdl` or `fsdp`; or one or two of `ibatch`, for pull
-        and for push, also as a list. A direction without a plan travels as one batch, as it does
-        without iBatch. A plan is an answer of ``planner solve``, as JSON text, plain values or
-        typed; or a problem with a plan of it or what `solve` returned,
-        ``(problem, caramel.solve(problem))``. Behind a problem and plan of `ibatch` stand the names
-        of each layer's parameters (`Profile.layer_parameters`).
+        and for push, also as a list. A direction without a plan travels as one batch. A plan is an
+        answer of ``planner solve``, as JSON text, plain values or typed; or a problem with its plan
+        or result, ``(problem, caramel.solve(problem))``. A problem and plan of `ibatch` are
+        followed by the names of each layer's parameters (`Profile.layer_parameters`).
 
     Raises
     ------
     InvalidInputError
-        If a plan leaves open what an executor has to know, or plans do not belong together.
+        If a plan leaves open what an executor needs, or plans do not belong together.
     InvalidPlanError
-        If a typed plan is none of its problem.
+        If a typed plan does not fit its problem.
     """
     several: Sequence[Any] = plans
     if len(plans) == 1 and isinstance(plans[0], list | tuple) and not is_typed(plans[0]):
@@ -85,7 +83,7 @@ def program_of(*plans: Plan | list[Plan] | tuple[Plan, ...]) -> Program:
 
 
 def _source(plan: Any) -> tuple[str, Callable[[], Program | Layers]]:
-    """Return the family of a plan, and what reads it."""
+    """Return the family of a plan, and a function that reads it."""
     if is_typed(plan):
         return family_of(plan), partial(read_typed, plan)
     answer = read_plan(plan)

@@ -30,17 +30,9 @@ ValueT = TypeVar("ValueT")
 
 
 def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
-    """Return an answer, checked, in its typed form.
+    """Return an answer in its typed form, checked.
 
-    Parameters
-    ----------
-    plan : bytes or mapping or answer
-        An answer of ``planner solve`` or `planner.solve`, as JSON text or plain values.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no answer, one without a plan, or one that contradicts itself.
+    An answer without a plan, or one that contradicts itself, is an `InvalidInputError`.
     """
     if isinstance(plan, Answer):
         PROBLEMS[plan.problem].view(plan)
@@ -59,12 +51,9 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
 
 
 def read_answer(answer: Answer) -> Program | Layers:
-    """Return what a checked answer says.
+    """Return the program of a checked answer.
 
-    Raises
-    ------
-    InvalidInputError
-        If it leaves open what an executor has to know.
+    An answer that leaves the program open is an `InvalidInputError`.
     """
     if isinstance(answer, CaramelAnswer):
         sizes = _known(answer.parameter_bytes) or {}
@@ -103,14 +92,9 @@ def read_answer(answer: Answer) -> Program | Layers:
 
 
 def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
-    """Return by which program transfers are run that name an algorithm, or None.
+    """Return the recipe of each algorithm of the transfers; the key None is the default.
 
-    Where nothing is said of the ring, and with a single worker, it is left open.
-
-    Raises
-    ------
-    InvalidInputError
-        If the answer does not say it of another algorithm.
+    The recipe is None for the ring if the answer does not describe it, and with a single worker.
     """
     synchronisation = _known(answer.synchronisation)
     if synchronisation is None:

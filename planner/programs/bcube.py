@@ -1,4 +1,4 @@
-"""Plans of a synchronisation on a BCube as collective programs, typed or from a file."""
+"""Synchronisation plans of a BCube, typed or as answers, as collective programs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,14 +18,9 @@ __all__ = ["bcube_program"]
 def bcube_program(
     bcube: BCube, plan: bytes | Mapping[str, Any] | BmlAnswer | Plan | None
 ) -> SummingProgram:
-    """Return a plan as a program, its depth, and the only size of tensors that it is for.
+    """Return a plan's program, its depth, and the only tensor size it fits, if any.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is no plan for this network, or leaves open what is sent.
-    InvalidPlanError
-        If an answer does not sum up every contribution exactly once.
+    A plan for another network, or one that does not list its transfers, is an `InvalidInputError`.
     """
     if plan is None:
         return SummingProgram(bml_program(bcube))

@@ -1,4 +1,4 @@
-"""From what plans of each family say to programs, whether they come typed or as answers."""
+"""Builds programs from the contents of plans, which come typed or as answers."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ __all__ = ["Layers", "gradients", "shards", "through_a_driver", "transfers"]
 
 
 class Layers(NamedTuple):
-    """What a plan of `ibatch` says of one direction: ranges of layers, and what layers have."""
+    """One direction of a plan of `ibatch`: ranges of layers, and the layers' names and sizes."""
 
     direction: str
     batches: Sequence[tuple[int, int]]
@@ -24,7 +24,7 @@ class Layers(NamedTuple):
 
 
 class Timed(Protocol):
-    """When a plan has a transfer ready, begin and end."""
+    """The times at which a plan has a transfer ready, start and end."""
 
     @property
     def ready_ns(self) -> int: ...
@@ -37,13 +37,7 @@ class Timed(Protocol):
 def gradients(
     batches: Iterable[Batch], times: Sequence[Timed], method: str, *, barrier: bool, traffic: float
 ) -> GradientProgram:
-    """Return the program of a plan of `caramel`.
-
-    Raises
-    ------
-    InvalidInputError
-        If its transfers are no all-reduces.
-    """
+    """Return the program of a plan of `caramel`; its transfers have to be all-reduces."""
     if traffic != 1:
         raise InvalidInputError(
             "method", f"{method} sends through parameter servers: expected all-reduces"
@@ -52,7 +46,7 @@ def gradients(
 
 
 def _firm(batches: Iterable[Batch], times: Sequence[Timed]) -> tuple[Batch, ...]:
-    """Note for which batches the plan lets the network idle though one behind them is ready."""
+    """Mark the batches that the network idles for although a later batch is ready."""
     behind = list(accumulate((time.ready_ns for time in reversed(times)), min))[::-1]
     ends = [0, *(time.end_ns for time in times)]
     return tuple(
@@ -64,13 +58,7 @@ def _firm(batches: Iterable[Batch], times: Sequence[Timed]) -> tuple[Batch, ...]
 def transfers(
     rows: Iterable[tuple[Kind, Batch]], times: Sequence[Timed], *, barrier: bool
 ) -> GradientProgram | ShardProgram:
-    """Return the program of a plan of `iteration`, whose batches each have a kind.
-
-    Raises
-    ------
-    InvalidInputError
-        If all-reduces and pushes are mixed, or all shards are waited for.
-    """
+    """Return the program of a plan of `iteration`: all-reduces, or pushes and pulls, not both."""
     rows = tuple(rows)
     if all(kind == "all_reduce" for kind, _ in rows):
         return GradientProgram(_firm((batch for _, batch in rows), times), barrier)
@@ -88,13 +76,7 @@ def transfers(
 
 
 def shards(plans: Sequence[Layers]) -> ShardProgram:
-    """Return the program of one or two plans of `ibatch`.
-
-    Raises
-    ------
-    InvalidInputError
-        If they are not one for each direction, or do not say which parameters layers have.
-    """
+    """Return the program of one or two plans of `ibatch`, at most one per direction."""
     if len(plans) > 2 or len({plan.direction for plan in plans}) < len(plans):
         raise InvalidInputError("direction", "expected at most one plan to pull and one to push")
     table = plans[0].names

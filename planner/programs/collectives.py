@@ -1,4 +1,4 @@
-"""The collective program by which a plan sums up, from whatever answer says it."""
+"""The collective program by which a plan sums up gradients, for every family of answers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,16 +22,16 @@ __all__ = ["SummingProgram", "programs_of_transfers", "summing_program"]
 
 
 class SummingProgram(NamedTuple):
-    """By which program a plan sums up.
+    """The program by which a plan sums up gradients.
 
     Attributes
     ----------
     program : Program
         The all-reduce.
     depth : int
-        Into how many parts its data is cut, each a step behind the one before.
+        Number of pipelined parts, each one step behind the part before.
     size_bytes : int or None
-        The only size of tensors that it is for; None: any.
+        The only size of tensors that the program fits; None: any.
     """
 
     program: Program
@@ -42,23 +42,23 @@ class SummingProgram(NamedTuple):
 def summing_program(
     answer: Answer, algorithm: str | None = None, depth: int | None = None
 ) -> SummingProgram:
-    """Return by which program a checked answer sums up.
+    """Return the program by which a checked answer sums up gradients.
 
     Parameters
     ----------
     answer : answer
         A plan.
     algorithm : str, optional
-        Which of them, where transfers name several.
+        Which algorithm, if transfers name several.
     depth : int, optional
-        The same of their depths.
+        Which depth, if transfers have several.
 
     Raises
     ------
     InvalidInputError
-        If it leaves that open, with the path of what is missing.
+        If the answer leaves it open, with the path of what is missing.
     NotApplicableError
-        If nobody knows how to run it.
+        If the program cannot be generated.
     """
     if isinstance(answer, IterationAnswer):
         return _chosen(answer, algorithm, depth)
@@ -98,7 +98,7 @@ def programs_of_transfers(answer: Answer) -> tuple[Program, ...]:
 
 
 def _chosen(answer: IterationAnswer, algorithm: str | None, depth: int | None) -> SummingProgram:
-    """Return the program and depth that all transfers name, or those that name an algorithm."""
+    """Return the program and depth of all transfers, or of those with the given algorithm."""
     ring = Recipe("ring", (answer.workers,))
     recipes = {name: recipe or ring for name, recipe in recipes_of(answer).items()}
     first = recipes.pop(None)
@@ -122,7 +122,7 @@ def _chosen(answer: IterationAnswer, algorithm: str | None, depth: int | None) -
 
 
 def _sliced(answer: BigdlAnswer, slices: Sequence[tuple[int, int]]) -> Program:
-    """Return the exchange of slices: each is a chunk."""
+    """Return the direct exchange of slices; each slice is a chunk."""
     program = made(Recipe("direct", (answer.nodes,)))
     if len({stop - start for start, stop in slices}) == 1:
         return program

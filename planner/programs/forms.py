@@ -1,6 +1,6 @@
-"""What executors follow: which bytes of which parameters travel together, in which order.
+"""Programs of executors: which bytes of which parameters travel together, in which order.
 
-`Piece` is the one form in which bytes of a parameter stand between a plan and an executor.
+`Piece` is the only form of a parameter's bytes between a plan and an executor.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Piece(NamedTuple):
-    """Bytes start … stop-1 of a parameter's gradient; a `stop` of None is its end."""
+    """Bytes start … stop-1 of a parameter's gradient; a `stop` of None is the end."""
 
     parameter: str
     start: int = 0
@@ -36,21 +36,21 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one transfer carries.
+    """The contents of one transfer.
 
     Attributes
     ----------
     pieces : tuple of Piece
-        In the order in which they lie in the message; cut ones of all-reduces may lie at its ends.
+        In message order; in all-reduces, cut pieces may lie at the ends.
     size_bytes : int or None
-        Their size, where the plan says it.
+        Their size, if the plan says it.
     depth : int
         Chunks in flight at once.
     collective : Recipe or None
-        By which program it is summed up, or by which half of it; None: the plan leaves it open.
+        Program, or program half, that sums the batch up; None: left open by the plan.
     firm : bool
-        Whether batches behind it wait for it even where they are ready before: the plan lets the
-        network idle for it.
+        Whether later batches wait for it even if they are ready before: the plan lets the network
+        idle for it.
     """
 
     pieces: tuple[Piece, ...]
@@ -64,12 +64,7 @@ class Batch:
 class GradientProgram:
     """Gradients are all-reduced batch by batch, in this order.
 
-    Attributes
-    ----------
-    batches : tuple of Batch
-        In transfer order.
-    barrier : bool
-        Whether the next forward pass waits for all of them; else for each where it is read.
+    With a `barrier` the next forward pass waits for all batches; else for each where it is read.
     """
 
     batches: tuple[Batch, ...]
@@ -83,36 +78,31 @@ Direction = Literal["push", "pull"]
 class ShardProgram:
     """Each rank keeps and updates a shard of every parameter.
 
-    Gradients are pushed batch by batch behind the backward pass, and parameters pulled batch by
-    batch ahead of the next forward pass; the last pushes may come between the first pulls.
-
-    Attributes
-    ----------
-    transfers : tuple of (str, Batch)
-        In transfer order, each with its direction; pushes and pulls may cut parameters in different
-        places.
+    Gradients are pushed batch by batch during the backward pass, and parameters are pulled batch by
+    batch ahead of the next forward pass. The last pushes may come between the first pulls; pushes
+    and pulls may cut parameters in different places. `transfers` are in transfer order.
     """
 
     transfers: tuple[tuple[Direction, Batch], ...]
 
     @classmethod
     def pushes_first(cls, pulls: Iterable[Batch], pushes: Iterable[Batch]) -> Self:
-        """Return the program that pulls nothing before all is pushed."""
+        """Return the program that pulls nothing before everything is pushed."""
         return cls((*(("push", batch) for batch in pushes), *(("pull", batch) for batch in pulls)))
 
     @property
     def pulls(self) -> tuple[Batch, ...]:
-        """What is pulled, in transfer order."""
+        """The pull batches, in transfer order."""
         return tuple(batch for direction, batch in self.transfers if direction == "pull")
 
     @property
     def pushes(self) -> tuple[Batch, ...]:
-        """What is pushed, in transfer order."""
+        """The push batches, in transfer order."""
         return tuple(batch for direction, batch in self.transfers if direction == "push")
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """All of them."""
+        """All batches, in transfer order."""
         return tuple(batch for _, batch in self.transfers)
 
 
@@ -120,12 +110,8 @@ class ShardProgram:
 class SliceProgram:
     """Each rank sums up one slice of the gradient, updates it and hands it out.
 
-    Attributes
-    ----------
-    slices : tuple of (int, int)
-        First element of each rank's slice, and the one after its last.
-    pull_order : tuple of tuple of int
-        For each rank, the ranks in the order in which it pulls from them.
+    `slices` holds the first element of each rank's slice and the one after its last; `pull_order`
+    the ranks in the order in which each rank pulls from them.
     """
 
     slices: tuple[tuple[int, int], ...]
@@ -138,13 +124,13 @@ class ShardedUnit(NamedTuple):
     Attributes
     ----------
     modules : tuple of str
-        Their names, in the order in which they are computed.
+        Their names, in the order of computation.
     parameter_bytes, gradient_bytes : int
-        What is gathered and scattered of them.
+        Bytes that are gathered, and that are scattered.
     reshard : bool
         Whether parameters are freed after the forward pass, and gathered again.
     recompute : bool
-        Whether each of the modules is computed again in the backward pass.
+        Whether the modules are computed again in the backward pass.
     forward_prefetch, backward_prefetch : tuple of int
         Units whose gathers this one issues, in this order, when its own parameters have arrived.
     """
@@ -167,14 +153,14 @@ class UnitProgram:
     units : tuple of ShardedUnit
         In the order of the forward pass.
     replicas, shards : int
-        The mesh.
+        The device mesh.
     buffers : int
-        Reduce-scatters whose input is kept at most.
+        Number of reduce-scatters whose input is kept at most.
     separate : bool
         Whether reduce-scatters have a communicator of their own.
     streams : tuple of (tuple of int, tuple of int)
-        Of a plan that FSDP2's own streams carry out, both lists of each unit there, in place of its
-        own, which are for devices without streams; empty of all others.
+        If FSDP2's own streams carry out the plan: the forward and backward prefetch list of each
+        unit there. The units' own lists are then for devices without streams. Else empty.
     """
 
     units: tuple[ShardedUnit, ...]
@@ -190,12 +176,12 @@ ProgramT = TypeVar("ProgramT", bound=Program)
 
 
 def piece_of(parameter: str, start: int, stop: int, size: int | None) -> Piece:
-    """Return bytes start … stop-1 of a parameter of so many, in the form that is the only one."""
+    """Return bytes start … stop-1 of a parameter of `size` bytes, in the unique form."""
     return Piece(parameter) if (start, stop) == (0, size) else Piece(parameter, start, stop)
 
 
 def with_pieces(program: ProgramT, change: Callable[[Piece], Piece | None]) -> ProgramT:
-    """Return a program with every piece changed, without those that change to None."""
+    """Return the program with every piece changed, without pieces that become None."""
 
     def changed(batch: Batch) -> Batch:
         return replace(batch, pieces=tuple(filter(None, map(change, batch.pieces))))
@@ -209,5 +195,5 @@ def with_pieces(program: ProgramT, change: Callable[[Piece], Piece | None]) -> P
 
 
 def digest(*parts: object) -> str:
-    """Return a hash of frozen values, the same in every process."""
+    """Return a hash of frozen values that is the same in every process."""
     return sha256(repr(parts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Typed plans as programs: a problem with its plan, or with the result of solving it."""
+"""Typed plans as programs: a problem with its plan or its result."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
@@ -24,7 +24,7 @@ TypedPlan = (
     | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan, Any], Sequence[Sequence[str]]]
     | tuple[caramel.Problem | iteration.Problem, caramel.Plan | iteration.Plan]
 )
-"""Problems of `ibatch` know layers and no parameters: the names of each layer's come third."""
+"""Problems of `ibatch` have layers but no parameters: the names of each layer's come third."""
 
 _FAMILIES = {
     bigdl.Problem: "bigdl",
@@ -36,25 +36,17 @@ _FAMILIES = {
 
 
 def is_typed(plan: object) -> TypeGuard[TypedPlan]:
-    """Tell whether something is a problem with a plan of it, and not several plans."""
+    """Return whether a value is a problem with its plan, and not a sequence of plans."""
     return isinstance(plan, tuple) and bool(plan) and type(plan[0]) in _FAMILIES
 
 
 def family_of(plan: TypedPlan) -> str:
-    """Return the name of the family a plan is of."""
+    """Return the family of a plan."""
     return _FAMILIES[type(plan[0])]
 
 
 def read_typed(plan: TypedPlan) -> Program | Layers:
-    """Return what a typed plan says, once its family's checker has passed it.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no plan, or it leaves open what an executor has to know.
-    InvalidPlanError
-        If it is no plan of its problem.
-    """
+    """Return the program of a typed plan, after its family's checker has passed it."""
     problem: object
     solved: object
     problem, solved, *names = plan if len(plan) > 1 else (*plan, None)
@@ -111,7 +103,7 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
 
 
 def _pieces(graph: Graph, parts: Iterable[Part], sizes: Sequence[int]) -> tuple[Piece, ...]:
-    """Return what a transfer carries, parameter by parameter, as answers list it."""
+    """Return the pieces of a transfer, parameter by parameter, as answers list them."""
     spans: dict[int, list[tuple[int, int]]] = {}
     for index, start, stop in parts:
         spans.setdefault(index, []).append((start, stop))
@@ -123,7 +115,7 @@ def _pieces(graph: Graph, parts: Iterable[Part], sizes: Sequence[int]) -> tuple[
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans in their order, those that touch as one."""
+    """Return the spans sorted, with touching ones merged."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(spans):
         touches = joined and joined[-1][1] == start
@@ -132,7 +124,7 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _table(problem: ibatch.Problem, names: Sequence[Any]) -> tuple[tuple[str, ...], ...] | None:
-    """Return the parameters of each layer; None if they were not given."""
+    """Return the parameters of each layer, or None if they were not given."""
     if not names or names[0] is None:
         return None
     table = tuple(map(tuple, names[0]))

@@ -1,19 +1,12 @@
-"""Plans of fully sharded training as executors follow them: units of modules, and prefetch lists.
+"""Plans of fully sharded training for FSDP2: units of modules, and prefetch lists.
 
-Problem. A plan speaks of ranges of layers, and of steps that issue gathers. ``fully_shard`` takes
-modules, and each of its calls a list of others whose gathers it issues when its own parameters have
-arrived. The layers' names are those of modules: so planner calls what it has measured.
-
-FSDP2's own streams, without asynchronous gathers, issue what a list says a step earlier in the
-forward pass, and what no list names two steps before its own: they wait for copies out of earlier
-gathers, not for computations. In the backward pass they wait for the latest copy that the host has
-asked for, and on one channel for the scatters before it. Only they gather the last unit again
-beside its own forward computation; plans that say so are carried out by them, or refused.
-
-Guarantee. What each step issues is what the plan says, in its order; or an error says why
-``fully_shard`` cannot be told: layers have no names, a module is in two units, or one unit's module
-is inside another's, which would be gathered and freed around it.
-
+Problem: a plan has ranges of layers and steps that issue gathers. ``fully_shard`` takes modules,
+and per unit a list of others whose gathers it issues when its own parameters have arrived. FSDP2's
+own streams, without asynchronous gathers, issue at other moments: docs/fsdp.md, "When FSDP2's
+streams issue a gather". Layer names are module names, as planner measures them.
+Guarantee: each step issues what the plan says, in its order; or an error says why ``fully_shard``
+cannot: layers without names, a module in two units, or one unit's module inside another's, which
+would be gathered and freed around it.
 Complexity: O(layers · depth of names). Source: ``_fsdp_state.py`` of torch 2.13.
 """
 
@@ -31,7 +24,7 @@ from planner.validation import shown
 __all__ = ["Lists", "by_streams", "units_of"]
 
 Lists: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-"""Of each unit: the units that it prefetches in the forward and in the backward pass."""
+"""For each unit: the units that it prefetches in the forward and in the backward pass."""
 
 
 def units_of(
@@ -41,27 +34,9 @@ def units_of(
     mesh: tuple[int, int],
     channels: Channels,
 ) -> UnitProgram:
-    """Return the program of a plan.
+    """Return the program of a checked plan; `names` are the layers' module names.
 
-    Parameters
-    ----------
-    names : sequence of str, optional
-        What the layers are called in the model.
-    plan : Plan
-        Checked.
-    loads : sequence of Load
-        What its units are.
-    mesh : (int, int)
-        Replicas and shards.
-    channels : str
-        Of its problem.
-
-    Raises
-    ------
-    InvalidInputError
-        If the layers have no names.
-    NotApplicableError
-        If ``fully_shard`` cannot be told the units, or when to gather them.
+    Units or gathers that ``fully_shard`` cannot express are a `NotApplicableError`.
     """
     if names is None:
         raise InvalidInputError(
@@ -90,7 +65,7 @@ def units_of(
 
 
 def _lists(plan: Plan) -> Lists:
-    """Return the units that each unit's steps prefetch, forward and backward."""
+    """Return the units that each unit prefetches, forward and backward."""
     issues, last = plan.issues, 2 * len(plan.units) - 1
 
     def ahead(step: int) -> tuple[int, ...]:
@@ -100,13 +75,13 @@ def _lists(plan: Plan) -> Lists:
 
 
 def _last_in_turn(plan: Plan) -> Plan:
-    """Return a plan with the second gather of its last unit in that unit's backward step."""
+    """Return the plan with the second gather of the last unit in that unit's backward step."""
     *units, last = plan.units
     return replace(plan, units=(*units, last._replace(backward_at=len(plan.units))))
 
 
 def _told(plan: Plan, channels: Channels) -> Plan:
-    """Return the plan that FSDP2's streams have to be told for them to carry out another."""
+    """Return the plan to give FSDP2's streams so that they carry out `plan`."""
     units = tuple(
         unit._replace(forward_at=min(unit.forward_at + 1, u))
         for u, unit in enumerate(_last_in_turn(plan).units)
@@ -122,7 +97,7 @@ def _told(plan: Plan, channels: Channels) -> Plan:
 
 
 def by_streams(plan: Plan, channels: Channels) -> Plan:
-    """Return what FSDP2's own streams make of a plan's lists, without asynchronous gathers."""
+    """Return the plan that FSDP2's own streams carry out for a plan's lists."""
     count = len(plan.units)
     copied = [
         step for step in range(2 * count) if step < count or not plan.units[plan.unit_of(step)].keep

@@ -1,7 +1,7 @@
-"""Executing plans over gloo: the adapter, the executors, and what they measured.
+"""Run plans over gloo: attach a plan to a training loop, execute its transfers, measure the steps.
 
-The executors need torch; what reads plans (`planner.programs`) and compares measurements
-with them (`planner.runtime.measuring.measured`) does not. Nothing here decides anything.
+Executors need torch. Reading plans (`planner.programs`) and comparing measurements with them
+(`planner.runtime.measuring.measured`) do not. The runtime follows plans and makes no decisions.
 """
 
 from importlib import import_module

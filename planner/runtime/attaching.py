@@ -1,4 +1,4 @@
-"""From a plan to the executor that follows it."""
+"""Make the executor of a plan."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -43,7 +43,7 @@ def attach(
 ) -> Executor:
     """Let a model's training steps communicate as planned.
 
-    From now on a step is the forward pass, the backward pass and `Executor.step`::
+    A training step becomes the forward pass, the backward pass and `Executor.step`::
 
         world = join()
         executor = attach(model, Path("plan.json").read_bytes(), optimizer, world)
@@ -58,37 +58,39 @@ def attach(
     Parameters
     ----------
     model : Module
-        On the CPU, the same on all ranks. It may be compiled, in whole or in part: parameters have
-        the same names as without.
+        On the CPU, the same on all ranks. It may be compiled, in whole or in part; its parameters
+        keep the names they have without compilation.
     plan : bytes, mapping, answer or tuple
-        A plan of `caramel`, `iteration` or `bigdl`, or a list with plans of `ibatch` for pull and
-        for push. Either what ``planner solve`` answers, as JSON text or plain values; or a problem
-        with what its `solve` returned, or with a plan of your own, which is checked::
+        A plan of `caramel`, `iteration` or `bigdl`, or a list of two plans of `ibatch`, one for the
+        pull and one for the push. Either an answer of ``planner solve``, as JSON text or plain
+        values; or a problem with its `Result`, or with a plan of your own, which is checked::
 
             attach(model, (problem, caramel.solve(problem)), optimizer, world)
 
-        Problems of `ibatch` do not name parameters: the names of each layer's come third::
+        Problems of `ibatch` do not name parameters. Give the names of each layer's parameters as
+        the third item::
 
             names = profile.layer_parameters()
             plans = [(pull, ibatch.solve(pull), names), (push, ibatch.solve(push), names)]
     optimizer : Optimizer
-        Any of torch that can update some parameters before others; for `ibatch` and `bigdl` one
-        that updates each element by itself.
+        Any optimiser of torch that can update some parameters before others; for `ibatch` and
+        `bigdl` an elementwise one.
     world : World
-        What `join` returned.
+        The job, from `join`.
     all_reduce : AllReduce, optional
-        How gradients are summed up, for plans that leave it open, as those of `caramel` do; by
-        default gloo's ring. Plans of `iteration` say by which program: that one is run.
+        The all-reduce of gradients for plans that do not name one, as those of `caramel`; by
+        default gloo's ring. Plans of `iteration` name a collective program, which is used.
     strict_order : bool, optional
-        Whether a batch of gradients always waits for those before it. False: what is ready on all
-        ranks goes before what is not, but for batches that the plan lets the network wait for. By
-        default so where the ranks find that they lose time otherwise. Shards and slices are strict.
+        True: a batch of gradients always waits for the batches before it. False: a batch that is
+        ready on all ranks may overtake one that is not, unless the plan lets the network wait for
+        that one. Default: overtake where the ranks measure that the order costs time. Shards and
+        slices always keep the order.
 
     Raises
     ------
     InvalidInputError
-        If the plan leaves open what has to be known, is none of its problem, or does not fit the
-        model or the optimiser.
+        If the plan is incomplete, does not solve its problem, or does not fit the model or the
+        optimiser.
     DisagreementError
         If ranks differ in plan, model or optimiser; on every rank.
     CommunicationError
@@ -123,7 +125,7 @@ def attach(
 
 
 def reads_as(plan: Any) -> Program:
-    """Return what executors follow of a plan, with parameters by their plain names."""
+    """Return the program of a plan, with parameters by their plain names."""
     return with_pieces(
         program_of(plan), lambda piece: piece._replace(parameter=plain_name(piece.parameter))
     )
@@ -135,7 +137,7 @@ def _interpreters(
     all_reduce: AllReduce | None,
     closing: Callable[[Callable[[], None]], object],
 ) -> dict[Recipe | None, Interpreter]:
-    """Return an interpreter of each program that a plan names."""
+    """Return an interpreter for each collective program that the plan names."""
     made: dict[Recipe | None, Interpreter] = {}
     for recipe in dict.fromkeys(batch.collective for batch in program.batches):
         own = _planned(world, program, recipe, all_reduce)
@@ -151,12 +153,9 @@ def _planned(
     recipe: Recipe | None,
     all_reduce: AllReduce | None,
 ) -> Interpreter | None:
-    """Return what follows a program that a plan names; None if that is gloo's own all-reduce.
+    """Return the interpreter of a collective program; None if gloo's own all-reduce is used.
 
-    Raises
-    ------
-    InvalidInputError
-        If the program is for other ranks, or another one was given.
+    A program for another number of ranks, or another given `all_reduce`, is an `InvalidInputError`.
     """
     if recipe is None or world.size == 1:
         return None

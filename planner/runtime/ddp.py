@@ -1,23 +1,13 @@
-"""Imposes the batches of a plan on torch's DistributedDataParallel.
+"""Impose the batches of a plan on torch's DistributedDataParallel (DDP) as its buckets.
 
-Problem. DDP all-reduces gradients in buckets of its own choice. Make them the batches of a plan, so
-that a training script that uses DDP already follows the plan, without an executor of this package.
-
-Method. Where batches are consecutive in the order in which DDP fills buckets,
-``bucket_cap_mb_list`` says it all, and is public; the buckets are right once DDP has rebuilt them,
-after the first step.
-Otherwise `PlannedDDP` hands DDP its parameters in the order of the plan and lets it rebuild the
-buckets at once, before the first step; no order in which gradients become ready changes them then.
-Either way the first forward pass after which DDP reports its buckets compares them with the plan.
-
-Guarantee. Buckets are the batches of the plan, all-reduced in its order; or an error. What is lost
-of a plan: DDP waits for all buckets at the end of the backward pass, so that nothing is left to
-overlap with the next forward pass; it cuts no parameter and has no depth.
-
-Complexity. O(parameters), once.
-
-Source. torch.nn.parallel.distributed and reducer.cpp of PyTorch 2.13; `PlannedDDP` relies on parts
-of it that are not public, and says so if they have changed.
+Method: Batches that are consecutive in DDP's filling order need only the public
+``bucket_cap_mb_list``; buckets are right once DDP has rebuilt them, after the first step. Otherwise
+`PlannedDDP` passes the parameters in the plan's order and rebuilds before the first step.
+Guarantee: Buckets are the plan's batches in order, or an `InvalidPlanError` is raised: the first
+forward pass that knows DDP's buckets compares them. DDP cuts no parameter, and waits for all
+buckets at the end of the backward pass, so nothing overlaps with the next forward pass.
+Complexity: O(parameters), once.
+Source: DDP and reducer.cpp of PyTorch 2.13; `PlannedDDP` needs private parts and checks them.
 """
 
 import inspect
@@ -43,16 +33,10 @@ _REPORT = "rebuilt_per_bucket_param_indices"
 
 
 class PlannedDDP(DistributedDataParallel):
-    """DDP whose buckets are given, in any order of parameters.
+    """DDP with given buckets, for any order of parameters.
 
-    Parameters
-    ----------
-    module : Module
-        What to train.
-    order : sequence of str
-        Its trainable parameters, bucket by bucket.
-    **options
-        Of DDP; ``bucket_cap_mb_list`` has the sizes of the buckets.
+    `order` lists the trainable parameters bucket by bucket; ``bucket_cap_mb_list`` in `options`
+    holds the sizes of the buckets.
     """
 
     def __init__(self, module: nn.Module, order: Sequence[str], **options: Any) -> None:
@@ -68,7 +52,7 @@ class PlannedDDP(DistributedDataParallel):
         super().__init__(module, **options)
 
     def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
-        """Return the parameters in the order of the plan; what has no elements comes first."""
+        """Return the parameters in the plan's order, those without elements first."""
         parameters, sparse = super()._build_params_for_reducer()  # type: ignore[no-untyped-call]
         place = {name: number for number, name in enumerate(self._planned_order)}
         names = _names(self.module)
@@ -78,9 +62,9 @@ class PlannedDDP(DistributedDataParallel):
         return [row[0] for row in rows], [row[1] for row in rows]
 
     def _ddp_init_helper(self, *arguments: Any, **options: Any) -> None:
-        """Rebuild the buckets at once: the first ones are filled from the other end."""
+        """Rebuild the buckets at once: DDP fills its initial ones from the other end."""
         super()._ddp_init_helper(*arguments, **options)  # type: ignore[no-untyped-call]
-        self.reducer._push_all_rebuilt_params()  # see the module's docstring
+        self.reducer._push_all_rebuilt_params()  # so that later steps change no bucket
         self.reducer._rebuild_buckets()
 
 
@@ -94,34 +78,34 @@ def as_ddp(
 ) -> DistributedDataParallel:
     """Return the model under DDP, with the batches of a plan as buckets.
 
-    The result is a `PlannedDDP` where that is needed, else plain DDP with limits; its first forward
-    passes raise an `InvalidPlanError` if the buckets turn out to be others.
+    The result is a `PlannedDDP` where that is needed, else plain DDP with bucket sizes. Its first
+    forward passes raise an `InvalidPlanError` if the buckets turn out differently.
 
     Parameters
     ----------
     model : Module
         The same on all ranks.
     program : GradientProgram or ShardProgram
-        Whose gradients to send; of a `ShardProgram`, the pushes.
+        The program of the plan; of a `ShardProgram`, its pushes.
     process_group : ProcessGroup, optional
         As for DDP.
     exact : bool, optional
         True: `PlannedDDP`, with the buckets from the first step on. False: plain DDP, with the
-        buckets from the second step on. By default plain DDP if the batches are consecutive in the
-        order DDP expects.
+        buckets from the second step on. Default: plain DDP if the batches are consecutive in DDP's
+        order.
     **options
-        Of DDP, but for the sizes of buckets and ``find_unused_parameters``, with which DDP never
+        Of DDP, except the bucket sizes and ``find_unused_parameters``, with which DDP never
         rebuilds its buckets.
 
     Raises
     ------
     NotApplicableError
-        If the plan cuts a parameter, mixes types of numbers, or needs `PlannedDDP` where `exact` is
+        If the plan cuts a parameter, mixes data types, or needs `PlannedDDP` where `exact` is
         False.
     InvalidPlanError
-        If the plan does not have each trainable parameter once.
+        If the plan does not carry each trainable parameter once.
     PlannerError
-        If this version of torch has no such settings.
+        If this version of torch lacks the settings.
     """
     for name in _SETS:
         if name in options:
@@ -155,17 +139,10 @@ def as_ddp(
 
 
 def ddp_bucket_caps(program: Program, model: nn.Module) -> list[float]:
-    """Return ``bucket_cap_mb_list`` with which plain DDP makes the batches of a plan.
+    """Return the ``bucket_cap_mb_list`` with which plain DDP makes the batches of a plan.
 
-    It does from the second step on, if gradients become ready in the reverse order of the model's
-    parameters, as DDP expects.
-
-    Raises
-    ------
-    NotApplicableError
-        If batches are not consecutive in that order, cut a parameter or mix types of numbers.
-    InvalidPlanError
-        If the plan does not have each trainable parameter once.
+    It holds from the second step on, if gradients become ready in the reverse order of the model's
+    parameters, as DDP expects. Raises a `NotApplicableError` for plans that need `PlannedDDP`.
     """
     names, sizes = _planned(program, model)
     _check_consecutive(names, model)
@@ -187,7 +164,7 @@ def ddp_buckets(ddp: DistributedDataParallel) -> tuple[tuple[str, ...], ...] | N
 
 
 def _planned(program: Program, model: nn.Module) -> tuple[tuple[tuple[str, ...], ...], list[int]]:
-    """Return names and sizes of the batches of a plan that fits a model."""
+    """Return the parameter names and the size (bytes) of each batch, checked against the model."""
     batches = gradient_batches(program)
     names = whole_names(batches)
     parameters = {name: parameter for name, parameter in named(model) if parameter.requires_grad}
@@ -204,7 +181,7 @@ def _planned(program: Program, model: nn.Module) -> tuple[tuple[tuple[str, ...],
 
 
 def _check_consecutive(names: Sequence[Sequence[str]], model: nn.Module) -> None:
-    """Check that batches are consecutive in the order in which DDP expects gradients."""
+    """Check that batches are consecutive in DDP's order: the reverse of the model's parameters."""
     order = [
         name for name, parameter in named(model) if parameter.requires_grad and parameter.numel()
     ]

@@ -1,20 +1,14 @@
-"""Communication hooks for torch's DistributedDataParallel: one that follows a plan, one that looks.
+"""Communication hooks of DDP: `follow_order` imposes a plan's order, `audit` only records.
 
-Problem. DDP sends a bucket as soon as those before it have been sent. A plan may send the same
-batches in another order; and whoever keeps DDP as it is wants to know how far from a plan it is.
-
-Method. DDP hands its buckets to a hook in its own order, all of them in each step. `follow_order`
-holds back what the plan sends later until what it sends before has begun, and tells DDP by a future
-when each has arrived. Which batch a bucket is follows from its parameters; DDP's first step, before
-it has rebuilt its buckets, goes as it comes. `audit` begins each at once, as DDP does without a
-hook. Both note what they see.
-
-Guarantee. Gradients are those that DDP itself makes, bit for bit. All ranks have the same buckets,
-so that all begin transfers in the same order. From the second step on a bucket that is no batch of
-the plan ends the step with an `InvalidPlanError` under `follow_order`; to `audit` it is a finding.
-
-Complexity. O(parameters) in each of the first two steps, then O(buckets). Source. Own; reducer.cpp
-of PyTorch 2.13, of which only public parts are used.
+Problem: DDP sends buckets in its own order, while a plan may order the same batches differently.
+Method: DDP passes every bucket of a step to the hook. `follow_order` delays a bucket until the
+plan's earlier buckets have begun, and returns a future. Parameters identify a bucket's batch. DDP's
+first step, before it rebuilds its buckets, keeps DDP's order. `audit` sends each bucket at once.
+Guarantee: Gradients equal DDP's bit for bit. All ranks begin transfers in the same order. From the
+second step on, a bucket that is no batch of the plan raises an `InvalidPlanError` under
+`follow_order`; `audit` records it.
+Complexity: O(parameters) in each of the first two steps, then O(buckets).
+Source: own; reducer.cpp of PyTorch 2.13, of which only public parts are used.
 """
 
 import time
@@ -34,12 +28,12 @@ from planner.runtime.model.parameters import check_cover, named
 __all__ = ["Audit", "Travelled", "audit", "follow_order"]
 
 _SETTLED = 2
-"""Steps after which DDP's buckets stay what they are."""
+"""DDP's buckets are final after these steps."""
 
 
 @dataclass(slots=True, eq=False)
 class Travelled:
-    """One bucket in one step, on this rank.
+    """The transfer of one bucket in one step, on this rank.
 
     Attributes
     ----------
@@ -48,12 +42,12 @@ class Travelled:
     bucket : int
         Its number in DDP.
     batch : int or None
-        The batch of the plan that has the same parameters.
+        The batch of the plan with the same parameters; None if there is none.
     size_bytes : int
         Its size.
     ready_ns, begun_ns, arrived_ns : int
-        When its last gradient was there, and when the transfer began and ended, by
-        `time.monotonic_ns`; 0 as long as it has not.
+        When its last gradient was ready, and when its transfer began and ended, by
+        `time.monotonic_ns`; 0 until then.
     """
 
     step: int
@@ -67,16 +61,16 @@ class Travelled:
 
 @dataclass(slots=True, eq=False)
 class Audit:
-    """What a hook saw.
+    """The record of a hook.
 
     Attributes
     ----------
     batches : tuple of tuple of str
-        The plan's, as names of parameters, in its order.
+        The plan's batches as names of parameters, in order.
     rows : list of Travelled
-        One a bucket and step, in the order in which they began.
+        One row per bucket and step, in the order in which transfers began.
     keep : int
-        Steps that are kept, the last ones.
+        Number of most recent steps to keep.
     """
 
     batches: tuple[tuple[str, ...], ...]
@@ -85,7 +79,7 @@ class Audit:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The steps that are kept."""
+        """The recorded steps."""
         return tuple(dict.fromkeys(row.step for row in self.rows))
 
     def of(self, step: int) -> tuple[Travelled, ...]:
@@ -93,49 +87,49 @@ class Audit:
         return tuple(row for row in self.rows if row.step == step)
 
     def share_as_planned(self, step: int) -> float:
-        """Return how much of a step's bytes travelled in batches of the plan."""
+        """Return the share of a step's bytes that travelled in batches of the plan."""
         rows = self.of(step)
         size = sum(row.size_bytes for row in rows)
         planned = sum(row.size_bytes for row in rows if row.batch is not None)
         return planned / size if size else 1.0
 
     def out_of_order(self, step: int) -> int:
-        """Return how many pairs of the plan's batches travelled the other way round in a step."""
+        """Return the number of pairs of the plan's batches that a step sent in reverse order."""
         order = [row.batch for row in self.of(step) if row.batch is not None]
         return sum(
             after < before for place, before in enumerate(order) for after in order[place + 1 :]
         )
 
     def held_ns(self, step: int) -> int:
-        """Return how long complete buckets waited in a step before they began, in all."""
+        """Return the total delay between readiness and start of a step's buckets (ns)."""
         return sum(row.begun_ns - row.ready_ns for row in self.of(step))
 
 
 def follow_order(ddp: DistributedDataParallel, program: Program) -> Audit:
-    """Let DDP send its buckets in a plan's order; return what will be noted.
+    """Let DDP send its buckets in a plan's order; return the record, which grows with each step.
 
-    The buckets have to be the plan's batches, as those of `planner.runtime.ddp.as_ddp` are, or of
-    DDP with ``bucket_cap_mb_list=ddp_bucket_caps(program, model)``. Every rank has to call it.
+    The buckets have to be the plan's batches, from `planner.runtime.ddp.as_ddp` or DDP with
+    ``bucket_cap_mb_list=ddp_bucket_caps(program, model)``. Every rank has to call it.
 
     Parameters
     ----------
     ddp : DistributedDataParallel
         Without a hook.
     program : GradientProgram or ShardProgram
-        What `planner.programs.program_of` makes of a plan.
+        The program of a plan, from `planner.programs.program_of`.
 
     Raises
     ------
     NotApplicableError
         If the plan is not one of gradients, or cuts a parameter.
     InvalidPlanError
-        If it does not have each trainable parameter once.
+        If it does not carry each trainable parameter once.
     """
     return _registered(ddp, program, in_order=True)
 
 
 def audit(ddp: DistributedDataParallel, program: Program) -> Audit:
-    """Note which bucket of DDP travels when, to compare with a plan; return what will be noted.
+    """Record when DDP's buckets travel, to compare with a plan; return the record.
 
     DDP may have any buckets. Errors are those of `follow_order`.
     """
@@ -169,7 +163,7 @@ def _planner_hook(
 
 
 class _Travel:
-    """What happens to one bucket after the other; see the module."""
+    """State of a hook: the step, its known buckets and the delayed ones."""
 
     def __init__(
         self, seen: Audit, numbers: Mapping[frozenset[int], int], group: Any, *, in_order: bool
@@ -185,7 +179,7 @@ class _Travel:
         self._next = 0
 
     def of(self, bucket: Any) -> Future[Tensor]:
-        """Send a bucket in its turn, and what waits for it; return what will be its sum."""
+        """Send a bucket, and those delayed behind it, in order; return the future of its sum."""
         index = bucket.index()
         if index == 0:
             self._begin()
@@ -221,7 +215,7 @@ class _Travel:
             rows[:] = [row for row in rows if row.step >= oldest]
 
     def _send(self, row: Travelled, flat: Tensor, future: Future[Tensor]) -> None:
-        """Begin a transfer; its result is the future's."""
+        """Begin a transfer; its result completes the future."""
         self._seen.rows.append(row)
         flat.mul_(self._share)  # as DDP does by itself
         row.begun_ns = time.monotonic_ns()

@@ -1,25 +1,12 @@
-"""Imposes the pull batches of a plan on torch's FSDP2.
+"""Impose the pull batches of a plan on torch's FSDP2 as its all-gathers.
 
-Problem. FSDP2 keeps a shard of each parameter on each rank, and gathers those of a module when its
-forward pass begins. Make each all-gather one batch of an iBatch plan, and start it ahead, so that
-it overlaps with the computation before it.
-
-Method. ``fully_shard`` with a list of modules gathers their parameters together. Which modules a
-batch has follows from the names of its parameters; one whose module has no forward pass of its own
-(such as those of a ``ParameterList``) counts for the module around it. A hook before the model's
-forward pass starts all all-gathers, in the order of the plan, by ``unshard(async_op=True)``; each
-module waits for its own, as FSDP2 does by itself. Without it nothing overlaps on a CPU.
-
-Guarantee. One all-gather a batch in each forward pass, started in the order of the plan. What is
-lost of a plan: gradients are reduced in the groups of the pull plan, whatever the push plan says;
-FSDP2 finishes them at the end of the backward pass, also what a plan pushes between pulls; gloo
-runs two transfers at once, so that the first two batches share the network. All parameters may be
-gathered at once in the forward pass. Frozen parameters travel with the module they are registered
-in.
-
-Complexity. O(parameters · depth of the model), once.
-
-Source. Wang, Pi, Zhou, "iBatch", AAAI 2019; torch.distributed.fsdp of PyTorch 2.13, public parts.
+Method: ``fully_shard`` with a list of modules gathers their parameters together. Parameter names
+give the modules of a batch; a module without a forward pass (such as a ``ParameterList``) counts
+for the enclosing one. A hook before the model's forward pass starts all all-gathers in the plan's
+order by ``unshard(async_op=True)``, without which nothing overlaps on a CPU.
+Guarantee: One all-gather per batch and forward pass, in order. Limits: docs/integrations.md.
+Complexity: O(parameters · depth of the model), once.
+Source: Wang, Pi, Zhou, "iBatch", AAAI 2019; torch.distributed.fsdp of PyTorch 2.13, public parts.
 """
 
 from collections.abc import Callable
@@ -50,23 +37,24 @@ def as_fsdp2(
     model : Module
         The same on all ranks.
     program : ShardProgram or UnitProgram
-        Whose pulls to follow; or the units of a plan of `fsdp` (`planner.runtime.fsdp2_units`).
+        A program with pulls, or the units of a plan of `fsdp` (`planner.runtime.fsdp2_units`).
     mesh : DeviceMesh, optional
         As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``.
     ahead : bool
         Whether to start all all-gathers of pulls at the start of the forward pass.
     **options
         Of ``fully_shard``, such as ``reshard_after_forward``: True gathers again in the backward
-        pass, False keeps parameters until then; units say that themselves.
+        pass, False keeps parameters until then. Units define it themselves.
 
     Raises
     ------
     NotApplicableError
-        If no groups of modules have the parameters of the batches.
+        If no groups of modules match the parameters of the batches.
     InvalidPlanError
-        If the plan does not have each trainable parameter once.
+        If the plan does not carry each trainable parameter once.
     PlannerError
-        And others of `planner.runtime.fsdp2_units.shard_in_units`, for units.
+        If this torch lacks a method that the plan needs, and other errors of
+        `planner.runtime.fsdp2_units.shard_in_units`.
     """
     if isinstance(program, UnitProgram):
         return shard_in_units(model, program, mesh, **options)
@@ -85,12 +73,8 @@ def as_fsdp2(
 def fsdp2_groups(program: Program, model: nn.Module) -> ModuleGroups:
     """Return the modules of each pull batch of a plan.
 
-    Raises
-    ------
-    NotApplicableError
-        If no groups of modules have the parameters of the batches.
-    InvalidPlanError
-        If the plan does not have each trainable parameter once.
+    Raises a `NotApplicableError` if no groups of modules match the batches, and an
+    `InvalidPlanError` if the plan does not carry each trainable parameter once.
     """
     batches = pull_batches(program)
     trainable = {
@@ -108,12 +92,11 @@ def fsdp2_groups(program: Program, model: nn.Module) -> ModuleGroups:
 
 
 def _runs(module: nn.Module) -> bool:
-    """Whether a module has a forward pass."""
     return type(module).forward is not nn.Module.forward
 
 
 def _sharded(group: list[nn.Module]) -> FSDPModule:
-    """Return the module of a group that FSDP2 takes orders by; those inside others are not."""
+    """Return the module of a group that controls it: FSDP2 skips modules inside others."""
     for module in group:
         if isinstance(module, FSDPModule):
             return module

@@ -1,19 +1,14 @@
-"""Carries out FSDP2's collectives on CPUs one after the other, beside the computation.
+"""Run FSDP2's collectives on CPUs one after the other, overlapping with the computation.
 
-Problem. On CPUs FSDP2 waits for every reduce-scatter, and for every all-gather that it does not
-prefetch; gloo runs two collectives at once, which delays the first of them. A plan says otherwise:
-one channel, or one for each kind, carries collectives in order while the model computes.
-
-Method. A thread for each channel carries out what FSDP2 hands to it, in that order, in a process
-group of its own: two threads on one group would mix up what they send. FSDP2 takes own all-gathers
-and reduce-scatters (``set_custom_all_gather`` …): these put the collective into the queue. A gather
-is waited for as FSDP2 waits for NCCL's. Before a reduce-scatter's input is allocated, the one so
-many inputs before has ended; behind the backward pass all have. What FSDP2 itself does to the sum,
-such as adding it to another or rounding it, needs the sum: then it is waited for at once. So are
-reductions with replicas, which FSDP2 sums up between them itself.
-
-Guarantee. Sums are those of FSDP2. Complexity. O(1) a collective. Source. Own; interfaces are those
-of ``_fsdp_api.py`` of torch 2.13.
+Problem: On CPUs FSDP2 waits for every reduce-scatter and for all-gathers it does not prefetch. Gloo
+runs two collectives at once, which delays the first. Plans assume one or two ordered channels.
+Method: One thread and process group per channel run FSDP2's collectives in order, through FSDP2's
+hooks for custom all-gathers and reduce-scatters. An input buffer of a reduce-scatter is allocated
+once the collective `buffers` inputs earlier has ended. Sums that FSDP2 processes at once (adds,
+rounds or reduces over replicas) are awaited at once; all others at the end of the backward pass.
+Guarantee: Sums are those of FSDP2.
+Complexity: O(1) per collective.
+Source: own; interfaces of ``_fsdp_api.py`` of torch 2.13.
 """
 
 from collections import deque
@@ -32,19 +27,11 @@ from planner.programs import UnitProgram
 __all__ = ["queue_collectives"]
 
 _ROUNDLESS = (torch.float32, torch.bfloat16)
-"""Types of which FSDP2 lets the collective compute the mean."""
+"""Data types for which FSDP2 lets the collective compute the mean."""
 
 
 def queue_collectives(units: Sequence[FSDPModule], program: UnitProgram) -> None:
-    """Let the units of a sharded model communicate beside its computation.
-
-    Parameters
-    ----------
-    units : sequence of FSDPModule
-        One module of each unit.
-    program : UnitProgram
-        How many inputs of reduce-scatters are kept, and whether these have their own channel.
-    """
+    """Queue the collectives of a sharded model; `units` holds one module of each unit."""
     groups: list[Any] = [module._get_fsdp_state()._fsdp_param_group for module in units]
     ranks = distributed.get_process_group_ranks(groups[0]._all_gather_process_group)
     gathers = scatters = _Queue(ranks)
@@ -62,7 +49,7 @@ def queue_collectives(units: Sequence[FSDPModule], program: UnitProgram) -> None
 
 
 class _Queue:
-    """A thread that carries out collectives among some ranks, in the order in which they come."""
+    """A thread that runs the collectives among some ranks in order."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self._group = distributed.new_group(list(ranks), use_local_synchronization=True)
@@ -73,8 +60,6 @@ class _Queue:
 
 
 class _Queued(distributed.Work):
-    """A collective that is carried out some time."""
-
     def __init__(self, future: "Future[object]") -> None:
         super().__init__()
         self._future = future
@@ -85,15 +70,13 @@ class _Queued(distributed.Work):
 
 
 class _Allocating:
-    """Room for what is sent, as FSDP2 makes it by itself."""
+    """Allocation of buffers, as in FSDP2."""
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
 
 
 class _AllGather(_Allocating):
-    """All-gathers of a unit."""
-
     def __init__(self, queue: _Queue) -> None:
         self._queue = queue
 
@@ -108,8 +91,6 @@ class _AllGather(_Allocating):
 
 
 class _ReduceScatter(_Allocating):
-    """Reduce-scatters of a unit."""
-
     def __init__(
         self,
         queue: _Queue,
@@ -139,7 +120,7 @@ class _ReduceScatter(_Allocating):
             self._held.popleft().wait()
 
     def _read_at_once(self, output: Tensor) -> bool:
-        """Whether FSDP2 computes with the sum in the backward pass."""
+        """Return whether FSDP2 computes with the sum within the backward pass."""
         if self._replicated or output.dtype not in _ROUNDLESS:
             return True
         return any(

@@ -1,24 +1,14 @@
-"""Imposes plans of fully sharded training on torch's FSDP2.
+"""Impose plans of fully sharded training on torch's FSDP2: units, prefetching, resharding.
 
-Problem. Gather, free, gather again and scatter the units of a plan when it says so, by FSDP2.
-
-Method. Each unit is one ``fully_shard`` call, with its ``reshard_after_forward``. Lists of modules
-to prefetch say what is gathered ahead; a list of the unit itself stands for none, as FSDP2 takes an
-empty one for its own choice. Gathers are asynchronous on the stream of computation
-(``_set_unshard_async_op``): so each leaves where its step issues it, neither before nor after; but
-in plans that FSDP2's own streams carry out. On CPUs `planner.runtime.fsdp2_queue` carries
-collectives out. Recomputed modules are wrapped in ``torch.utils.checkpoint``.
-
-Guarantee. Collectives leave in the order of the plan, if the model computes the units in theirs:
-the first forward pass with gradients checks that, and that FSDP2 sees when each unit's backward
-pass ends. Sizes are those of the plan.
-
-What is lost. FSDP2 pads the first dimension of each parameter to a multiple of the shards. Layers
-without parameters are not recomputed: they are no modules of the plan. With replicas, reductions
-are waited for on CPUs; there a last unit that is gathered again beside its own forward computation
-is gathered behind it.
-
-Complexity. O(parameters · depth of the model), once. Source. torch.distributed.fsdp of torch 2.13.
+Method: Each unit is one ``fully_shard`` call. Prefetch lists name what is gathered ahead; a list
+with the unit itself stands for none, since FSDP2 reads an empty list as its own choice. Gathers are
+asynchronous on the computation's stream (``_set_unshard_async_op``), so each starts where its step
+issues it, except in plans made for FSDP2's own streams. On CPUs `fsdp2_queue` runs the collectives.
+Recomputed modules are wrapped in ``torch.utils.checkpoint``.
+Guarantee: Collectives start in the plan's order if the model computes the units in order; the first
+forward pass with gradients checks that. Sizes are the plan's. Limits: docs/integrations.md.
+Complexity: O(parameters · depth of the model), once.
+Source: torch.distributed.fsdp of torch 2.13.
 """
 
 from collections.abc import Sequence
@@ -49,29 +39,11 @@ __all__ = ["shard_in_units"]
 def shard_in_units(
     model: nn.Module, program: UnitProgram, mesh: Any = None, **options: Any
 ) -> nn.Module:
-    """Shard a model as a plan of `fsdp` says; return it, changed in place.
+    """Shard a model by a plan of `fsdp`; return it, changed in place.
 
-    Parameters
-    ----------
-    model, mesh
-        As for `planner.runtime.fsdp2.as_fsdp2`; with replicas, a mesh of replicas and shards.
-    program : UnitProgram
-        What to follow.
-    **options
-        Of ``fully_shard``, but for ``reshard_after_forward``.
-
-    Raises
-    ------
-    InvalidInputError
-        If an option or the mesh contradicts the plan.
-    InvalidPlanError
-        If the plan is about another model.
-    NotApplicableError
-        If parameters of two units are the same one.
-    PlannerError
-        If this torch lacks a method that the plan needs.
-    DisagreementError
-        If ranks have different plans.
+    Arguments and errors are those of `planner.runtime.fsdp2.as_fsdp2`, without
+    ``reshard_after_forward``; with replicas the mesh has two dimensions, replicas and shards. Ranks
+    with different plans raise a `DisagreementError`.
     """
     if "reshard_after_forward" in options:
         raise InvalidInputError("reshard_after_forward", "the plan says it for each unit")
@@ -140,7 +112,7 @@ def _check_parameters(
     modules: Sequence[Sequence[nn.Module]],
     precision: Any,
 ) -> None:
-    """Check that units have the parameters of the model between them, each once, of their sizes."""
+    """Check that the units hold each parameter of the model once, with the planned sizes."""
     unit_of: dict[nn.Parameter, int] = {}
     width = getattr(getattr(precision, "param_dtype", None), "itemsize", None)
     for number, (unit, group) in enumerate(zip(program.units, modules, strict=True)):
@@ -164,7 +136,7 @@ def _check_parameters(
 
 
 def _agree(program: UnitProgram) -> None:
-    """Check that all ranks have the same plan: other orders would mix up what is sent."""
+    """Check that all ranks have the same plan; otherwise they would mix up their messages."""
     plans: list[str] = [""] * distributed.get_world_size()
     distributed.all_gather_object(plans, digest(program))
     different = tuple(rank for rank, plan in enumerate(plans) if plan != plans[0])
@@ -173,7 +145,7 @@ def _agree(program: UnitProgram) -> None:
 
 
 def _sharded(group: Sequence[nn.Module]) -> FSDPModule:
-    """Return the module of a group that FSDP2 takes orders by; those inside others are not."""
+    """Return the module of a group that controls it: FSDP2 skips modules inside others."""
     for module in group:
         if isinstance(module, FSDPModule):
             return module
@@ -181,7 +153,7 @@ def _sharded(group: Sequence[nn.Module]) -> FSDPModule:
 
 
 def _awaiting_backward(program: UnitProgram) -> list[int]:
-    """Return the units that are gathered, or on their way, when the forward pass has ended."""
+    """Return the units that are gathered, or being gathered, at the end of the forward pass."""
     kept = [number for number, unit in enumerate(program.units) if not unit.reshard]
     early = [
         target
@@ -193,7 +165,7 @@ def _awaiting_backward(program: UnitProgram) -> list[int]:
 
 
 def _freed_without_gradients(awaiting: Sequence[FSDPModule], *_: Any) -> None:
-    """Free what is there for a backward pass that will not come."""
+    """Free parameters kept for a backward pass that will not come."""
     if not torch.is_grad_enabled():
         for module in awaiting:
             module.unshard()
@@ -201,7 +173,7 @@ def _freed_without_gradients(awaiting: Sequence[FSDPModule], *_: Any) -> None:
 
 
 def _check_first_pass(model: nn.Module, modules: Sequence[Sequence[nn.Module]]) -> None:
-    """Check, in the first forward pass with gradients, that units come as planned."""
+    """Check in the first forward pass with gradients that units come in the planned order."""
     begun: list[int] = []
     hooks: list[Any] = []
 

@@ -1,18 +1,11 @@
-"""Puts a plan of `overlap` into the compiled graph it was made of, such as in a pass of Inductor's.
+"""Impose a plan of `overlap` on the compiled graph it was made of, as in a pass of Inductor.
 
-Problem. A plan says in which order a rank issues the nodes of a graph with collectives, and which
-collectives are one transfer; the graph has to become one that does.
-
-Method. Nodes are put into the planned order. Starts of collectives that are merged stand together
-there: torch's coalesced form of the collective takes their place, and each wait takes its part.
-
-Guarantee. The graph computes what it did. An order that breaks a dependence of the graph, and a
-plan of another graph, are refused; collectives may change places with each other, which all ranks
-have to do alike.
-
-Complexity. O(nodes + edges).
-
-Source. Own; the coalesced collectives are torch's (`_c10d_functional`).
+Method: Nodes are put into the planned order. Adjacent starts of collectives to merge are replaced
+by torch's coalesced collective, and each wait takes its part of the result.
+Guarantee: The graph computes the same results. Orders that violate a dependence, and plans of other
+graphs, are refused. Collectives may change their order; all ranks must do so alike.
+Complexity: O(nodes + edges).
+Source: own; the coalesced collectives are torch's (`_c10d_functional`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,23 +29,22 @@ Typed = tuple[overlap.Problem, overlap.Plan | Result[overlap.Plan, overlap.Evalu
 
 
 def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
-    """Let a graph run in the planned order, with the planned collectives merged.
+    """Put a graph into the planned order, with the planned collectives merged.
 
-    Every rank has to do it with the same plan, as ranks that start collectives in different orders
-    wait for each other for ever.
+    Every rank has to use the same plan: ranks that start collectives in different orders deadlock.
 
     Parameters
     ----------
     graph : torch.fx.Graph
-        The graph the plan was made of (`planner.profiling.fx.fx_document`), changed in place; call
-        ``recompile`` of its module then.
+        The graph of the plan (`planner.profiling.fx.fx_document`), changed in place; call
+        ``recompile`` of its module afterwards.
     plan : bytes or tuple
         An answer of ``planner solve`` as JSON text, or a problem with its plan or result.
 
     Raises
     ------
     InvalidInputError
-        If the plan is not of this graph, or its order breaks a dependence.
+        If the plan is not of this graph, or its order violates a dependence.
     """
     problem, solution = _typed(plan)
     overlap.check(problem, solution)
@@ -68,13 +60,7 @@ def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
 
 
 def _in_order(graph: Graph, names: Sequence[str]) -> list[Node]:
-    """Return the nodes of a graph in a planned order.
-
-    Raises
-    ------
-    InvalidPlanError
-        If a node is missing, or comes before another one that it depends on.
-    """
+    """Return the nodes of a graph in a planned order; an invalid one is an `InvalidPlanError`."""
     needed = dependences(graph, keep_collectives=False)
     node_of = {node.name: node for node in needed}
     order: dict[Node, None] = {}
@@ -112,7 +98,7 @@ def _typed(plan: bytes | Typed) -> tuple[overlap.Problem, overlap.Plan]:
 
 
 def _merge(graph: Graph, starts: Sequence[Node]) -> None:
-    """Put one coalesced collective in the place of several, which stand together."""
+    """Replace several adjacent collectives by one coalesced collective."""
     target: Any = starts[0].target
     name = target.name().partition("::")[2].partition(".")[0]
     coalesced: Any = getattr(torch.ops._c10d_functional, f"{name}_coalesced", None)

@@ -1,16 +1,11 @@
-"""A plan for a model and the network it trains over, measured and made in one call.
+"""Measure a model and its network, and make a plan, in one call.
 
-Problem. A plan needs a profile and what the network costs; both are measured by commands of their
-own, whose files somebody has to carry around.
-
-Method. Every rank profiles the model; all-reduces are timed among the ranks, alone and beside the
-model's passes; rank 0 plans with its own profile, and hands the plan to all.
-
-Guarantee. All ranks return the same. The model, its gradients, its buffers and the random numbers
-are as before. Passes use a stand-in loss unless the model returns one of its own.
-
-Complexity. Some 10 passes of the model to profile it, those of `measure_network` and
-`measure_interference`, and the time limit. Source. Own.
+Method: Every rank profiles the model. All-reduces are timed between the ranks, alone and with the
+model's passes. Rank 0 plans with its own profile and sends the plan to all ranks.
+Guarantee: All ranks return the same plan. The model, its gradients, its buffers and the random
+state are restored. The loss is a stand-in unless the model returns its own.
+Complexity: About 10 passes of the model for its profile, those of `measure_network` and
+`measure_interference`, and the time limit.
 """
 
 import inspect
@@ -41,11 +36,11 @@ from planner.targets import PLANNER, target_of
 __all__ = ["Progress", "make_plan", "shown_by"]
 
 Progress = Callable[[str, int, int], None]
-"""Is told what goes on, how many of its parts are done, and of how many."""
+"""Called with the current activity, the number of finished parts, and the total."""
 
 _TIMED = (64, *(4**power for power in range(5, 11)), 4 * 10**6)
 _BESIDE = (4**6, 4 * 10**6)
-"""Bytes of the transfers that are timed, and of those that are beside computation."""
+"""Bytes of transfers timed alone (`_TIMED`), and of those timed with computation (`_BESIDE`)."""
 
 
 def make_plan(
@@ -64,29 +59,29 @@ def make_plan(
     Parameters
     ----------
     model : Module
-        On the CPU, the same on all ranks, in the mode it trains in.
+        On the CPU, the same on all ranks, in training mode if it trains so.
     inputs : tuple
         Positional arguments of its forward pass, as large as in training.
     optimizer : Optimizer, optional
-        Whose updates are timed, on copies.
+        Its updates are timed, on copies of the parameters.
     target : str
-        Who will carry the plan out, by whose rules it has to be possible, such as "ddp"; by default
+        The system that will follow the plan, whose rules it has to keep, such as "ddp"; by default
         this package.
     world : World, optional
-        The job; by default the one that `planner.runtime.join` finds, which is left again.
+        The job; by default the one that `planner.runtime.join` finds, which is left at the end.
     timeout_s : float
         How long a transfer may wait for another rank, if `world` is not given.
     time_limit : float
         Seconds for planning.
     progress : callable, optional
-        Called with what goes on; by default, on rank 0, shown on standard error.
+        Called with the progress; by default rank 0 shows it on standard error.
 
     Raises
     ------
     InvalidInputError
-        If the model is not one to plan for.
+        If the model cannot be planned for.
     MeasurementError
-        If it fails, or this rank is alone.
+        If the model fails, or there is only one rank.
     CommunicationError
         If a rank does not take part.
     """
@@ -135,7 +130,7 @@ def _profiled(
     job: World,
     show: Progress,
 ) -> Profile:
-    """Return what the model takes here; the ranks measure at the same time, as they train."""
+    """Return the model's profile; all ranks measure at the same time, as they train."""
     job.gather("who measures", "")
     return measure(
         model,
@@ -150,7 +145,7 @@ def _profiled(
 
 
 def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
-    """Return what makes an optimiser with the same settings."""
+    """Return a function that makes an optimiser with the same settings."""
     kind: Any = type(optimizer)
     known = inspect.signature(kind).parameters
     settings = {name: value for name, value in optimizer.defaults.items() if name in known}
@@ -159,7 +154,7 @@ def _like(optimizer: Optimizer) -> Callable[[list[Tensor]], Optimizer]:
 
 @contextmanager
 def _as_before(model: nn.Module) -> Iterator[None]:
-    """Put buffers and random numbers back to what they were."""
+    """Restore buffers and the random state at the end."""
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=[]):
         try:
@@ -172,7 +167,7 @@ def _as_before(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def shown_by(progress: Progress | None, job: World) -> Iterator[Progress]:
-    """Give what shows progress: what was asked for, or a line of rank 0's standard error."""
+    """Yield the given progress function, or one that writes a line to rank 0's standard error."""
     if progress is not None:
         yield progress
         return

@@ -1,14 +1,10 @@
-"""Lets a training loop that knows nothing of plans follow one.
+"""Let a training loop follow a plan without changes: `optimizer.step()` becomes `Executor.step`.
 
-Problem. `planner.runtime.attach` wants its own `step` called. Trainers call the optimiser's, and
-the model's `no_sync` where they accumulate gradients.
-
-Method. As long as the plan is followed, the optimiser's `step` on this object is the executor's,
-behind the closure if there is one; and the model has the executor's `no_sync`, if it has none.
-Schedulers may wrap `step` before or after.
-
-Guarantee. That of the executor. After `close` the optimiser and the model are as they were.
-Complexity. O(1) a step. Source. Own.
+Method: Until `close`, the optimiser's `step` is the executor's, after the closure if there is one,
+and the model gets the executor's `no_sync` if it has none. Schedulers may wrap `step` before or
+after.
+Guarantee: That of the executor. `close` restores the optimiser and the model.
+Complexity: O(1) per step.
 """
 
 from collections.abc import Callable
@@ -33,12 +29,12 @@ __all__ = ["Takeover", "take_over"]
 
 @dataclass(slots=True, eq=False)
 class Takeover:
-    """A plan that a model and its optimiser follow, until `close`.
+    """A plan that a model and its optimiser follow until `close`.
 
     Attributes
     ----------
     executor : Executor
-        What `planner.runtime.attach` returned.
+        From `planner.runtime.attach`.
     world : World
         The job.
     """
@@ -56,12 +52,12 @@ class Takeover:
         self.close(error)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Finish; leave the model and the optimiser as they were before, but for what they learned.
+        """Finish the pending updates; restore the methods of the model and the optimiser.
 
         Parameters
         ----------
         error : BaseException, optional
-            What ends the job; the other ranks are told.
+            The error that ends the job, reported to the other ranks.
         """
         undo, self._undo = self._undo, []
         try:
@@ -72,14 +68,14 @@ class Takeover:
                 put_back()
 
     def closing(self, last: Callable[[], None]) -> None:
-        """Have something done at the end, before what was asked for until now."""
+        """Register a function to call on close; the last registered is called first."""
         self._undo.append(last)
 
     def whole_gradients(self) -> None:
-        """Wait until gradients are the means of all ranks', as to clip or to show their norm.
+        """Wait until gradients are the means over all ranks, for example to clip their norm.
 
-        The update then overlaps with no forward pass. Nothing happens under plans of `ibatch` and
-        `bigdl`, of whose gradients a rank never has the whole: they raise `NotApplicableError`.
+        The update then overlaps with no forward pass. Plans of `ibatch` and `bigdl` raise a
+        `NotApplicableError`, because no rank has whole gradients.
         """
         synchronise = getattr(self.executor, "synchronise", None)
         if synchronise is None:
@@ -108,7 +104,8 @@ def take_over(
     plan
         As for `planner.runtime.attach`, whose errors are raised.
     world : World, optional
-        The job, which is not left then; by default the one that `planner.runtime.join` finds.
+        The job, which is not left at the end; by default the one that `planner.runtime.join`
+        finds.
     timeout_s : float
         How long a transfer may wait for another rank, if `world` is not given.
     """
@@ -131,7 +128,7 @@ def take_over(
 
 
 class _NoSync:
-    """An executor's `no_sync`, as an attribute of the model: copies of that follow nothing."""
+    """An executor's `no_sync` as an attribute of the model; copies of the model get a null one."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -148,9 +145,9 @@ def _nothing() -> Callable[[], AbstractContextManager[None]]:
 
 
 def _step_instead(optimizer: Optimizer, executor: Executor) -> Callable[[], None]:
-    """Let the optimiser's step be the executor's; return what puts its own back."""
+    """Replace the optimiser's step by the executor's; return the function that restores it."""
     before = optimizer.step
-    own = optimizer.__dict__.get("step")  # a scheduler's, which counts calls
+    own = optimizer.__dict__.get("step")  # a scheduler's wrapper, which counts calls
     ended = False
 
     @wraps(before)
@@ -161,7 +158,7 @@ def _step_instead(optimizer: Optimizer, executor: Executor) -> Callable[[], None
         executor.step()
         return loss
 
-    taken = MethodType(step, optimizer)  # a method: schedulers look for its function
+    taken = MethodType(step, optimizer)  # a method, because schedulers read its `__func__`
     optimizer.step = taken  # type: ignore[method-assign]
 
     def put_back() -> None:

@@ -1,17 +1,12 @@
-"""Profile, measure the network, plan and attach, in one call; or keep DDP where it is as good.
+"""Profile, measure the network, plan and attach in one call, or keep DDP if it is as good.
 
-Problem. Somebody has a training loop and no patience. A plan that gains nothing should not be
-followed: hooks cost some time, and DDP is what everybody knows.
-
-Method. `make_plan`; if it predicts that the plan gains less than `planner.advice.WORTH` over DDP
-with its best bucket size, DDP stays. Otherwise copies of the model and the optimiser train by turns
-as planned, under DDP's default and with that bucket size; the plan has to gain as much there, too.
-
-Guarantee. The model, the optimiser and the random numbers are as before. All ranks decide the same.
+Method: `make_plan`. If it predicts a gain below `planner.solving.what_if.WORTH` over DDP with its
+best bucket size, DDP stays. Otherwise copies of the model and the optimiser train in turns under
+the plan, DDP's default, and DDP with that bucket size; the plan must gain as much there too.
+Guarantee: The model, the optimiser and the random state are restored. All ranks decide the same.
 Weights are those of plain data-parallel training either way.
-
-Complexity. That of `make_plan`, `ROUNDS` times `steps` steps of each way, and for that time as much
-memory again as the model and the optimiser take. Source. Own.
+Complexity: That of `make_plan`, `ROUNDS` times `steps` steps per variant, and meanwhile the memory
+of another model and optimiser.
 """
 
 import copy
@@ -41,25 +36,25 @@ from planner.units import format_ns
 __all__ = ["ROUNDS", "Tuned", "tune"]
 
 ROUNDS = 3
-"""How often each way has its turn."""
+"""Number of turns of each variant."""
 
 
 @dataclass(slots=True, eq=False)
 class Tuned:
-    """What to train with; to be closed at the end.
+    """The result of `tune`; close it at the end.
 
     Attributes
     ----------
     model : Module
-        What the loop calls: the model, whose optimiser follows the plan; or DDP around it.
+        What the loop calls: the model, whose optimiser follows the plan, or DDP around it.
     reason : str
-        Why, in a sentence.
+        The reason for the choice, in a sentence.
     plan : bytes or None
-        The plan, as JSON; None if there is only one rank.
+        The plan as JSON; None if there is only one rank.
     takeover : Takeover or None
-        What follows it; None: DDP is kept.
+        The object that follows the plan; None if DDP is kept.
     plan_ns, ddp_ns : int or None
-        Medians of the steps that were tried, those of the fastest DDP; None if none were.
+        Median times of the trial steps, of the faster DDP variant; None without trials.
     leaves : World or None
         The job that `close` leaves.
     """
@@ -92,7 +87,7 @@ class Tuned:
         if job is not None:
             if isinstance(self.model, DistributedDataParallel):
                 self.model = self.model.module
-                gc.collect()  # DDP goes before the group it uses
+                gc.collect()  # DDP must be freed before the group it uses
             job.report(error)
             job.leave()
 
@@ -108,9 +103,9 @@ def tune(
     time_limit: float = 10.0,
     progress: Progress | None = None,
 ) -> Tuned:
-    """Make a model train as fast as a plan, or DDP, can. Every rank has to call it.
+    """Make a model train with the faster of a plan and DDP. Every rank has to call it.
 
-    The loop stays what it is under DDP::
+    The loop is the same as under DDP::
 
         with planner.tune(model, (inputs,), optimizer) as tuned:
             print(tuned.reason)
@@ -124,7 +119,7 @@ def tune(
     model, inputs, optimizer, world, timeout_s, time_limit, progress
         As for `make_plan`, whose errors are raised; `optimizer` is the one that trains.
     steps : int
-        Steps of each turn that count, after two that do not.
+        Counted steps of each turn, after two that do not count.
     """
     job = join(timeout_s) if world is None else world
     leaves = job if world is None else None
@@ -181,14 +176,14 @@ def _tried(
     steps: int,
     show: Progress,
 ) -> dict[str, int]:
-    """Return what a step takes each way: the median, of the slowest rank."""
+    """Return the median time of a step of each variant, on the slowest rank (ns)."""
     options: dict[str, dict[str, Any]] = {"default": {}}
     if bucket_mb is not None:
         options["tuned"] = {"bucket_cap_mb": bucket_mb}
     trials: dict[str, list[Trial]] = {name: [] for name in ("plan", *options)}
     for turn in range(ROUNDS):
         show("steps by turns: round", turn, ROUNDS)
-        # Copied together the optimiser is one of the copy's parameters.
+        # Copied together, so that the copied optimiser updates the copied parameters.
         other, updates = copy.deepcopy((model, optimizer))
         trials["plan"].append(run_plan(other, inputs, plan, updates, job, steps=steps))
         for name, chosen in options.items():

@@ -6,7 +6,7 @@ plan is made, checked, priced, bounded, and returned as a `Result`, whoever made
 
 What is optional unlocks a feature of `planner.solving` for the family: `perturb` regret, scenarios
 and break-even factors; `adapt` and `improve` warm starts; `neighbours` and `candidates` local
-search.
+search. What a reader sees of it is declared as in `planner.solving.compare`.
 """
 
 import time
@@ -29,8 +29,10 @@ from planner.errors import (
 from planner.plugins import is_plugged
 from planner.results import Infeasibility, Result
 from planner.scenarios import Scenario
+from planner.solving.compare import REGRET, Case, Compared, Option
 from planner.solving.incumbents import Incumbents
 from planner.solving.methods import REPLAN, Method, Outcome, known_method, with_plugins
+from planner.solving.tie_break import TieBreak, merged_neighbours
 from planner.validation import shown
 
 __all__ = ["OUT_OF_TIME", "Family"]
@@ -39,11 +41,14 @@ ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
 
+SIMPLE = TieBreak()
+"""Fewest transfers among plans of equal cost."""
+
 OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", ("time_limit_s",))
 """Why there is no plan if a method had no time to make one."""
 
 
-class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
+class Family(Compared[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, PlanT, EvaluationT]):
     """A family of problems. Subclass it, and make one instance.
 
     Attributes
@@ -56,8 +61,6 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         Its methods by name; the first is ``auto``. `methods` adds those of plug-ins.
     baselines : tuple of str
         Names of the methods whose plan follows from a rule.
-    evaluations : int
-        How many plans the local search over scenarios may price.
     near : int
         The local search stops within one `near`-th of the bound; 0: only at the bound.
     """
@@ -66,7 +69,6 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     plan_type: Any
     own_methods: Mapping[str, Method[ProblemT, PlanT]]
     baselines: tuple[str, ...] = ()
-    evaluations: int = 10**5
     near: int = 0
 
     @property
@@ -77,6 +79,12 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
             known = MappingProxyType(with_plugins(self.name, self.own_methods))
             self.__dict__["_methods"] = known
         return known
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """What makes a problem of a profile; of families with scenarios ``--regret`` too."""
+        asked = type(self).perturb is not Family.perturb
+        return (*self.own_options, *((REGRET,) if asked else ()))
 
     # What every family says.
 
@@ -134,6 +142,16 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """
         raise NotApplicableError("scenarios", f"not for problem {self.name}")
 
+    def repriced(self, problem: ProblemT, plan: PlanT) -> PlanT:
+        """Return the same plan with the prices of a problem, where plans hold prices; unchecked.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is no plan of the problem.
+        """
+        return plan
+
     def fix_order(self, problem: ProblemT, plan: PlanT) -> ProblemT:
         """Return the problem with the decisions of a plan that all scenarios share."""
         return problem
@@ -154,8 +172,38 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """Yield plans one change away, which helps in at least one variant of the problem."""
         return iter(())
 
+    def budget(self, problem: ProblemT, plan: PlanT) -> int:
+        """Return how many plans one change away a search over one scenario may price."""
+        return 10**5
+
+    def lasting(self, problem: ProblemT, plan: PlanT) -> int:
+        """Return what a checked plan costs (ns), as `evaluate` does, for those who ask often."""
+        return self.objective(problem, self.evaluate(problem, plan, NEVER))
+
+    def transfers(self, plan: PlanT) -> int:
+        """Return how many transfers a plan has; 0 where that says nothing."""
+        return 0
+
+    def merged(self, problem: ProblemT, plan: PlanT, place: int) -> PlanT | None:
+        """Return a plan with transfer `place` and the next one sent together, if they can be."""
+        return None
+
+    def simplest(self, problem: ProblemT, plan: PlanT, most_ns: int, deadline: Deadline) -> PlanT:
+        """Return a plan of at most `most_ns` with fewest transfers; by default from merging."""
+        return merged_neighbours(self, problem, plan, most_ns, deadline)
+
+    def most_robust(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> PlanT:
+        """Return the plan of equal cost that is least sensitive to delays.
+
+        Raises
+        ------
+        NotApplicableError
+            If the family does not look for it.
+        """
+        raise NotApplicableError("tie_break", f"robust is not for problem {self.name}")
+
     def same_bound(self, plan: PlanT, other: PlanT) -> bool:
-        """Return whether the bound of one plan holds for another: not where it is of its op order."""
+        """Return whether the bound of one plan holds for another, such as of the same op order."""
         return True
 
     def ddp_price(
@@ -191,6 +239,7 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
         cancel: Cancel | None = None,
         start: PlanT | None = None,
+        tie_break: TieBreak = SIMPLE,
     ) -> Result[PlanT, EvaluationT]:
         """Solve a problem by one of the family's methods.
 
@@ -210,6 +259,8 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         start : Plan, optional
             An old plan: if it fits this problem, or fits it with other numbers, the result is no
             worse; else it is ignored, and the result's `warnings` say why.
+        tie_break : TieBreak, optional
+            Which of the plans of equal cost a search returns.
 
         Returns
         -------
@@ -227,8 +278,20 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         """
         methods = self.methods_for(problem)
         return self.run(
-            problem, method, methods, Deadline.of(time_limit, cancel), on_progress, start
+            problem,
+            method,
+            methods,
+            Deadline.of(time_limit, cancel),
+            on_progress,
+            start,
+            tie_break,
         )
+
+    def solve_case(
+        self, case: Case[ProblemT], *, method: str, time_limit: float | None, cancel: Cancel | None
+    ) -> Result[PlanT, EvaluationT]:
+        """Solve the problem of a case by a method to compare."""
+        return self.solve(case.problem, method=method, time_limit=time_limit, cancel=cancel)
 
     def run(
         self,
@@ -238,6 +301,7 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         deadline: Deadline,
         on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
         start: PlanT | None = None,
+        tie_break: TieBreak = SIMPLE,
     ) -> Result[PlanT, EvaluationT]:
         """Solve a problem by one of the methods given, as `solve` does."""
         if start is not None and not isinstance(start, self.plan_type):
@@ -268,6 +332,9 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
             result = Result(method, None, None, None, runtime, True, OUT_OF_TIME)
         bounded = method != REPLAN  # within milliseconds there is no time for a bound
         result = incumbents.best_of(result, deadline, bounded=bounded)
+        if method != REPLAN and method not in self.baselines:
+            result = self._tie_broken(problem, result, tie_break, deadline)
+        incumbents.end(result)
         return replace(result, warnings=warnings)
 
     def verify(
@@ -305,7 +372,42 @@ class Family(ABC, Generic[ProblemT, PlanT, EvaluationT]):
         whole = None if bound is None else -int(-bound // 1)
         return Result(method, plan, objective, whole, runtime_s, timed_out, evaluation=evaluation)
 
+    def _tie_broken(
+        self,
+        problem: ProblemT,
+        result: Result[PlanT, EvaluationT],
+        tie_break: TieBreak,
+        deadline: Deadline,
+    ) -> Result[PlanT, EvaluationT]:
+        """Return the result with the preferred one of the plans of equal cost."""
+        plan, objective = result.plan, result.objective_ns
+        if plan is None or objective is None or deadline.passed:
+            return result
+        begin, most_ns = time.perf_counter(), tie_break.most_ns(objective)
+        try:
+            if tie_break.prefer == "robust":
+                made = self.most_robust(problem, plan, deadline)
+            else:
+                made = self.simplest(problem, plan, most_ns, deadline)
+            if made == plan:
+                return result
+            evaluation, objective = self.priced(problem, made, deadline)
+        except TimeUpError:
+            return replace(result, timed_out=True)
+        if objective > most_ns:
+            raise RuntimeError(f"tie-breaking made a plan of {objective} ns, above {most_ns} ns")
+        same = self.same_bound(plan, made)
+        return replace(
+            result,
+            plan=made,
+            objective_ns=objective,
+            evaluation=evaluation,
+            lower_bound_ns=result.lower_bound_ns if same else None,
+            runtime_s=result.runtime_s + time.perf_counter() - begin,
+        )
+
     def priced(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> tuple[EvaluationT, int]:
+        """Return what a plan costs, in detail and as the objective (ns), checked."""
         self.check(problem, plan, deadline)
         evaluation = self.evaluate(problem, plan, deadline)
         return evaluation, self.objective(problem, evaluation)

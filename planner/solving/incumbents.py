@@ -93,13 +93,16 @@ class Incumbents(Generic[ProblemT, PlanT, EvaluationT]):
                     infeasibility=None,
                     evaluation=evaluation,
                 )
+        return result
+
+    def end(self, result: Result[PlanT, EvaluationT]) -> None:
+        """Tell of the result, if it is not what was told last."""
         if self._tell is not None and result.plan is not None:
             assert result.objective_ns is not None
             assert result.evaluation is not None
             better = self._best is None or result.plan is not self._best[0]
             self._best = result.plan, result.evaluation, result.objective_ns, result.method
             self._say(result.lower_bound_ns, better=better)
-        return result
 
     def _bounded(self, plan: PlanT, deadline: Deadline) -> tuple[int | Fraction | None, bool]:
         try:

@@ -3,7 +3,7 @@
 Problem: among plans that a function values, find one with a small value.
 Method: the best of the first candidates, then repeatedly the first neighbour that is better.
 Guarantee: never worse than the plan it begins with.
-Complexity: at most `budget` plans valued, none twice.
+Complexity: the first candidates and at most `budget` plans valued, none twice.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -24,8 +24,9 @@ def local_search(
     first: Iterable[PlanT],
     neighbours: Callable[[PlanT], Iterator[PlanT]],
     *,
+    bound: Value,
     target: Value,
-    budget: int,
+    budget: Callable[[PlanT], int],
     deadline: Deadline,
 ) -> tuple[PlanT, Value]:
     """Return the best plan found and its value.
@@ -37,20 +38,20 @@ def local_search(
     value : callable
         Returns the value of a plan, or None if the plan is not allowed.
     first : iterable of PlanT
-        Candidates beside `start`; all are valued.
+        Candidates beside `start`; all are valued, until one reaches `bound`.
     neighbours : callable
         Yields the plans one change away from a plan.
-    target : int or Fraction
-        The search stops at this value.
-    budget : int
-        How many neighbours may be valued.
+    bound, target : int or Fraction
+        No plan has a smaller value than the bound; neighbours are sought down to the target.
+    budget : callable
+        Returns how many neighbours may be valued, beginning with a plan.
     deadline : Deadline
         When to stop.
     """
     least = value(start)
     assert least is not None
     best, seen = start, {start}
-    for plan in first if least > target else ():
+    for plan in first if least > bound else ():
         if deadline.passed:
             return best, least
         if plan in seen:
@@ -59,18 +60,18 @@ def local_search(
         found = value(plan)
         if found is not None and found < least:
             best, least = plan, found
-            if least <= target:
+            if least <= bound:
                 return best, least
-    improving = True
+    improving, left = True, budget(best) if least > target else 0
     while improving and least > target:
         improving = False
         for plan in neighbours(best):
-            if budget <= 0 or deadline.passed:
+            if left <= 0 or deadline.passed:
                 return best, least
             if plan in seen:
                 continue
             seen.add(plan)
-            budget -= 1
+            left -= 1
             found = value(plan)
             if found is not None and found < least:
                 best, least, improving = plan, found, True

@@ -13,7 +13,7 @@ Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust 
 over the scenarios, than the usual one; the bound combines those of the scenarios, as neither a mean
 nor a percentile falls if a time rises.
 
-Complexity: a run of ``auto`` and some rules a scenario; for a robust plan `Family.evaluations` more
+Complexity: a run of ``auto`` and some rules a scenario; for a robust plan `Family.budget` more
 prices. Each run gets an equal share of the time left. Source: own; minimax regret is Savage's ("The
 Theory of Statistical Decision", JASA 1951); sample averages: Kleywegt, Shapiro, Homem-de-Mello,
 SIAM J. Optim. 12 (2002).
@@ -28,7 +28,7 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.deadline import NEVER, Deadline, TimeUpError
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.results import Result
 from planner.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
@@ -137,9 +137,9 @@ def regrets(
             if progress:
                 progress(f"scenario {number + 1} of {len(listed)}")
             limit_s = deadline.share(len(listed) - number).remaining_s
-            with suppress(InvalidInputError):
+            with suppress(InvalidInputError, TimeUpError):
                 other = family.perturb(problem, scenario)
-                kept = family.price(other, plan)
+                kept = family.price(other, family.repriced(other, plan), deadline)
                 results = [
                     solved(other, method, deadline.within(limit_s))
                     for method in ("auto", DDP, LAYERS)
@@ -191,24 +191,26 @@ def robust_plan(
         If the numbers of a scenario are too large.
     """
     begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
+    _perturbed(family, problem, outlook)  # refused before anything is planned
     if usual is None:
         usual = family.solve(problem, time_limit=deadline.share(parts))
     if usual.plan is None or usual.objective_ns is None:
         return usual, None
     fixed, most_ns = family.fix_order(problem, usual.plan), MOST * usual.objective_ns
-    variants = []
-    for place, (scenario, _) in enumerate(outlook.scenarios):
-        with inside(f"scenarios[{place}]"):
-            variants.append(family.perturb(fixed, scenario))
+    variants = _perturbed(family, fixed, outlook)
+    start = outlook.of([family.lasting(variant, usual.plan) for variant in variants])
 
     def value(plan: PlanT) -> Fraction | None:
         """Return what counts of a plan's times; None if it is no plan, or costs too much."""
+        if plan is usual.plan:
+            return start
         try:
-            if plan is not usual.plan and family.price(problem, plan) > most_ns:
+            family.check(problem, plan, deadline)
+            if family.lasting(problem, plan) > most_ns:
                 return None
-        except InvalidPlanError:
+        except (InvalidPlanError, TimeUpError):
             return None
-        return outlook.of([_lasting(family, variant, plan) for variant in variants])
+        return outlook.of([family.lasting(variant, plan) for variant in variants])
 
     made, bounds, narrowed = [], [0] * len(variants), False
     for place, variant in enumerate(variants):
@@ -221,22 +223,22 @@ def robust_plan(
         if own.plan is not None:
             made.append(own.plan)
 
-    first = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
+    candidates = chain(others, made, _first(family, fixed, usual.plan, made, deadline))
+    first = _repriced(family, problem, candidates)
     bound = Fraction(0) if narrowed else outlook.of(bounds)
-    target = bound + bound / family.near if family.near else bound
     best, least = local_search(
         usual.plan,
         value,
         first,
         lambda plan: family.neighbours(fixed, variants, plan),
-        target=target,
-        budget=family.evaluations // len(variants),
+        bound=bound,
+        target=bound + bound / family.near if family.near else bound,
+        budget=lambda plan: family.budget(fixed, plan) // len(variants),
         deadline=deadline,
     )
-    if narrowed:  # what fewer choices cannot undercut all choices may
-        bound = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
-    start = value(usual.plan)
-    assert start is not None
+    if narrowed or not all(bounds):  # what fewer choices cannot undercut all choices may
+        again = outlook.of([_bounded(family, variant, best, deadline) for variant in variants])
+        bound = max(bound, again)
     prospect = Prospect(Fraction(least), min(bound, Fraction(least)), usual.objective_ns, start)
     passed = time.perf_counter() - begin
     if best == usual.plan:
@@ -256,6 +258,7 @@ def _first(
     deadline: Deadline,
 ) -> Iterator[PlanT]:
     """Yield plans that bear more: for longer computation or transfers, by rules, the family's."""
+    plans = [usual, *made]
     for left, scenario in enumerate(reversed(LONGER), 1):
         if deadline.passed:
             return
@@ -263,19 +266,36 @@ def _first(
             longer = family.narrow(family.perturb(fixed, scenario), usual)
             plan = family.solve(longer, time_limit=deadline.share(left + 1)).plan
             if plan is not None:
+                plans.append(plan)
                 yield plan
     methods = family.methods_for(fixed)
     for name in family.baselines:
         with suppress(NotApplicableError, TimeUpError):
             plan = methods[name](fixed, deadline).plan
             if plan is not None:
+                plans.append(plan)
                 yield plan
-    yield from family.candidates(fixed, [usual, *made], deadline)
+    yield from family.candidates(fixed, plans, deadline)
 
 
-def _lasting(family: Family[ProblemT, PlanT, EvaluationT], variant: ProblemT, plan: PlanT) -> int:
-    """Return what a plan that was checked for the nominal numbers costs in a scenario (ns)."""
-    return family.objective(variant, family.evaluate(variant, plan, NEVER))
+def _perturbed(
+    family: Family[ProblemT, PlanT, EvaluationT], problem: ProblemT, outlook: Outlook
+) -> list[ProblemT]:
+    """Return the problem of each scenario."""
+    variants = []
+    for place, (scenario, _) in enumerate(outlook.scenarios):
+        with inside(f"scenarios[{place}]"):
+            variants.append(family.perturb(problem, scenario))
+    return variants
+
+
+def _repriced(
+    family: Family[ProblemT, PlanT, EvaluationT], problem: ProblemT, plans: Iterable[PlanT]
+) -> Iterator[PlanT]:
+    """Yield plans of scenarios with the nominal prices."""
+    for plan in plans:
+        with suppress(InvalidInputError):
+            yield family.repriced(problem, plan)
 
 
 def _bounded(

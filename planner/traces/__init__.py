@@ -1,4 +1,4 @@
-"""What recorded traces of a job say: what computation waited for, why, what a plan could save."""
+"""Analysis of recorded jobs: what computation waited for, why, and what a plan could save."""
 
 from planner.traces.breakdown import Breakdown, StepParts, breakdown_of, parts_of
 from planner.traces.recorded import Kernels, Recorded, Step, Transfer

@@ -1,9 +1,9 @@
-"""Where the time of a rank, or of one of its steps, went: computing, communicating, both, neither.
+"""Time breakdown of a rank, or of one of its steps: computing, communicating, both, or idle.
 
-Definitions are those of HolisticTraceAnalysis, so that numbers can be compared: the time is that
-from the first to the last thing that ran on the device; `compute` is when any kernel computed,
-`idle` when nothing ran, `non_compute` the rest; `overlap` is the share of communication during
-which something was computed.
+The definitions are those of HolisticTraceAnalysis, so numbers can be compared. The whole time runs
+from the first to the last event on the device; `compute` is when any kernel computed, `idle` when
+nothing ran, `non_compute` the rest; `overlap` is the share of communication during which something
+was computed.
 
 Complexity: O(events · log events).
 Source: HolisticTraceAnalysis, "Temporal breakdown" and "Communication computation overlap".
@@ -19,16 +19,10 @@ __all__ = ["Breakdown", "StepParts", "breakdown_of", "parts_of", "periods_of"]
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Times of one rank over the whole trace, in ns.
+    """Times of one rank over the whole trace (ns).
 
-    Attributes
-    ----------
-    whole_ns, idle_ns, compute_ns, non_compute_ns : int
-        As above; the last three sum to the first.
-    communication_ns, overlapped_ns, exposed_ns : int
-        When something was sent; of that, while computing, and while not.
-    input_ns : int
-        Of the idle time, while the host waited for data.
+    Idle, compute and non-compute time sum to the whole. Communication is overlapped by computation
+    or exposed. `input_ns` is the part of the idle time in which the host waited for data.
     """
 
     whole_ns: int
@@ -42,24 +36,16 @@ class Breakdown:
 
     @property
     def overlap(self) -> float | None:
-        """Share of communication that computation hides; None if nothing was sent."""
+        """Share of communication that computation hides; None without communication."""
         return self.overlapped_ns / self.communication_ns if self.communication_ns else None
 
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
-    """Parts of a step, in ns; they sum to how long it lasted.
+    """Parts of a step (ns); they sum to its duration `lasts_ns`.
 
-    Attributes
-    ----------
-    rank : int
-        Whose step it is.
-    step : str
-        Its name; empty if none is marked, or several cannot be told apart.
-    lasts_ns : int
-        How long it lasted, where it computes.
-    compute_ns, waited_ns, copied_ns, idle_ns : int
-        Something was computed; if not, something was sent; if neither, memory was copied; nothing.
+    `waited_ns` is exposed communication; `copied_ns` the time of memory copies without computation
+    or communication. `step` is empty if no step is marked, or several cannot be told apart.
     """
 
     rank: int
@@ -72,7 +58,7 @@ class StepParts:
 
 
 def breakdown_of(recorded: Recorded) -> Breakdown:
-    """Return where the time of a rank went in the whole trace."""
+    """Return the time breakdown of a rank over the whole trace."""
     sent = _sent(recorded)
     busy = merged([*recorded.computation, *recorded.memory, *sent])
     whole = (busy[0][0], busy[-1][1]) if busy else (0, 0)
@@ -84,7 +70,7 @@ def _sent(recorded: Recorded) -> Spans:
 
 
 def _within(period: tuple[int, int], recorded: Recorded, sent: Spans, busy: Spans) -> Breakdown:
-    """Return where the time from one moment to another went."""
+    """Return the time breakdown of one period."""
     sent, busy = clipped(sent, period), clipped(busy, period)
     computed = clipped(recorded.computation, period)
     idle = without(merged([period]), busy)
@@ -102,7 +88,7 @@ def _within(period: tuple[int, int], recorded: Recorded, sent: Spans, busy: Span
 
 
 def periods_of(recorded: Recorded) -> tuple[tuple[int, int], ...]:
-    """Return from when to when each step ran; one period for all, if they are not known apart."""
+    """Return start and end of each step; one period for everything if steps are unknown."""
     if recorded.periods:
         return recorded.periods
     busy = merged(

@@ -1,15 +1,10 @@
-"""What a transfer costs at best, as far as a trace shows it.
+"""Estimates the cost of a transfer without waiting: the highest line below all recorded transfers.
 
-Problem. Of each collective some transfers of some sizes were recorded; which start-up and which
-time per byte did none of them undercut?
-
-Method. Of all lines below the fastest transfer of each size, with neither a negative start-up nor a
-negative slope, the one that is nearest to them in sum: an edge of their lower convex hull, or the
-line through the origin and one point.
-
-Guarantee. No recorded transfer lasted less than its line says. With one size only the start-up is
-unknown and taken as 0.
-
+Method: of all lines below the fastest transfer of each size, with start-up and slope >= 0, take the
+one nearest to these in sum: an edge of the lower convex hull, or the line through the origin and
+one point.
+Guarantee: no recorded transfer was faster than its line. With a single size the start-up is unknown
+and taken as 0.
 Complexity: O(n log n) for the hull, O(edges · sizes) for the choice. Source: own.
 """
 
@@ -23,13 +18,7 @@ __all__ = ["fastest"]
 
 
 def fastest(points: Iterable[tuple[int, int]]) -> AffineCost:
-    """Return the cost that no transfer undercuts.
-
-    Parameters
-    ----------
-    points : iterable of (int, int)
-        Bytes, at least 1, and ns of the transfers; at least one.
-    """
+    """Return the lower envelope of transfers, given as bytes (at least 1) and time (ns)."""
     least: dict[int, int] = {}
     for size, time in points:
         least[size] = min(time, least.get(size, time))

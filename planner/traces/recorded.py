@@ -1,31 +1,31 @@
-"""What was recorded on one rank, whatever recorded it: computation, transfers, steps."""
+"""A recorded trace of one rank, whatever recorded it: computation, transfers, steps."""
 
 from dataclasses import dataclass
 
 __all__ = ["Kernels", "Recorded", "Spans", "Step", "Transfer"]
 
 Spans = tuple[tuple[int, int], ...]
-"""Starts and ends in ns, sorted, without overlaps."""
+"""Starts and ends (ns), sorted, without overlaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One collective, as one rank saw it; times in ns of the rank's own clock.
+    """One collective, as one rank saw it; times (ns) are of the rank's own clock.
 
     Attributes
     ----------
     collective : str
         Such as ``all_reduce``.
     start_ns, end_ns : int
-        From when to when it ran here; it may have waited for other ranks.
+        When it ran here; this includes waiting for other ranks.
     step : int
-        Position of the step that asked for it in `Recorded.steps`; -1: none.
+        Position in `Recorded.steps` of the step that asked for it; -1: none.
     size_bytes : int or None
-        What it carries; None if the trace does not say.
+        Its size; None if the trace does not say it.
     first_ready_ns, ready_ns : int or None
-        When the first and the last of what it carries was there; None if unknown.
+        When the first and the last of its data was ready; None if unknown.
     group : str
-        The process group, if it is named.
+        The process group, if named.
     """
 
     collective: str
@@ -39,13 +39,13 @@ class Transfer:
 
     @property
     def lasts_ns(self) -> int:
-        """How long it ran here."""
+        """Its duration here."""
         return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: its name, and from when to when the host was in it."""
+    """One step: its name, and start and end on the host (ns)."""
 
     name: str
     start_ns: int
@@ -54,16 +54,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Kernels of one name: how often and how long they ran, and whose they are.
+    """All kernels of one name: their number and total time.
 
-    Attributes
-    ----------
-    name : str
-        Their function, without arguments.
-    library : str
-        What moves data with kernels of this name; empty if none is known.
-    times, total_ns : int
-        How many ran, and the sum of their times.
+    `name` is the function without arguments; `library` the communication library it belongs to,
+    empty if unknown.
     """
 
     name: str
@@ -74,14 +68,14 @@ class Kernels:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One rank.
+    """The recorded trace of one rank.
 
     Attributes
     ----------
     rank : int
         Its number.
     ranks : int or None
-        How many the job has, if known.
+        Number of ranks of the job, if known.
     device : bool
         Whether an accelerator computed.
     computation, memory : Spans
@@ -91,19 +85,19 @@ class Recorded:
     steps : tuple of Step
         By start.
     launched : tuple of (int, int)
-        Start and time of launch of each kernel that computes, by start; empty without a device.
+        Start and launch time of each computing kernel, by start; empty without a device.
     input : Spans
         When the host waited for data.
     synchronised : Spans
         When the host waited for the device.
     periods : tuple of (int, int)
-        From when to when each step ran where it computes: side by side, the first one after what
-        was launched before. Empty: unknown, or no steps.
+        Start and end of each step where it computes, without gaps; the first step begins after what
+        was launched before it. Empty if unknown.
     counted, doubtful : tuple of Kernels
-        Kernels that count as transfers; those that may be transfers and count as computation.
-        The longest first.
+        Kernels that count as transfers, and kernels that may be transfers but count as computation;
+        the longest first.
     certain : Spans
-        When something was computed, `doubtful` aside.
+        When something was computed, without `doubtful`.
     several : bool
         Whether the trace says that the job has more than one rank.
     """
@@ -126,10 +120,10 @@ class Recorded:
 
     @property
     def unexplained(self) -> bool:
-        """Whether transfers may be among the computation, or are missing."""
+        """Whether transfers may be hidden in the computation, or are missing."""
         return self.several and (bool(self.doubtful) or not self.transfers)
 
     @property
     def one_of_several(self) -> bool:
-        """Whether others had to take part in its transfers."""
+        """Whether other ranks took part in its transfers."""
         return self.ranks != 1 and (self.several or bool(self.transfers))

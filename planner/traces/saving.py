@@ -1,19 +1,12 @@
-"""How much of what computation waited a better plan could save, at most and for certain.
+"""Bounds how much of the waiting for transfers a better plan could save.
 
-Problem. The trace's own graph, with its own gradients, and transfers that cost what the fastest of
-the trace did, is a problem of planning gradient transfers: how short can its iteration be?
-
-Method. `planner.caramel` plans it. What its lower bound waits, no plan of these all-reduces can
-save; what its plan waits, that plan does not. Where gradients are unknown, or are not what was
-all-reduced, only the bytes count: all of them at the best rate, beside all computation.
-
-Kernels that may be transfers, and count as computation, may hide waits: what they would add is
-added to what can be saved at most.
-
-Guarantee. Up to the model (computation as recorded on one rank, transfers that cost the same
-whatever runs beside them), no grouping, cutting or order of the all-reduces saves more than
-`at_most_ns`.
-
+Method: `planner.caramel` plans the trace's own graph with transfers at the fastest recorded cost.
+No plan of these all-reduces can save what its lower bound waits; its plan saves the rest. If
+gradients are unknown, or differ from what was all-reduced, only bytes count: all of them at the
+best rate, overlapping all computation. Kernels that count as computation but may be transfers may
+hide waits: these are added to what can be saved at most.
+Guarantee: in the model (computation as recorded on one rank, transfer costs independent of
+overlap) no grouping, cutting or order of the all-reduces saves more than `at_most_ns`.
 Complexity: that of the planner. Source: own.
 """
 
@@ -41,24 +34,12 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What can be saved of a step, in ns.
+    """The possible saving per step (ns).
 
-    Attributes
-    ----------
-    exposed_ns : int
-        What computation waited for these transfers, the host's delays aside, in the mean of steps.
-    straggler_ns : int
-        Of that, for ranks that came later; the plan for one rank does not say that it saves it.
-    least_ns : int
-        What it waits for them under any plan.
-    plan_ns : int or None
-        What it waits under the plan; None without one.
-    planned : Planned or None
-        The plan.
-    reason : str
-        Why there is none; else empty.
-    doubtful_ns : int
-        What it would wait besides, were kernels that may be transfers counted as such.
+    `exposed_ns` is the mean wait for transfers without the host's delays; `straggler_ns` the part
+    of it due to late ranks, which a plan for one rank does not claim to save. `least_ns` is waited
+    under any plan, `plan_ns` under `planned`; both are None without a plan, for the `reason`.
+    `doubtful_ns` would be waited too if the doubtful kernels were transfers.
     """
 
     exposed_ns: int
@@ -71,12 +52,12 @@ class Saving:
 
     @property
     def at_most_ns(self) -> int:
-        """What no plan can save more of."""
+        """Upper bound on the saving of any plan."""
         return max(self.exposed_ns + self.doubtful_ns - self.least_ns, 0)
 
     @property
     def saved_ns(self) -> int | None:
-        """What the plan saves besides waits for other ranks; None without one."""
+        """The saving of the plan, without waits for late ranks; None without a plan."""
         if self.plan_ns is None:
             return None
         return max(self.exposed_ns - self.straggler_ns - self.plan_ns, 0)
@@ -95,26 +76,10 @@ def saving_of(
     reason: str = "",
     time_limit: float | None = None,
 ) -> Saving:
-    """Return what a better plan saves.
+    """Return the possible saving per step.
 
-    Parameters
-    ----------
-    exposed_ns, straggler_ns, compute_ns : int
-        What a step waits for transfers, of that for ranks that came later, and what it computes.
-    sent_bytes : mapping of str to int
-        Bytes of a step, by collective.
-    costs : mapping of str to AffineCost
-        What each collective costs at best.
-    graph : Graph or None
-        The step's dataflow; None if it is unknown, for the `reason`.
-    doubtful_ns : int
-        What a step would wait besides, were kernels that may be transfers counted as such.
-    workers : int
-        Ranks of the job.
-    reason : str
-        Why there is no graph.
-    time_limit : float, optional
-        Seconds for planning.
+    `sent_bytes` and `costs` are the bytes per step and the lowest cost of each collective. Without
+    a `graph`, for the given `reason`, nothing is planned.
     """
     whole = sum(ceil(costs[name].ns_per_byte * size) for name, size in sent_bytes.items())
     least = max(whole - compute_ns, 0)

@@ -1,4 +1,4 @@
-"""Sets of moments: sorted spans without overlaps.
+"""Set operations on times: sorted spans without overlaps.
 
 Complexity: O(n log n) for `merged`, O(log n + result) for `clipped`, linear for the others.
 """
@@ -12,7 +12,7 @@ __all__ = ["both", "clipped", "length", "merged", "without"]
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> Spans:
-    """Return the moments in any of some spans, which may overlap."""
+    """Return the union of spans that may overlap."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -23,7 +23,7 @@ def merged(spans: Iterable[tuple[int, int]]) -> Spans:
 
 
 def both(first: Spans, second: Spans) -> Spans:
-    """Return the moments in both."""
+    """Return the intersection."""
     common, place = [], 0
     for start, end in first:
         while place < len(second) and second[place][1] <= start:
@@ -36,7 +36,7 @@ def both(first: Spans, second: Spans) -> Spans:
 
 
 def clipped(spans: Spans, period: tuple[int, int]) -> Spans:
-    """Return the part of spans from one moment to another."""
+    """Return the part of the spans within a period."""
     start, end = period
     if start >= end:
         return ()
@@ -46,7 +46,7 @@ def clipped(spans: Spans, period: tuple[int, int]) -> Spans:
 
 
 def without(whole: Spans, taken: Spans) -> Spans:
-    """Return the moments in the one that are not in the other."""
+    """Return the difference: `whole` without `taken`."""
     left, place = [], 0
     for start, end in whole:
         at = start
@@ -64,5 +64,5 @@ def without(whole: Spans, taken: Spans) -> Spans:
 
 
 def length(spans: Spans) -> int:
-    """Return how many ns they are."""
+    """Return the total duration."""
     return sum(end - start for start, end in spans)

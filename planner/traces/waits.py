@@ -1,34 +1,13 @@
-"""How long computation waited for which transfer, and why.
+"""Attributes the waiting of computation to transfers and to causes.
 
-Problem. While a transfer runs and nothing is computed, computation waits, or has nothing to do.
-Whose fault is it?
-
-Method. Each such moment counts for the transfer that began first of those that run. A transfer's
-wait is then divided, in this order, each cause taking what is left at most:
-
-- ``input``, ``host``: until the next kernel was launched nothing could have been computed; the host
-  waited for data, or was busy. While the host waits for the device it is not to blame.
-- ``straggler``: how much longer it ran here than on the rank where it ran least. Collectives end on
-  all ranks at once, so that the rank with the shortest one came last: clocks need not agree.
-- ``slow``: how much longer that lasted than the fastest transfers of the trace say.
-- ``startup``: the start-up.
-- ``late``: all it carries was there, and the network idle, before it began.
-- ``large``: some of what it carries was there, and the network idle, before all was.
-- ``bytes``: the rest; the network was busy since the first of it was there.
-- ``undivided``: instead of all from ``straggler`` on, if one rank of several was recorded. How long
-  a transfer runs there holds how long it waits for other ranks, and nothing says which part of it
-  is that: neither lateness nor a start-up can be measured.
-
-Only what happens within steps counts (`planner.traces.breakdown.periods_of`): what was launched
-before them and ended before, or runs behind them, is nobody's wait. A transfer that is waited for
-in two steps has a wait in each.
-
-Guarantee. The causes of a wait sum to it. All waits of a step sum to the time of communication in
-it during which nothing is computed, so none exceeds the step. Nothing depends on how clocks of
-different ranks are set.
-
-Complexity: O(n log n). Source: own; that collectives are aligned by their ends, as in trace
-analysis with unsynchronised clocks.
+Problem: while a transfer runs and nothing is computed, computation waits. For which transfer, and
+why? Method: each such moment counts for the earliest-started running transfer, within steps only.
+Its wait is divided in the order of `CAUSES`; each cause takes at most what is left. What each cause
+means: docs/profiles.md, "How a wait is divided among its causes".
+Guarantee: the causes of a wait sum to it. All waits of a step sum to its exposed communication, so
+none exceeds the step. No result depends on how the clocks of different ranks are set.
+Complexity: O(n log n). Source: own; collectives are aligned by their ends, as in trace analysis
+with unsynchronised clocks.
 """
 
 from bisect import bisect_left, bisect_right
@@ -50,22 +29,10 @@ CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "byt
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A transfer, how long computation waited for it, and why.
+    """The wait of one rank for one transfer (ns), divided by cause.
 
-    Attributes
-    ----------
-    rank : int
-        Who waited.
-    transfer : Transfer
-        For what.
-    waited_ns : int
-        How long.
-    causes : mapping of str to int
-        Parts of it in ns, by the names in `CAUSES`.
-    last_rank : int or None
-        The rank that came last; None if only one was recorded.
-    step : int
-        Position of the step in which it waited in `Recorded.steps`; -1: unknown.
+    `last_rank` is the rank that came last; None if only one was recorded. `step` is a position in
+    `Recorded.steps`; -1: unknown.
     """
 
     rank: int
@@ -77,12 +44,12 @@ class Wait:
 
 
 def one_of_several(ranks: Sequence[Recorded]) -> bool:
-    """Return whether one rank of several was recorded: it does not show who waited for whom."""
+    """Return whether one rank of several was recorded: its waits for others are unknown."""
     return len(ranks) == 1 and ranks[0].one_of_several
 
 
 def costs_of(ranks: Sequence[Recorded]) -> dict[str, AffineCost]:
-    """Return what no transfer of each collective undercut; nothing from one rank of several."""
+    """Return the lowest cost of each collective; empty for one rank of several."""
     if one_of_several(ranks):
         return {}
     points: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -94,13 +61,7 @@ def costs_of(ranks: Sequence[Recorded]) -> dict[str, AffineCost]:
 
 
 def waits_of(ranks: Sequence[Recorded]) -> tuple[Wait, ...]:
-    """Return the waits of all ranks, each with its transfer, in the order of ranks and starts.
-
-    Parameters
-    ----------
-    ranks : sequence of Recorded
-        One rank, or several of the same job.
-    """
+    """Return the waits of all ranks of one job, in the order of ranks and starts."""
     costs, alone = costs_of(ranks), one_of_several(ranks)
     shortest = _shortest(ranks) if len(ranks) > 1 else {}
     waits = []
@@ -124,7 +85,7 @@ def waits_of(ranks: Sequence[Recorded]) -> tuple[Wait, ...]:
 
 
 def _by_period(exposed: Spans, periods: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Spans]]:
-    """Yield the parts of spans in each period."""
+    """Yield the part of the spans in each period, with the position of the period."""
     if not exposed:
         return
     place = bisect_right(periods, exposed[0][0], key=lambda period: period[1])
@@ -135,7 +96,7 @@ def _by_period(exposed: Spans, periods: Sequence[tuple[int, int]]) -> Iterator[t
 
 
 def _numbered(recorded: Recorded) -> list[tuple[tuple[object, ...], Transfer]]:
-    """Return the transfers with what the same one is called on every rank."""
+    """Return the transfers, each with a key that is the same on every rank."""
     counts: dict[tuple[object, ...], int] = defaultdict(int)
     numbered: list[tuple[tuple[object, ...], Transfer]] = []
     for transfer in sorted(recorded.transfers, key=attrgetter("start_ns", "end_ns")):
@@ -147,7 +108,7 @@ def _numbered(recorded: Recorded) -> list[tuple[tuple[object, ...], Transfer]]:
 
 
 def _shortest(ranks: Sequence[Recorded]) -> dict[tuple[object, ...], tuple[int, int]]:
-    """Return of each transfer that all ranks have how long it lasted at least, and where."""
+    """Return the shortest duration, and its rank, of each transfer that all ranks have."""
     lasting: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
     for recorded in ranks:
         for key, transfer in _numbered(recorded):
@@ -158,7 +119,7 @@ def _shortest(ranks: Sequence[Recorded]) -> dict[tuple[object, ...], tuple[int, 
 def _claims(
     transfer: Transfer, least_ns: int, cost: AffineCost | None, idle: Spans, *, alone: bool
 ) -> dict[str, int]:
-    """Return what each cause takes of a transfer's waits at most, in the order of taking."""
+    """Return the most that each cause may take of a transfer's waits (ns), in order."""
     if alone:
         return {"undivided": transfer.lasts_ns}
     claims = {"straggler": transfer.lasts_ns - least_ns}
@@ -175,7 +136,7 @@ def _claims(
 
 
 def _causes(recorded: Recorded, exposed: Spans, claims: dict[str, int]) -> dict[str, int]:
-    """Divide a wait among its causes; what they take is taken off the claims."""
+    """Divide a wait among its causes, and reduce the claims by it."""
     causes = dict.fromkeys(CAUSES, 0)
     unlaunched = without(_before_launch(recorded, exposed), recorded.synchronised)
     causes["input"] = length(both(unlaunched, recorded.input))
@@ -189,7 +150,7 @@ def _causes(recorded: Recorded, exposed: Spans, claims: dict[str, int]) -> dict[
 
 
 def _idle(idle: Spans, start: int, end: int) -> int:
-    """Return for how long the network was idle from one moment to another."""
+    """Return the idle time of the network between two times (ns)."""
     if start >= end:
         return 0
     place = bisect_left(idle, end, key=lambda span: span[0])
@@ -201,7 +162,7 @@ def _idle(idle: Spans, start: int, end: int) -> int:
 
 
 def _before_launch(recorded: Recorded, exposed: Spans) -> Spans:
-    """Return the part of spans in which the kernel that ran next was not even launched."""
+    """Return the part of the spans in which the next kernel had not been launched yet."""
     spans = []
     for start, end in exposed:
         place = bisect_left(recorded.launched, end, key=lambda pair: pair[0])

@@ -1,7 +1,4 @@
-"""The whole answer: where time went on each rank, which transfers were waited for and why.
-
-Complexity: that of its parts. Source: own.
-"""
+"""The complete analysis of recorded ranks: time breakdown, waits, causes, possible saving."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,28 +18,28 @@ __all__ = ["Why", "why"]
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What computation waited for.
+    """The analysis of recorded ranks.
 
     Attributes
     ----------
     ranks : tuple of Recorded
-        What was recorded.
+        The recorded traces.
     breakdowns : tuple of Breakdown
-        Where the time of each rank went, in the whole trace.
+        Time breakdown of each rank over the whole trace.
     parts : tuple of StepParts
-        Where the time of each step of each rank went.
+        Time breakdown of each step of each rank.
     waits : tuple of Wait
-        Of all steps of all ranks, the longest first.
+        Waits of all steps and ranks, the longest first.
     causes : mapping of str to int
-        Sums over all waits, by cause.
+        Sums over all waits, by cause (ns).
     costs : mapping of str to AffineCost
-        What no transfer of each collective undercut; nothing from one rank of several.
+        The lowest cost of each collective; empty for one rank of several.
     steps : int
-        Steps of a rank, the fewest; 1 if none are marked.
+        Least number of steps of a rank; 1 if none are marked.
     in_all : int
         Steps of all ranks together.
     saving : Saving
-        What a better plan saves of a step, in the mean of ranks and steps.
+        Possible saving of a step, as the mean over ranks and steps.
     """
 
     ranks: tuple[Recorded, ...]
@@ -57,12 +54,12 @@ class Why:
 
     @property
     def unexplained(self) -> bool:
-        """Whether transfers may be among the computation of a rank, or are missing."""
+        """Whether transfers may be hidden in the computation of a rank, or are missing."""
         return any(rank.unexplained for rank in self.ranks)
 
     @property
     def one_of_several(self) -> bool:
-        """Whether one rank of several was recorded."""
+        """Whether the only recorded rank belongs to a job of several."""
         return one_of_several(self.ranks)
 
 
@@ -80,7 +77,7 @@ def why(
     ranks : sequence of Recorded
         One rank, or several of one job.
     graph : Graph or None
-        A step's dataflow, as it was recorded; None if unknown, for the `reason`.
+        A recorded step's dataflow; None if unknown, for the `reason`.
     reason : str
         Why there is no graph.
     time_limit : float, optional
@@ -142,7 +139,7 @@ def why(
 
 
 def _doubtful_ns(rank: Recorded) -> int:
-    """Return how much more would be waited, were the kernels in doubt transfers."""
+    """Return the additional wait if the doubtful kernels were transfers (ns)."""
     if rank.certain is None:
         return 0
     doubtful = without(rank.computation, rank.certain)

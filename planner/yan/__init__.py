@@ -1,4 +1,4 @@
-"""How many servers, replicas, workers, partitions, copies and threads a job should have.
+"""Configuration of a training job: servers, replicas, workers, partitions, copies and threads.
 
 Source: Yan, Ruwase, He and Chilimbi, "Performance Modeling and Scalability Optimization of
 Distributed Deep Learning Systems", KDD'15.

@@ -1,4 +1,4 @@
-"""What methods say of problems they are not for."""
+"""Preconditions of methods, checked with the same messages everywhere."""
 
 from planner.errors import NotApplicableError
 from planner.yan.problem import Problem
@@ -7,7 +7,7 @@ __all__ = ["DEPENDS", "refuse_different", "refuse_fixed"]
 
 
 def refuse_fixed(problem: Problem, method: str) -> None:
-    """Raise an error if configurations are given: such a method only searches."""
+    """Raise NotApplicableError if configurations are fixed: the method only searches."""
     if problem.fixed:
         raise NotApplicableError("fixed", f"{method} prices no given configuration; use 'auto'")
 
@@ -15,13 +15,13 @@ def refuse_fixed(problem: Problem, method: str) -> None:
 DEPENDS = (
     "takes machines that are all alike: where they differ, time depends on which ones are in use"
 )
-"""Why a study of numbers of machines does not apply."""
+"""Why studies over numbers of machines need equal machines."""
 
 
 def refuse_different(
     problem: Problem, what: str, why: str = "is for machines that are alike; use 'auto'"
 ) -> None:
-    """Raise an error if machines differ, which says what is not for them, and why."""
+    """Raise NotApplicableError if the machines differ."""
     if not problem.uniform:
         fields = [
             field

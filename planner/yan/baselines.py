@@ -1,16 +1,11 @@
-"""What one would do without a planner: only data parallelism, or only model parallelism.
+"""Baselines: pure data parallelism and pure model parallelism.
 
-Problem: the best configuration of either kind.
+Method: that of `planner.yan.exact` on a part of the space. `data_parallel`: a replica is one worker
+with the whole model; replicas, servers and threads are optimal. `model_parallel`: one replica and
+one copy of every layer; partitions, workers, servers and threads are optimal.
 
-Method: that of `planner.yan.exact` on the part of the space.
-
-- `data_parallel`: a replica is one worker with the whole model; replicas, servers and threads are
-  the best.
-- `model_parallel`: one replica and one copy of every layer, split over workers; partitions,
-  workers, servers and threads are the best.
-
-Guarantee: the best of its kind under the canonical mapping; the bound is on every configuration.
-
+Guarantee: the best of its kind under the canonical mapping; the bound holds for every
+configuration.
 Complexity: see `planner.yan.exact`. Source: the two ends of the design space of Yan et al., KDD'15.
 """
 
@@ -30,12 +25,9 @@ __all__ = ["data_parallel", "model_parallel"]
 
 
 def data_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best configuration with one worker a replica.
+    """Return the best configuration with one worker per replica.
 
-    Raises
-    ------
-    NotApplicableError
-        If machines differ or configurations are fixed.
+    NotApplicableError if machines differ or configurations are fixed.
     """
     refuse_different(problem, "data_parallel")
     refuse_fixed(problem, "data_parallel")
@@ -45,12 +37,9 @@ def data_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def model_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best configuration with one replica and one copy of every layer.
+    """Return the best configuration with one replica and one copy of every layer.
 
-    Raises
-    ------
-    NotApplicableError
-        If machines differ or configurations are fixed.
+    NotApplicableError if machines differ or configurations are fixed.
     """
     refuse_different(problem, "model_parallel")
     refuse_fixed(problem, "model_parallel")
@@ -61,7 +50,7 @@ def model_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _bounded(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outcome[Plan]:
-    """Return the outcome with a bound on configurations of every kind."""
+    """Return the outcome with a lower bound over configurations of every kind."""
     if outcome.plan is None:
         return outcome
     bound = any_mapping_bound(problem, deadline)

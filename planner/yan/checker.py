@@ -1,10 +1,10 @@
-"""Whether a configuration is one of the problem's, and fits in memory.
+"""Checks that a configuration is valid for the problem and fits in memory.
 
-Every worker is given room for the largest segment of every layer, so that a configuration that
-passes fits wherever its segments are placed.
+A worker must have room for the largest segment of every layer, so that a valid configuration fits
+wherever its segments are placed.
 
-Complexity: O(Σ P·R). Source: own; constraints C1 and C2 of Yan et al., KDD'15, and one segment of a
-layer a worker, without which copies on one worker would be free.
+Complexity: O(Σ P·R). Source: own; constraints C1 and C2 of Yan et al., KDD'15, and at most one
+segment of a layer on each worker, without which copies on one worker would be free.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ __all__ = ["check", "check_machines", "server_bytes", "worker_bytes"]
 
 
 def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) -> int:
-    """Return the memory the largest segment of a layer takes on a worker.
+    """Return the memory (bytes) of the largest segment of a layer on a worker.
 
-    Weights and their updates, and for each thread the activations it reads, its own activations
-    and error terms, and the error terms it receives.
+    It holds weights and their updates, and for each thread the input activations, its own
+    activations and error terms, and the error terms it receives.
     """
     layer, constants = problem.layers[place], problem.constants
-    if layer.kind == "full":  # the first has most neurons, and needs as much as the others
+    if layer.kind == "full":  # the first partition is the largest
         held = units = [0, -(-layer.cuts // partitions)]
     else:
         held, units = layer.held(partitions), layer.passed(partitions)
@@ -47,18 +47,18 @@ def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) ->
 
 
 def server_bytes(problem: Problem, servers: int) -> int:
-    """Return the memory each parameter server takes: its share of the weights and their updates."""
+    """Return the bytes on each parameter server: its share of weights and their updates."""
     bits = 2 * sum(layer.weights for layer in problem.layers) * problem.constants.bits_per_weight
     return -int(-bits // (8 * servers))
 
 
 def check(problem: Problem, configuration: Configuration) -> None:
-    """Raise an error unless `configuration` is one of the problem's.
+    """Raise an error unless `configuration` is valid for the problem.
 
     Raises
     ------
     InvalidPlanError
-        With a path into the configuration; BrokenConstraintError where it needs more machines or
+        With a path into the configuration; BrokenConstraintError if it needs more machines or
         memory than there are.
     """
     for field in ("parameter_servers", "replicas", "workers_per_replica"):
@@ -84,7 +84,7 @@ def check(problem: Problem, configuration: Configuration) -> None:
 
 
 def _checked(rule: Callable[..., object], *arguments: object) -> None:
-    """Run a check of inputs on a plan."""
+    """Run an input check, and turn its error into InvalidPlanError."""
     try:
         rule(*arguments)
     except InvalidInputError as error:
@@ -101,13 +101,7 @@ def _check_machines(problem: Problem, configuration: Configuration) -> None:
 
 
 def check_machines(machines: Sequence[int], used: int, count: int, path: str) -> None:
-    """Raise an error unless these are so many different ones of `count` machines.
-
-    Raises
-    ------
-    InvalidPlanError
-        With the path given.
-    """
+    """Raise InvalidPlanError at `path` unless `machines` are `used` distinct ones of `count`."""
     if len(machines) != used:
         raise InvalidPlanError(path, f"expected {used}, got {len(machines)}")
     if len(set(machines)) != len(machines) or not set(machines) <= set(range(count)):

@@ -1,15 +1,11 @@
-"""A bound on every configuration of a triple with a given state of a layer.
+"""Lower bound on all configurations of a triple that contain a given state of a layer.
 
-Problem: what two layers exchange is a large part of their time, but depends on both; bounds of each
-layer by itself miss it.
+Problem: the exchange of two layers is a large part of their time, and bounds of each layer by
+itself miss it. Method: the dynamic program of `planner.yan.layerwise`, in which a layer sees of a
+neighbour only a class of choices; forward and backward values together bound every path through a
+state. See docs/yan.md, "Why the dynamic program can cut states".
 
-Method: the dynamic program of `planner.yan.layerwise`, in which a layer sees of a neighbour only a
-class of choices: at least so many partitions, fewer than twice as many, any copies. A worker holds
-one segment, so of a layer in at least q partitions it has at most the largest of q parts. Forward
-and backward values together bound every path through a state.
-
-Guarantee: a bound for every mapping, but for rounding.
-
+Guarantee: a bound for every mapping, except for rounding.
 Complexity: O(L·K·C·log N) for C choices a layer. Source: own, after Raphael, "Coarse-to-fine
 dynamic programming", IEEE PAMI 2001.
 """
@@ -26,17 +22,7 @@ __all__ = ["Coarse"]
 
 
 class Coarse:
-    """Bounds of one problem.
-
-    Parameters
-    ----------
-    tables : Tables
-        Costs.
-    options : sequence of sequence of Choice
-        All choices of each layer, fewest segments first.
-    deadline : Deadline
-        When to give up, by TimeUpError.
-    """
+    """Coarse bounds of one problem; TimeUpError at the deadline."""
 
     def __init__(
         self, tables: Tables, options: Sequence[Sequence[Choice]], deadline: Deadline
@@ -64,8 +50,8 @@ class Coarse:
             forward, backward, own = (
                 np.array(bound) / copies[:, None] for bound in zip(*bounds, strict=True)
             )
-            # Of both bounds on what neighbours exchange the stronger one: by the class of the
-            # neighbour, and by no neighbour at all.
+            # Take the stronger of two bounds on the exchange: by the neighbour's class, and for any
+            # neighbour.
             ahead = back = np.zeros((1, 1, 1))
             if place:
                 ahead = tables.forward_bound(place, self.parts, choices)
@@ -82,23 +68,17 @@ class Coarse:
             self.back.append(back)
 
     def through(self, reading: Sequence[Array], replicas: int, deadline: Deadline) -> list[Array]:
-        """Return a bound on every configuration with a state of a layer, by choice and threads.
+        """Return bounds on all configurations through each state, by choice and threads.
 
-        Parameters
-        ----------
-        reading : sequence of Array
-            Time to read each layer's weights, by choice and threads; for the first choices.
-        replicas : int
-            Replicas of the model.
-        deadline : Deadline
-            When to give up, by TimeUpError.
+        `reading` is the time to read each layer's weights, by choice and threads, for the first
+        choices of each layer.
         """
         counts = [len(times) for times in reading]
         own = [
             costs[:count] / replicas + read
             for costs, count, read in zip(self.own, counts, reading, strict=True)
         ]
-        # Forward: the least of every path that ends in a state, its neighbour known by class only.
+        # Forward: the minimum over paths that end in a state, knowing only the neighbour's class.
         values = [own[0]]
         for place in range(1, len(own)):
             deadline.check()
@@ -107,7 +87,8 @@ class Coarse:
             ahead = self.ahead[place][:, : counts[place]] / replicas
             mine = self.classes[place][: counts[place]]
             values.append(own[place] + (ahead + left[:, mine, None]).min(axis=0))
-        # Backward: the least of what follows a state. Their sum bounds every path through it.
+        # Backward: the minimum over the rest of the path. Their sum bounds every path through a
+        # state.
         rest = np.zeros_like(own[-1])
         totals = [values[-1]]
         for place in range(len(own) - 1, 0, -1):
@@ -121,7 +102,7 @@ class Coarse:
         return totals[::-1]
 
     def _least(self, place: int, times: Array) -> Array:
-        """Return the least of each class of a layer's choices, by class and neighbour's class."""
+        """Return the minimum over each class of choices, by class and neighbour's class."""
         least = np.full((len(self.parts), times.shape[1]), np.inf)
         classes = self.classes[place][: len(times)]
         for label in np.unique(classes):

@@ -1,4 +1,4 @@
-"""What a configuration of a job is, and what comes with the best one."""
+"""Configurations of a job, and plans."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -33,8 +33,8 @@ class LayerChoice:
     copies : int
         Copies within one replica of the model, ``R_l``; sample i goes to copy i mod R_l.
     mapping : tuple of tuple of int
-        Worker of the replica that holds partition p of copy r: ``mapping[p][r]``; empty until the
-        canonical mapping is known.
+        ``mapping[p][r]`` is the worker of the replica that holds partition p of copy r; empty for
+        the canonical mapping.
     """
 
     partitions: int
@@ -45,7 +45,7 @@ class LayerChoice:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """How a job is spread over machines.
+    """How a job is distributed over machines.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Configuration:
     layers : tuple of LayerChoice
         Layer 0 first.
     machines : tuple of int, optional
-        Where machines differ: the servers' machines, then each replica's workers in turn.
+        Where machines differ: the servers' machines, then the workers of each replica.
     """
 
     parameter_servers: int
@@ -69,7 +69,7 @@ class Configuration:
 
     @property
     def triple(self) -> tuple[int, int, int]:
-        """Workers of a replica, replicas, parameter servers, as the paper's tables give them."""
+        """Workers of a replica, replicas, parameter servers, in the order of the paper's tables."""
         return self.workers_per_replica, self.replicas, self.parameter_servers
 
     @property
@@ -80,7 +80,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A configuration to price instead of a search; without layers the best ones complete it.
+    """A configuration to price instead of a search; without layers the best layers complete it.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Fixed:
     layers: tuple[LayerChoice, ...] | None = None
 
     def configuration(self) -> Configuration:
-        """Return the configuration of the layers given, mapped where they are not."""
+        """Return the configuration, with the canonical mapping for layers without one."""
         layers = self.layers or ()
         choices = [(layer.partitions, layer.copies) for layer in layers]
         mappings = canonical_mapping(choices, self.workers_per_replica)
@@ -114,14 +114,9 @@ class Fixed:
 def check_choice(
     choice: LayerChoice, layer: NeuronLayer, workers: int, threads: int, path: str
 ) -> None:
-    """Raise an error unless `choice` can run `layer` on so many workers.
+    """Raise InvalidInputError, at a path below `path`, unless `choice` can run `layer`.
 
-    An empty mapping is accepted: it stands for the canonical one.
-
-    Raises
-    ------
-    InvalidInputError
-        With a path that starts with `path`.
+    An empty mapping stands for the canonical one.
     """
     for name in ("partitions", "copies", "threads"):
         set_integer(choice, name, minimum=1, path=f"{path}.{name}")
@@ -142,14 +137,9 @@ def check_choice(
 
 
 def check_segments(choice: LayerChoice, workers: int, path: str) -> None:
-    """Raise an error unless every segment of a layer has a worker of its own, of so many.
+    """Raise InvalidInputError unless every segment of a layer has a worker of its own.
 
-    An empty mapping is accepted: it stands for the canonical one.
-
-    Raises
-    ------
-    InvalidInputError
-        With a path that starts with `path`.
+    An empty mapping stands for the canonical one.
     """
     if choice.partitions * choice.copies > workers:
         raise InvalidInputError(
@@ -180,31 +170,18 @@ def check_segments(choice: LayerChoice, workers: int, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A configuration with its price.
-
-    Attributes
-    ----------
-    configuration : Configuration
-        The best one of its triple, unless its layers were given.
-    epoch : Fraction
-        Time of an epoch in nanoseconds, exact.
-    """
+    """A configuration, the best one of its triple unless its layers were given, with its price."""
 
     configuration: Configuration
-    epoch: Fraction
+    epoch: Fraction  # exact time of an epoch (ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """How much of the space was looked at.
+    """How much of the space a search examined.
 
-    Attributes
-    ----------
-    triples, triples_cut : int
-        Triples of workers, replicas and servers in the space, and those that bounds cut.
-    states, states_cut : int
-        Partitions, threads and copies of one layer, over all layers and triples; and those cut,
-        with their triple or on their own.
+    A triple is workers, replicas and servers; a state is partitions, threads and copies of one
+    layer. `states_cut` counts states cut with their triple or on their own.
     """
 
     triples: int
@@ -215,7 +192,7 @@ class Explored:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A configuration, and those next to it.
+    """The best configuration, and the ranking of others.
 
     Attributes
     ----------
@@ -224,9 +201,9 @@ class Plan:
     ranking : tuple of Ranked
         The best configuration of each triple, in order; the first is `configuration`.
     explored : Explored
-        How much of the space was looked at.
+        How much of the space the search examined.
     any_mapping_bound_ns : int or None
-        Bound on every configuration under every mapping; None if unknown.
+        Lower bound over all configurations and mappings; None if unknown.
     """
 
     configuration: Configuration

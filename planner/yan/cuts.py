@@ -1,7 +1,7 @@
-"""How layers are cut, as arrays.
+"""Partitions of layers as arrays, for many partitions and choices at once.
 
-The same cuts as in `planner.yan.layers`, for many partitions and choices at once; partitions that
-compute and need the same are joined to runs.
+The cuts are those of `planner.yan.layers`; consecutive partitions with equal work and needs are
+merged into runs.
 
 Complexity: O(P) each. Source: own.
 """
@@ -20,18 +20,18 @@ Places = NDArray[np.int64]
 
 
 class Cut(NamedTuple):
-    """How a layer is cut: nearly equal ranges of units, `scale` rows each, the last to `end`."""
+    """Cut of a layer into nearly equal ranges of units of `scale` rows, the last up to `end`."""
 
     units: int
     scale: int
     end: int
 
     def largest(self, parts: Places) -> Places:
-        """Return no less than the rows of the largest part."""
+        """Return an upper bound on the rows of the largest part."""
         return -(-self.units // parts) * self.scale + self.end - self.units * self.scale
 
     def bounds(self, part: Places, parts: Places) -> tuple[Places, Places]:
-        """Return where parts start and stop."""
+        """Return the first row, and the end row, of each part."""
         size, larger = np.divmod(self.units, parts)
         start = (part * size + np.minimum(part, larger)) * self.scale
         stop = ((part + 1) * size + np.minimum(part + 1, larger)) * self.scale
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Partitions in a row, first … stop-1, that compute and need the same."""
+    """Consecutive partitions first … stop-1 with equal work and equal needed rows low … high-1."""
 
     first: Places
     stop: Places
@@ -48,7 +48,7 @@ class Runs(NamedTuple):
     high: Places
 
     def rows(self, chosen: list[int] | slice) -> "Runs":
-        """Return some of them."""
+        """Return some of the runs."""
         return Runs._make(column[chosen] for column in self)
 
 

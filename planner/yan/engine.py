@@ -1,13 +1,10 @@
-"""Solves the triples of one problem, first in floating point, then exactly.
-
-Problem: what `planner.yan.exact` and the studies of a problem ask again and again: the best layers
-of a triple, with proof, and the triples in order.
+"""Solver of single triples of a problem, first in floating point, then exactly.
 
 Method: a dynamic program over layers (`planner.yan.layerwise`, or `planner.yan.memory` where memory
-is short), then rational arithmetic on what rounding cannot tell apart (`planner.yan.ties`). Triples
-with as many servers to read from side by side share their solution.
+is short), then rational arithmetic on ties within rounding (`planner.yan.ties`). Triples with equal
+numbers of servers that can be read in parallel share their solution.
 
-Guarantee and complexity: see there. Source: own.
+Guarantee and complexity: see these modules. Source: own.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,11 +28,11 @@ __all__ = ["GRACE_S", "Engine", "Exactly", "Solved", "configuration_of", "normal
 
 
 GRACE_S = 0.1
-"""What the first configuration may take when the time is up already, in seconds."""
+"""Seconds that the first configuration may take after the time limit."""
 
 
 def normal(problem: Problem) -> Problem:
-    """Return the same problem with the speed all machines share in the constants."""
+    """Return the same problem with the machines' common speed moved into the constants."""
     if problem.machine_speeds is None and problem.nic_speeds is None:
         return problem
     speed = problem.machine_speeds[0] if problem.machine_speeds else 1
@@ -68,47 +65,23 @@ def configuration_of(triple: Triple, states: Iterable[LayerState]) -> Configurat
 
 
 def rank(ranked: Ranked) -> tuple[Fraction, int, int, int]:
-    """Return what orders configurations: time, then more servers, then fewer workers."""
+    """Return the sort key of configurations: time, then more servers, then fewer workers."""
     workers, replicas, servers = ranked.configuration.triple
     return ranked.epoch, -servers, workers, replicas
 
 
 class Solved(NamedTuple):
-    """The layers of one triple.
+    """Solution of one triple in floating point."""
 
-    Attributes
-    ----------
-    chosen : tuple of Chosen
-        The best; more than one where memory is short and rounding cannot tell them apart.
-    program : LayerProgram or None
-        What they come from; None where memory is short.
-    complete : bool
-        Whether nothing else can be better.
-    states : int
-        States that were looked at.
-    bound : float
-        Bound on the triple, but for rounding; the time itself where the best was found.
-    """
-
-    chosen: tuple[Chosen, ...]
-    program: LayerProgram | None
-    complete: bool
-    states: int
-    bound: float
+    chosen: tuple[Chosen, ...]  # several if memory is short and rounding ties them
+    program: LayerProgram | None  # None where memory is short
+    complete: bool  # whether no other can be better
+    states: int  # states examined
+    bound: float  # on the triple, except for rounding
 
 
 class Exactly(NamedTuple):
-    """The best layers of one triple, and their exact time.
-
-    Attributes
-    ----------
-    epoch : Fraction
-        In nanoseconds.
-    states : tuple of LayerState
-        Layer 0 first.
-    bound : Fraction
-        Bound on the triple: `epoch` where nothing better can have been missed.
-    """
+    """The best layers of one triple, with exact time and bound (ns)."""
 
     epoch: Fraction
     states: tuple[LayerState, ...]
@@ -116,20 +89,11 @@ class Exactly(NamedTuple):
 
 
 class Engine:
-    """Solves the triples of one problem; what several share is computed once.
+    """Solver of the triples of one problem, with shared caches; the machines must be equal.
 
-    Parameters
-    ----------
-    problem : Problem
-        What to plan; its machines alike.
-    space : Space, optional
-        Triples to search; all by default.
-    allowed : callable, optional
-        Whether a layer may have so many partitions and copies.
-    deadline : Deadline, optional
-        After it a triple is solved quickly, not well; and the engine is not made, by TimeUpError.
-    optimistic : bool
-        Bound every mapping instead.
+    `allowed` filters (partitions, copies) of layers. After the deadline a triple gets a quick
+    solution; making the engine then raises TimeUpError. `optimistic` bounds every mapping instead
+    of solving the canonical one.
     """
 
     def __init__(
@@ -155,12 +119,12 @@ class Engine:
         self._exact: dict[Triple, Exactly] = {}
 
     def key(self, triple: Triple) -> Triple:
-        """Return the triple with as many servers as are read from side by side."""
+        """Return the cache key: the triple with only the servers that can be read in parallel."""
         side = 1 if self.problem.read_model == "max" else min(triple.servers, triple.workers)
         return triple._replace(servers=side)
 
     def solve(self, triple: Triple) -> tuple[float, Solved] | None:
-        """Return the time of a triple, but for rounding, and its layers; None if none fit."""
+        """Return the time of a triple, except for rounding, and its solution; None if none fits."""
         key = self.key(triple)
         if key not in self._solved:
             self._solved[key] = self._solve(key)
@@ -182,12 +146,9 @@ class Engine:
         return Solved(fitted.chosen, None, fitted.complete, fitted.states, epoch)
 
     def _quickly(self, triple: Triple) -> Solved | None:
-        """Return some configuration of a triple; None if it finds none that fits.
+        """Return some configuration of a triple, or None if it finds none that fits.
 
-        Raises
-        ------
-        TimeUpError
-            If even that takes long.
+        TimeUpError if even this takes too long.
         """
         bound = self.layerwise.bound(triple)
         program = replace(self.layerwise.quick(triple), deadline=self.deadline.at_least(GRACE_S))
@@ -200,7 +161,7 @@ class Engine:
         return Solved((chosen,), None, complete=False, states=0, bound=bound)
 
     def exactly(self, triple: Triple) -> Exactly:
-        """Return the exact best of a triple that was solved and has a solution."""
+        """Return the exact optimum of a triple that was solved and has a solution."""
         key = self.key(triple)
         if key not in self._exact:
             self._exact[key] = self._exactly(key)
@@ -227,7 +188,7 @@ class Engine:
         return Exactly(epoch, states, min(epoch, self.below(solved.bound)))
 
     def below(self, time: float) -> Fraction:
-        """Return a bound on what a time is but for rounding."""
+        """Return a lower bound on a time that is exact except for rounding."""
         return Fraction(time * (1 - 2 * self.tables.error))
 
     def search(
@@ -245,7 +206,7 @@ class Engine:
         return sorted(ranking, key=rank)
 
     def all_states(self) -> int:
-        """Return the states of all layers over all triples."""
+        """Return the number of states of all layers over all triples."""
         return sum(
             len(self.space.servers(workers, replicas)) * self.layerwise.states(workers)
             for replicas, most in self.space.pairs()
@@ -253,7 +214,7 @@ class Engine:
         )
 
     def explored(self, result: SearchResult[Solved]) -> Explored:
-        """Return how much of the space a search looked at."""
+        """Return how much of the space a search examined."""
         states = self.all_states()
         seen = sum(solved.states for solved in self._solved.values() if solved is not None)
         cut = 0 if result.timed_out else states - seen

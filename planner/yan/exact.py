@@ -1,17 +1,15 @@
-"""The best configuration under the canonical mapping.
+"""The optimal configuration under the canonical mapping.
 
 Problem: choose servers, replicas, workers, and partitions, copies and threads of every layer, so
 that an epoch is shortest (`planner.yan.model`) and everything fits in memory.
 
-Method: best first over triples (`planner.yan.search`), a dynamic program over layers for each
-(`planner.yan.layerwise`, or `planner.yan.memory` where memory is short), rational arithmetic on
-what rounding cannot tell apart (`planner.yan.ties`). The same search with each segment on the
-worker that holds most of what it needs bounds every other mapping.
+Method: best-first search over triples (`planner.yan.search`), a dynamic program over layers for
+each (`planner.yan.layerwise`, `planner.yan.memory`), rational arithmetic on ties within rounding
+(`planner.yan.ties`). The same search with each segment on its best worker bounds every mapping.
 
-Guarantee: the least time under the canonical mapping, proven; the ranking holds the best
-configuration of each triple, in order, ties by more servers first.
-
-Complexity: see there. Source: Yan et al., KDD'15; exactness, bounds and ranking are ours.
+Guarantee: proven optimal under the canonical mapping; the ranking holds the best configuration of
+each triple, in order, ties by more servers first.
+Complexity: see these modules. Source: Yan et al., KDD'15; exactness, bounds and ranking are ours.
 """
 
 from collections.abc import Callable
@@ -37,13 +35,7 @@ __all__ = ["any_mapping_bound", "best_of", "exact"]
 
 
 def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best configuration.
-
-    Raises
-    ------
-    NotApplicableError
-        If machines differ.
-    """
+    """Return the optimal configuration; NotApplicableError if machines differ."""
     refuse_different(problem, "exact")
     return best_of(problem, deadline)
 
@@ -54,18 +46,9 @@ def best_of(
     space: Space | None = None,
     allowed: Callable[[Choice], bool] = lambda _: True,
 ) -> Outcome[Plan]:
-    """Find the best configuration of a part of the space.
+    """Return the best configuration in a part of the space; machines must be equal.
 
-    Parameters
-    ----------
-    problem : Problem
-        What to plan; its machines alike.
-    deadline : Deadline
-        When to stop.
-    space : Space, optional
-        Triples to search; all by default.
-    allowed : callable, optional
-        Whether a layer may have so many partitions and copies.
+    `space` restricts the triples, `allowed` the (partitions, copies) of layers.
     """
     nothing = infeasibility(problem, space, allowed)
     if nothing is not None:
@@ -79,7 +62,7 @@ def best_of(
         result = engine.search(problem.top, deadline)
     except TimeUpError:
         return quick(problem, space)
-    assert result.solutions  # what fits with least memory is always tried
+    assert result.solutions  # the configuration with least memory is always tried
     ranking = engine.ranked(solution.triple for solution in result.solutions)
     bound = min(engine.exactly(solution.triple).bound for solution in result.solutions)
     if result.timed_out:
@@ -99,10 +82,7 @@ def any_mapping_bound(
     space: Space | None = None,
     allowed: Callable[[Choice], bool] = lambda _: True,
 ) -> int | None:
-    """Return a bound, in nanoseconds, on every configuration under every mapping.
-
-    None if there is no time for it.
-    """
+    """Return the lower bound (ns) over all configurations and mappings; None if time is up."""
     if deadline.passed:
         return None
     free = replace(problem, memory_bytes=None, fixed=())
@@ -118,7 +98,6 @@ def any_mapping_bound(
 
 
 def _fixed(problem: Problem, engine: Engine) -> Outcome[Plan]:
-    """Price what is given instead of searching."""
     ranking, bounds = [], []
     for place, fixed in enumerate(problem.fixed):
         triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)

@@ -1,15 +1,12 @@
-"""Whether a job fits on the machines at all, and if not, what binds.
+"""Whether a job fits in the machines' memory, and which limit binds.
 
-Problem: servers need less memory the more there are, workers the more there are of them, in whose
-partitions the layers can be cut; is there a number of servers with which both fit?
+Problem: servers need less memory the more servers there are, and workers less the more workers
+there are; is there a split with which both fit? Method: one replica, all other machines as servers;
+bisection for the number of workers at which the servers' need exceeds the workers'.
 
-Method: one replica, with all other machines as servers; bisection for the number of workers at
-which the need of servers passes that of workers.
-
-Guarantee: infeasible exactly when no configuration passes the checker; the memory named is the
-least with which one does. The same for a part of the space, such as data parallelism.
-
-Complexity: O(log N) numbers of workers, each O(L·P) layers and partitions of bytes. Source: own.
+Guarantee: infeasible exactly when no configuration passes the checker; the named memory is the
+least that suffices. The same for a part of the space, such as data parallelism.
+Complexity: O(log N) numbers of workers, each O(L·P) memory sizes. Source: own.
 """
 
 from collections.abc import Callable
@@ -48,38 +45,28 @@ def _any(_: Choice) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Least:
-    """The way to spread a job that needs least memory a machine.
-
-    Attributes
-    ----------
-    servers : int
-        Parameter servers.
-    server_bytes : int
-        What each of them holds.
-    layers : tuple of (int, int)
-        For each layer what a worker holds of it at most, and in how many partitions.
-    """
+    """The split of a job that needs least memory a machine."""
 
     servers: int
-    server_bytes: int
-    layers: tuple[tuple[int, int], ...]
+    server_bytes: int  # of each server
+    layers: tuple[tuple[int, int], ...]  # per layer: most bytes on a worker, and partitions
 
     @property
     def worker_bytes(self) -> int:
-        """What a worker holds at most."""
+        """Most bytes on a worker."""
         return sum(needed for needed, _ in self.layers)
 
     @property
     def needed(self) -> int:
-        """What a machine needs."""
+        """Bytes that a machine needs."""
         return max(self.server_bytes, self.worker_bytes)
 
 
 def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) -> _Least:
-    """Return what needs least memory in a part of the space.
+    """Return the split with least memory in a part of the space.
 
-    A layer needs least with one thread; mostly, but not always, in as many partitions as there can
-    be: an inner band of a convolution reads more rows than one at the edge, which has padding.
+    A layer needs least with one thread and mostly, but not always, with the most partitions: an
+    inner band of a convolution reads more rows than a band at the edge, which has padding.
     """
     needed = cache(lambda place, p: worker_bytes(problem, place, p, 1))
 
@@ -93,7 +80,7 @@ def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) ->
         return _Least(servers, server_bytes(problem, servers), tuple(segments))
 
     most = min(space.most_workers, space.machines - 1)
-    low, high = 1, most  # servers need more the more workers there are, workers less
+    low, high = 1, most  # servers' need rises with workers, workers' need falls
     while low < high:
         middle = (low + high) // 2
         if with_workers(middle).server_bytes >= with_workers(middle).worker_bytes:
@@ -109,24 +96,17 @@ def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) ->
 def least_memory(
     problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
 ) -> int:
-    """Return the smallest `memory_bytes` with which a configuration fits.
+    """Return the smallest `memory_bytes` with which a configuration in `space` fits.
 
-    Parameters
-    ----------
-    problem : Problem
-        What to plan, on at least 2 machines; its own `memory_bytes` does not matter.
-    space : Space, optional
-        Triples of workers, replicas and servers that count, however few servers there are; all by
-        default.
-    allowed : callable, optional
-        Whether a layer may have so many partitions and copies; with one copy it needs no more
-        memory than with more, and may have one wherever it may have more.
+    The problem needs at least 2 machines; its own `memory_bytes` is ignored. `allowed` filters
+    (partitions, copies); it must allow one copy wherever it allows more, which never needs less
+    memory.
     """
     return _least(problem, space or _everything(problem), allowed).needed
 
 
 def least_triple(problem: Problem, space: Space) -> tuple[Triple, list[int]]:
-    """Return the triple of what needs least memory in `space`, and each layer's partitions."""
+    """Return the triple that needs least memory in `space`, and each layer's partitions."""
     least = _least(problem, space, _any)
     workers = min(space.machines - least.servers, space.most_workers)
     return Triple(workers, 1, least.servers), [partitions for _, partitions in least.layers]
@@ -139,13 +119,7 @@ def _everything(problem: Problem) -> Space:
 def infeasibility(
     problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
 ) -> Infeasibility | None:
-    """Return why there is no configuration at all, and the smallest relaxation; None if there is.
-
-    Parameters
-    ----------
-    problem, space, allowed
-        As in `least_memory`.
-    """
+    """Return the reason why no configuration exists, with the smallest relaxation, or None."""
     if problem.machines < 2:
         return Infeasibility(
             "a job needs a parameter server and a worker: machines must be at least 2",

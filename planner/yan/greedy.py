@@ -1,25 +1,15 @@
-"""The paper's search: each layer is mapped greedily onto the workers its predecessor left it.
+"""The paper's search: greedy mapping of each layer onto the workers, given the layer before.
 
-Problem: as `planner.yan.exact`, under another mapping.
-
-Method: segments of a layer, by (partition, copy), go one by one to the free worker from which least
-of the layer before has to be fetched, ties to the first worker; layer 0 takes the first workers. A
-dynamic program over layers keeps for each state (partitions, copies, threads) the best prefix and
-where that prefix has put the layer. Outer loops are the best-first search of `planner.yan.search`;
-states that under every mapping are only in slower configurations than one that is known are left
-out.
-
-Guarantee: a configuration that can be run, priced by the model; no optimum, not even of greedy
-mappings: what a layer costs depends on where the one before it is, and so on the whole prefix, but
-the program keeps only the fastest prefix of a state, not the one that suits the next layer. The
-bound is that of every mapping. Where memory is short, a price on memory (`planner.yan.memory`)
-chooses among prefixes.
-
-Complexity: O(L·C·S·M·N_wr + L·C·M·N_wr·K) a triple, with C choices a layer, S segments and M
-placements of the layer before, at most one a state.
-
-Source: Yan et al., KDD'15, slides "Efficient Search Algorithm", read as one segment of a layer a
-worker (`planner.yan.model`).
+Problem: as `planner.yan.exact`, under another mapping. Method: a dynamic program over layers that
+keeps the best prefix of each state (partitions, copies, threads) and its placement; best-first
+search over triples; states that are slower than a known configuration under every mapping are cut.
+Guarantee: a valid configuration, priced by the model; not optimal even among greedy mappings
+(docs/yan.md, "Why greedy mappings are not optimal"). The bound holds for every mapping. Where
+memory is short, a price on memory (`planner.yan.memory`) selects prefixes.
+Complexity: O(L·C·S·M·N_wr + L·C·M·N_wr·K) a triple: C choices a layer, S segments, M placements of
+the layer before (at most one a state).
+Source: Yan et al., KDD'15, slides "Efficient Search Algorithm", with one segment of a layer a
+worker.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,21 +38,16 @@ from planner.yan.tables import Choice, Tables
 __all__ = ["Greedy", "Path", "greedy"]
 
 PRICES = 40
-"""Prices of memory that are tried."""
+"""Most prices of memory that are tried."""
 
 MAX_BLOCK = 2**20
 """Elements of the largest temporary array."""
 
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find a good configuration.
+    """Return a good configuration.
 
-    Raises
-    ------
-    NotApplicableError
-        If machines differ or configurations are fixed.
-    TimeUpError
-        If there was no time to find anything.
+    NotApplicableError if machines differ or configurations are fixed; TimeUpError without any plan.
     """
     refuse_different(problem, "greedy")
     refuse_fixed(problem, "greedy")
@@ -87,14 +72,14 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 class Path(NamedTuple):
-    """The layers of a triple, where they are, and what an epoch takes, but for rounding."""
+    """The layers of a triple, their mappings, and the time of an epoch (ns, rounded)."""
 
     epoch: float
     states: tuple[LayerState, ...]
     mappings: tuple[LayerMapping, ...]
 
     def configuration(self, triple: Triple) -> Configuration:
-        """Return the configuration."""
+        """Return the configuration of a triple with these layers."""
         layers = tuple(
             LayerChoice(state.partitions, state.threads, state.copies, mapping)
             for state, mapping in zip(self.states, self.mappings, strict=True)
@@ -103,22 +88,14 @@ class Path(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """Where different prefixes put one layer, a row each.
+    """Placements of one layer by different prefixes, one row each; -1 for an empty worker."""
 
-    Attributes
-    ----------
-    row : array
-        Which of the layer's choices.
-    partition, copy : array
-        What each worker holds; -1 for nothing.
-    """
-
-    row: Places
+    row: Places  # index of the layer's choice
     partition: Places
     copy: Places
 
     def mapping(self, which: int) -> LayerMapping:
-        """Return one of them as the model takes it."""
+        """Return one placement as a mapping of the model."""
         partition, copy = self.partition[which].tolist(), self.copy[which].tolist()
         count, copies = max(partition) + 1, max(copy) + 1
         mapping = [[-1] * copies for _ in range(count)]
@@ -129,61 +106,29 @@ class _Placed(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """What the program keeps of a layer.
+    """State of the dynamic program for one layer; arrays by choice and threads."""
 
-    Attributes
-    ----------
-    value : Array
-        Least time of a prefix, by choice and threads.
-    placed : _Placed
-        Different placements of these prefixes.
-    which : array
-        Placement of each state; -1 for none.
-    before, threads : array
-        Placement of the layer before, and its threads, from which each state came.
-    """
-
-    value: Array
+    value: Array  # least time of a prefix
     placed: _Placed
-    which: Places
-    before: Places
-    threads: Places
+    which: Places  # row of `placed`; -1 for none
+    before: Places  # placement of the layer before, from which the state came
+    threads: Places  # threads of the layer before
 
 
 class _Seen(NamedTuple):
-    """What the next layer sees of placements: by placement and worker.
+    """Data of a layer's placements that the next layer needs, by placement and worker."""
 
-    Attributes
-    ----------
-    start, stop : array
-        Units passed on that a worker holds.
-    low, high : array
-        Rows of the next layer whose error terms it needs.
-    work : Array
-        Its back-propagation.
-    copies : array
-        Copies of the layer.
-    """
-
-    start: Places
+    start: Places  # units that a worker holds: start … stop-1
     stop: Places
-    low: Places
+    low: Places  # rows low … high-1 of the next layer whose error terms it needs
     high: Places
-    work: Array
+    work: Array  # its back-propagation
     copies: Places
     copy: Places
 
 
 class Greedy:
-    """Solves the triples of one problem.
-
-    Parameters
-    ----------
-    problem : Problem
-        What to plan; its machines alike.
-    deadline : Deadline
-        When to leave it at a few choices a layer.
-    """
+    """Greedy solver of one problem's triples; after the deadline it tries few choices."""
 
     def __init__(self, problem: Problem, deadline: Deadline) -> None:
         self.engine = Engine(problem, deadline=deadline)
@@ -195,7 +140,7 @@ class Greedy:
         self._solved: dict[Triple, Path | None] = {}
 
     def solve(self, triple: Triple) -> tuple[float, Path] | None:
-        """Return the time of a triple, but for rounding, and its layers; None if none fit."""
+        """Return the time of a triple, except for rounding, and its path; None if none fits."""
         key = self.engine.key(triple)
         if key not in self._solved:
             self._solved[key] = self._solve(key)
@@ -230,7 +175,7 @@ class Greedy:
         return self._fitting(triple)
 
     def _fitting(self, triple: Triple) -> Path | None:
-        """Return a path that fits in memory, by prices on bytes; None if there is none."""
+        """Return a path that fits in memory, found by prices on bytes, or None."""
         layerwise, memory = self.engine.layerwise, self.engine.memory
         assert memory is not None
         lowest = layerwise.lowest(triple)
@@ -249,7 +194,7 @@ class Greedy:
         best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers, grace)
         low, high = 0.0, None
         price = best.epoch / memory.room * 2.0**-20
-        # The least price of a byte at which the best path fits: doubled until it does, then halved.
+        # Least price of a byte at which the best path fits: doubled until it does, then bisected.
         for _ in range(PRICES):
             if self.deadline.passed:
                 self.stopped = True
@@ -271,7 +216,7 @@ class Greedy:
         return best
 
     def path(self, program: LayerProgram, workers: int, deadline: Deadline | None = None) -> Path:
-        """Return what the paper's dynamic program finds among some choices of each layer."""
+        """Return the result of the paper's dynamic program on the given choices of each layer."""
         layers = [self._first(program, workers)]
         for place in range(1, len(program.options)):
             layers.append(self._next(program, place, layers[-1], deadline))
@@ -286,7 +231,6 @@ class Greedy:
         return Path(epoch, tuple(reversed(states)), tuple(reversed(mappings)))
 
     def _first(self, program: LayerProgram, workers: int) -> _Layer:
-        """Return layer 0 on the first workers."""
         value = program.own[0]
         count = len(value)
         partition = np.full((count, workers), -1)
@@ -300,10 +244,10 @@ class Greedy:
     def _next(
         self, program: LayerProgram, place: int, before: _Layer, deadline: Deadline | None
     ) -> _Layer:
-        """Return the next layer."""
         own, options = program.own[place], program.options[place]
         seen = self._seen(place - 1, before.placed, program.options[place - 1])
-        # V of the layer before, by placement and threads; infinite in states placed elsewhere.
+        # V of the layer before, by placement and threads; infinite in states with another
+        # placement.
         known = np.arange(len(before.placed.row))[:, None]
         value = before.value[before.placed.row]
         value = np.where(before.which[before.placed.row] == known, value, np.inf)
@@ -318,14 +262,14 @@ class Greedy:
             partition, copy, ahead = self._placements(place, choice, seen)
             back = self._back(place, choice, seen, partition, copy)
             # V(b, H) = own(b, H) + min over placements [F(H) + min over H' (V(H') + B(H'))], as in
-            # `planner.yan.layerwise`; of equals the first.
+            # `planner.yan.layerwise`; the first of equal ones.
             left = value + back / program.replicas
             by_threads = left.argmin(axis=1)
             total = left.min(axis=1)[:, None] + ahead / program.replicas
             best = total.argmin(axis=0)
             arrived[b] = own[b] + total.min(axis=0)
             came[b], threads[b] = best, by_threads[best]
-            # States with the same placement share a row, so that the next layer looks at it once.
+            # States with the same placement share a row, so that the next layer evaluates it once.
             for h in np.flatnonzero(np.isfinite(arrived[b])).tolist():
                 held = partition[best[h]], copy[best[h]]
                 key = b, held[0].tobytes() + held[1].tobytes()
@@ -353,7 +297,7 @@ class Greedy:
         return _Seen(start, stop, low, high, work, copies, placed.copy)
 
     def _placements(self, place: int, choice: Choice, seen: _Seen) -> tuple[Places, Places, Array]:
-        """Return what each worker gets of a layer, and its feed-forward, for each placement."""
+        """Return partition and copy on each worker, and feed-forward, for each placement."""
         p, r = choice
         low, high = self.tables.inputs(place, p)
         count = len(seen.copies)
@@ -366,14 +310,14 @@ class Greedy:
             shared = np.minimum(seen.stop, high[part]) - np.maximum(seen.start, low[part])
             shared = np.maximum(shared, 0)
             for own_copy in range(r):
-                # The free worker that holds most of what is needed; -1 keeps the others out, and of
-                # equals `argmax` takes the first. There are always free ones: p·r <= N_wr.
+                # The free worker that holds most of the inputs; -1 excludes the others, and
+                # `argmax` takes the first of equal ones. A free worker always exists: p·r <= N_wr.
                 gain = np.where((seen.copy - own_copy) % classes == 0, shared, 0)
                 worker = np.where(partition < 0, gain, -1).argmax(axis=1)
                 partition[every, worker], copy[every, worker] = part, own_copy
                 on_worker[:, part * r + own_copy] = gain[every, worker]
         width = self.tables.problem.layers[place - 1].width
-        # Of its samples copy r finds g / R' where it found anything, g = gcd(R, R').
+        # For g = gcd(R, R'), copy r finds the activations of a share g / R' of its samples locally.
         wanted = np.repeat(high - low, r) * width
         remote = wanted - on_worker * (classes / seen.copies[:, None] * width)
         work = np.repeat(self.tables.work(place, p)[0], r)[:, None] * self.tables.slower
@@ -406,7 +350,7 @@ class Greedy:
 
 
 def _blocks(count: int, each: int) -> Iterator[slice]:
-    """Yield slices of few enough rows."""
+    """Yield slices of at most `MAX_BLOCK` elements, `each` in a row."""
     step = max(1, MAX_BLOCK // each)
     for start in range(0, count, step):
         yield slice(start, start + step)

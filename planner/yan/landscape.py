@@ -1,18 +1,12 @@
-"""The best configuration for each number of workers and replicas.
+"""The best configuration for each number of workers and replicas, as in a heat map.
 
-Problem: how an epoch's time depends on how the machines are shared between workers of one replica
-and replicas of the model; what a heat map shows.
+Method: for every N_wr and N_mr that leave room for the servers, the dynamic program over layers
+(`planner.yan.layerwise`) and its exact end (`planner.yan.ties`). All remaining machines are
+servers: more never cost more, and `solve` prefers more among equal times, so one cell is the plan
+of method `exact`. Fewer machines for a time: `planner.yan.pareto`.
 
-Method: for every N_wr and N_mr with room for the servers, the dynamic program over layers
-(`planner.yan.layerwise`) and its exact end (`planner.yan.ties`). All machines that are left are
-servers: more never cost more, and `solve` too prefers more among triples that take equally long. So
-the cell that holds the plan of method `exact` is that plan. More servers than workers bring
-nothing; with how few machines a time can be had is the question of `planner.yan.pareto`.
-
-Guarantee: the least time of each cell under the canonical mapping; exact.
-
+Guarantee: the exact least time of each cell under the canonical mapping.
 Complexity: N ln N cells, one program each: 60 cells in 1 s on 20 machines, 473 in 8 s on 100.
-
 Source: own.
 """
 
@@ -30,7 +24,7 @@ from planner.yan.problem import Problem
 __all__ = ["MAX_CELLS", "landscape"]
 
 MAX_CELLS = 2_000
-"""Cells of the largest landscape that is computed: that of about 300 machines."""
+"""Most cells of a landscape, those of about 300 machines."""
 
 
 def landscape(
@@ -39,22 +33,22 @@ def landscape(
     deadline: Deadline = NEVER,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Ranked, ...]:
-    """Return the best configuration of every number of workers and replicas.
+    """Return the best configuration for each number of workers and replicas.
 
     Parameters
     ----------
     problem : Problem
-        What to plan; configurations that are fixed, and `top`, do not matter.
+        The problem; its `fixed` and `top` are ignored.
     deadline : Deadline
-        When to stop: what is left is not returned.
+        When to stop; the remaining cells are missing then.
     progress : callable, optional
-        Called after each cell with the number of cells so far, and of all.
+        Called after each cell with the number of cells done, and of all.
 
     Returns
     -------
     tuple of Ranked
         By workers of a replica, then replicas; without cells in which nothing fits in memory. All
-        machines but the workers are servers.
+        other machines are servers.
 
     Raises
     ------

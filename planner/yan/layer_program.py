@@ -1,15 +1,13 @@
-"""The dynamic program over layers: the least time of an epoch among given choices of each layer.
+"""Dynamic program over layers: the least time of an epoch among given choices of each layer.
 
-Problem: given what each layer may choose among, and what a choice costs by itself and beside that
-of the layer before it, find the choices with the least sum.
+Problem: given the choices of each layer, their own costs, and the costs of choices of consecutive
+layers, find the choices with the least sum.
 
-Method: with F and B the times of feed-forward and back-propagation between two layers in a row,
-V(l, a, H) is the least time up to layer l,
+Method: with F and B the times of feed-forward and back-propagation between two layers, the least
+time up to layer l is V(l, b, H) = own(l, b, H) + min_a [F(l, a, b, H) + left(l, a, b)], where
+left(l, a, b) = min_H' [V(l-1, a, H') + B(l-1, a, b, H')].
 
-    V(l, b, H) = own(l, b, H) + min_a [ F(l, a, b, H) + left(l, a, b) ]
-    left(l, a, b) = min_H' [ V(l-1, a, H') + B(l-1, a, b, H') ].
-
-Guarantee: the least sum, but for rounding. Complexity: O(L·K·C²) for C choices a layer.
+Guarantee: the least sum, except for rounding. Complexity: O(L·K·C²) for C choices a layer.
 Source: as `planner.yan.layerwise`.
 """
 
@@ -48,7 +46,7 @@ class LayerState(NamedTuple):
 
 
 def state_at(options: Sequence[Choice], row: int, column: int) -> LayerState:
-    """Return the state of a row and a column of an array by choice and threads."""
+    """Return the state of a row (choice) and a column (threads) of an array."""
     return LayerState(*options[row], threads=column + 1)
 
 
@@ -61,7 +59,7 @@ class Triple(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The layers of a triple and what an epoch takes, but for rounding."""
+    """The layers of a triple, and the time of an epoch (ns, except for rounding)."""
 
     epoch: float
     states: tuple[LayerState, ...]
@@ -69,45 +67,26 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerProgram:
-    """The dynamic program on the choices that are left.
-
-    Attributes
-    ----------
-    tables : Tables
-        Costs.
-    options : sequence of sequence of Choice
-        What each layer may choose among.
-    own : sequence of Array
-        Each layer's costs that are its own, by choice and threads; infinite where cut.
-    replicas : int
-        Replicas of the model.
-    limit : float
-        Paths that take longer are of no interest.
-    rest : sequence of float, optional
-        Bound on what comes after each layer.
-    deadline : Deadline
-        When to give up, by TimeUpError.
-    """
+    """The dynamic program on the remaining choices; TimeUpError at the deadline."""
 
     tables: Tables
     options: Sequence[Sequence[Choice]]
-    own: Sequence[Array]
+    own: Sequence[Array]  # each layer's own costs, by choice and threads; infinite where cut
     replicas: int
-    limit: float = float("inf")
-    rest: Sequence[float] = ()
+    limit: float = float("inf")  # longer paths are cut
+    rest: Sequence[float] = ()  # lower bound on the layers after each layer
     deadline: Deadline = NEVER
 
     def plus(self, extra: Sequence[Array]) -> "LayerProgram":
-        """Return the program with more to pay for each state."""
+        """Return the program with an extra cost for each state."""
         own = [cost + more for cost, more in zip(self.own, extra, strict=True)]
         return replace(self, own=own)
 
     def blocks(self, place: int, rows: Rows) -> Iterator[tuple[slice, Array, Array]]:
-        """Yield feed-forward of layer `place` and back-propagation of the one before it.
+        """Yield blocks of feed-forward of layer `place` and back-propagation of the layer before.
 
-        By choice of the layer before (those of `rows`), choice of the layer, and threads; for a
-        few choices of the layer at a time, so that memory does not grow with the square of their
-        number.
+        By choice of the layer before (`rows`), choice of the layer, and threads. A block has few
+        choices of the layer, so that memory does not grow with the square of their number.
         """
         before = [self.options[place - 1][row] for row in rows.tolist()]
         if not before:
@@ -122,11 +101,11 @@ class LayerProgram:
 
     @cached_property
     def values(self) -> tuple[list[Array], list[Array]]:
-        """V of every layer; and of every layer but the first the least over H', by pairs."""
+        """V of every layer; and for every layer but the first `left`, by pairs of choices."""
         values, between = [self._alive(0, self.own[0])], []
         for place in range(1, len(self.options)):
             value = values[-1]
-            rows = np.flatnonzero(np.isfinite(value).any(axis=1))  # choices with a state left
+            rows = np.flatnonzero(np.isfinite(value).any(axis=1))  # choices with a remaining state
             left = np.full((len(value), len(self.options[place])), np.inf)
             arrived = np.full_like(self.own[place], np.inf)
             for block, ahead, back in self.blocks(place, rows):
@@ -144,13 +123,13 @@ class LayerProgram:
         return np.where(value + rest <= self.limit, value, np.inf)
 
     def best(self) -> Chosen:
-        """Return the best of all choices that are left."""
+        """Return the best of the remaining choices."""
         values, between = self.values
         last = len(values) - 1
         b, h = divmod(int(values[-1].argmin()), values[-1].shape[1])
         states = [state_at(self.options[last], b, h)]
-        # The same sums once more show from which choice, and which of its threads, each least value
-        # came; of equals the first.
+        # Recompute the sums to find the choice and threads that attain each least value, the first
+        # of equal ones.
         for place in range(last, 0, -1):
             before = self.options[place - 1]
             ahead, back = self.tables.pair(place, before, [self.options[place][b]])
@@ -161,10 +140,7 @@ class LayerProgram:
         return Chosen(float(values[-1].min()), tuple(reversed(states)))
 
     def togo(self, charges: Sequence[Array] | None = None) -> list[Array]:
-        """Return the least that is still to come after each state of each layer.
-
-        `charges`, if given, are paid for each state that is yet to come.
-        """
+        """Return the least cost after each state of each layer, `charges` included."""
         rest = np.zeros_like(self.own[-1])
         togo = [rest]
         for place in range(len(self.options) - 1, 0, -1):

@@ -1,9 +1,10 @@
-"""Layers as the model sees them: connections (work), weights (traffic), and how they can be cut.
+"""Layers of the model: connections (work), weights (traffic), and how they can be cut.
 
 A fully connected layer is cut into ranges of neurons. A convolution is cut into bands of rows: each
-band needs all filters, and of the layer before it the rows of its receptive field. Where pooling
+band needs all filters and, of the layer before, the rows of its receptive field. If pooling
 follows, bands are cut between pooling windows, and only the pooled rows are passed on. A block of
-layers is cut like a convolution if its rows need but some rows of what it reads, else not at all.
+layers is cut like a convolution if its rows need only some rows of its input; otherwise it is not
+cut.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ MAX_SIDE = 2**16
 
 
 def offsets(total: int, parts: int) -> list[int]:
-    """Return where each of `parts` nearly equal ranges starts, and the end; larger ones first."""
+    """Return the starts of `parts` nearly equal ranges, and the end; larger ranges first."""
     size, larger = divmod(total, parts)
     return [part * size + min(part, larger) for part in range(parts + 1)]
 
@@ -41,7 +42,7 @@ class NeuronLayer:
     kind : {"conv", "full", "block"}
         Convolution, fully connected, or several layers in one.
     neurons : int
-        Outputs before pooling; of a block what it passes on.
+        Outputs before pooling; of a block its outputs.
     connections : int
         Multiply-adds of one feed-forward evaluation; connections into padding may be left out.
     weights : int
@@ -49,13 +50,14 @@ class NeuronLayer:
     shape : (int, int, int), optional
         Channels, rows and columns of the output of a convolution before pooling, or of a block.
     kernel, stride : int
-        Of a convolution, the same in both directions; of a block, rows that a row of its output
-        needs, and how far those of two rows are apart. A block without is not cut, and needs all.
+        Of a convolution, the same in both directions. Of a block: the input rows that an output row
+        needs, and the offset between those of consecutive rows. A block without a kernel is not cut
+        and needs its whole input.
     pool : int
         Side and stride of the pooling that follows a convolution; 1 for none.
     forward_ns, backward_ns : Fraction, optional
-        Measured computation of a sample, all functions included, in place of what the constants
-        make of connections and neurons; the backward pass with the update of the weights.
+        Measured computation of a sample, all functions included, instead of the time from
+        connections, neurons and constants; the backward pass includes the update of the weights.
     """
 
     name: str
@@ -182,7 +184,7 @@ class NeuronLayer:
 
     @cached_property
     def _inputs_of_weights(self) -> tuple[int, ...]:
-        """Input channels that so many weights can be for, without and with biases."""
+        """Numbers of input channels that match the weights, without and with biases."""
         assert self.shape is not None
         assert self.kernel is not None
         channels, square = self.shape[0], self.kernel**2
@@ -191,7 +193,7 @@ class NeuronLayer:
 
     @cached_property
     def _input_channels(self) -> int:
-        """Input channels each filter sees; 0 if connections and weights contradict each other."""
+        """Input channels of each filter; 0 if connections and weights contradict each other."""
         assert self.kernel is not None
         possible = 0
         for inputs in self._inputs_of_weights:
@@ -204,27 +206,27 @@ class NeuronLayer:
 
     @property
     def input_channels(self) -> int:
-        """Input channels each filter of a convolution sees."""
+        """Input channels of each filter of a convolution."""
         return self._input_channels
 
     @property
     def needs_all(self) -> bool:
-        """Whether every part of it needs all that the layer before it passes on."""
+        """Whether every part needs the whole output of the layer before."""
         return self.kernel is None
 
     @cached_property
     def units(self) -> int:
-        """Units it passes on: rows of a convolution or a block, neurons of a full layer."""
+        """Units passed on: rows of a convolution or a block, neurons of a full layer."""
         return self.neurons if self.shape is None else self.shape[1] // self.pool
 
     @property
     def cuts(self) -> int:
-        """Most partitions: units passed on, but 1 of a block that is not cut."""
+        """Most partitions: the units passed on, but 1 for a block that is not cut."""
         return self.units if self.kind != "block" or self.kernel is not None else 1
 
     @cached_property
     def width(self) -> int:
-        """Activations passed on in each unit that is cut: a pooled row, or one neuron."""
+        """Activations in each unit passed on: of a pooled row, or of one neuron."""
         return 1 if self.shape is None else self.shape[0] * (self.shape[2] // self.pool)
 
     @property
@@ -241,11 +243,11 @@ class NeuronLayer:
         )
 
     def passed(self, partitions: int) -> list[int]:
-        """Return where each partition's units (rows passed on, or neurons) start, and the end."""
+        """Return the start of each partition's units (rows passed on, or neurons), and the end."""
         return offsets(self.units, partitions)
 
     def held(self, partitions: int) -> list[int]:
-        """Return where each partition's own rows before pooling (or neurons) start, and the end."""
+        """Return the start of each partition's rows before pooling (or neurons), and the end."""
         starts = self.passed(partitions)
         if self.shape is None:
             return starts
@@ -257,7 +259,7 @@ class NeuronLayer:
         return self.neurons if self.shape is None else self.shape[1]
 
     def share(self, amount: int, rows: int) -> int:
-        """Return how much of `amount`, spread evenly over all rows, is in the first `rows`."""
+        """Return the part of `amount`, spread evenly over all rows, in the first `rows`."""
         return amount * rows // self.rows
 
     def weights_in(self, start: int, stop: int) -> int:
@@ -268,15 +270,10 @@ class NeuronLayer:
 
 
 class Fields(NamedTuple):
-    """How two layers in a row are connected, in units of their rows.
+    """Connections of two consecutive layers, by rows; empty if the later layer needs everything.
 
-    Attributes
-    ----------
-    first, last : list of int
-        Row y of a convolution needs rows first[y] … last[y]-1 passed on by the layer before it.
-        Empty for a layer that needs everything.
-    seen : list of int
-        For each row boundary of the layer before: how many times rows above it are needed.
+    Row y of the later layer needs rows first[y] … last[y]-1 passed on by the earlier one. For each
+    row boundary of the earlier layer, `seen` counts how many times the rows above it are needed.
     """
 
     first: list[int]
@@ -291,12 +288,9 @@ class Fields(NamedTuple):
 
 
 def fields(layer: NeuronLayer, following: NeuronLayer) -> Fields:
-    """Return how `following` is connected to `layer`.
+    """Return the connections of `following` to `layer`.
 
-    Raises
-    ------
-    InvalidInputError
-        If the two do not fit, with a path into `following`.
+    InvalidInputError, with a path into `following`, if the two do not fit.
     """
     if following.kind == "full":
         inputs = following.connections // following.neurons
@@ -334,11 +328,11 @@ def fields(layer: NeuronLayer, following: NeuronLayer) -> Fields:
             )
     rows = layer.units
     padding = (following.shape[1] - 1) * following.stride + following.kernel - rows
-    top = (max(0, padding) + 1) // 2  # of an odd number the larger half, as PyTorch pads
+    top = (max(0, padding) + 1) // 2  # the larger half of odd padding, as in PyTorch
     starts = [row * following.stride - top for row in range(following.shape[1])]
     first = [max(0, start) for start in starts]
     last = [min(rows, start + following.kernel) for start in starts]
-    change = [0] * (rows + 1)  # of the number of rows of `following` that see a row
+    change = [0] * (rows + 1)  # change of the number of rows of `following` that see a row
     for low, high in zip(first, last, strict=True):
         change[low] += 1
         change[high] -= 1

@@ -1,21 +1,13 @@
-"""The best layers of one triple of workers, replicas and servers: a dynamic program over layers.
+"""The best layers of one triple (N_wr, N_mr, N_ps): a dynamic program over layers, with cuts.
 
-Problem: given N_ps, N_mr and N_wr, choose partitions, copies and threads of every layer so that an
-epoch is shortest.
+Problem: for given workers, replicas and servers choose partitions, copies and threads of every
+layer so that an epoch is shortest.
 
-Method: under the canonical mapping what two layers in a row exchange depends on their partitions
-and copies alone; the threads of the earlier one matter only for its back-propagation, those of the
-later one only for its feed-forward: `planner.yan.layer_program`.
+Method: `planner.yan.layer_program`. Choices that cannot be part of a better configuration are cut
+by two lower bounds over all mappings; see docs/yan.md, "Why the dynamic program can cut states".
 
-Cuts: a configuration is found by the same program on the few choices of least bound; what cannot
-be part of a better one is left out. Two bounds tell, both for every mapping: the sum of what layers
-take at least, each by itself; and a coarse program in which a layer knows of its neighbours only
-the number of partitions, within a factor of two (`planner.yan.coarse`).
-
-Guarantee: the least time, but for rounding, of all choices.
-
-Complexity: O(L·K·C²) with C choices a layer that are left, up to (N ln N) of them.
-
+Guarantee: the least time of all choices, except for rounding.
+Complexity: O(L·K·C²) with C remaining choices a layer, at most N ln N.
 Source: Yan et al., KDD'15, slides "Optimizing multi-layer composition"; the separation by threads
 and the cuts are ours.
 """
@@ -38,51 +30,31 @@ __all__ = ["Layerwise", "Options"]
 
 
 KEPT = 64
-"""Bounds of triples that are kept: a triple that is promising is solved soon after."""
+"""Triples whose bounds are cached: a promising triple is solved soon after it is bounded."""
 
 BEAM = 6
-"""Choices a layer that the first configuration is made of."""
+"""Choices a layer for the first configuration."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a layer may choose among, fewest segments first, with arrays of one row a choice.
-
-    Attributes
-    ----------
-    choices : sequence of Choice
-        Partitions and copies.
-    segments : Array
-        Their products.
-    lowest : Array
-        Bound on all but reading, of one replica, by threads.
-    volumes : Array
-        Weights in all segments.
-    """
+    """The choices of a layer, fewest segments first; arrays have one row a choice."""
 
     choices: Sequence[Choice]
-    segments: Array
-    lowest: Array
-    volumes: Array
+    segments: Array  # partitions · copies
+    lowest: Array  # bound on all but reading, of one replica, by threads
+    volumes: Array  # weights in all segments
 
     def count(self, workers: int) -> int:
-        """Return how many fit on so many workers: they come first."""
+        """Return how many choices fit on this number of workers: they come first."""
         return int(np.searchsorted(self.segments, workers, side="right"))
 
 
 class Layerwise:
-    """Bounds and best layers of the triples of one problem.
+    """Bounds and best layers of the triples of one problem, with at most `workers` a replica.
 
-    Parameters
-    ----------
-    tables : Tables
-        Costs of the problem.
-    workers : int
-        Most workers of a replica.
-    allowed : callable, optional
-        Whether a choice may be made; every one by default.
-    deadline : Deadline, optional
-        When making this, `coarse` and `program` give up, by TimeUpError.
+    `allowed` filters choices. At the deadline the constructor, `coarse` and `program` raise
+    TimeUpError.
     """
 
     def __init__(
@@ -136,13 +108,13 @@ class Layerwise:
         ]
 
     def bound(self, triple: Triple) -> float:
-        """Return a bound on the triple under any mapping, but for rounding."""
+        """Return a bound on the triple under any mapping, except for rounding."""
         return float(sum(costs.min() for costs in self.lowest(triple)))
 
     def bounds(self, replicas: int, workers: int, servers: int) -> Array:
         """Return a bound for each number of workers from 1 to `workers`, any number of servers.
 
-        `servers` is the most of them that can be read from side by side.
+        `servers` is the largest number of servers that can be read in parallel.
         """
         total = np.zeros(workers)
         optimist = Triple(servers, replicas, servers)
@@ -155,14 +127,8 @@ class Layerwise:
         return total
 
     def coarse(self, triple: Triple) -> tuple[list[Array], float]:
-        """Return a bound on every configuration with a state, by choice and threads; and on all.
-
-        Raises
-        ------
-        TimeUpError
-            When the time is up.
-        """
-        side = min(triple.servers, triple.workers)  # more servers are not read from at once
+        """Return the bound through each state, by choice and threads, and the triple's bound."""
+        side = min(triple.servers, triple.workers)  # more servers are not read in parallel
         key = triple._replace(servers=side)
         if key not in self._through:
             if self._coarse is None:
@@ -175,12 +141,9 @@ class Layerwise:
         return self._through[key]
 
     def program(self, triple: Triple) -> tuple[LayerProgram, int]:
-        """Return the program on what may be part of the best configuration, and its states.
+        """Return the program on the choices that may be optimal, and its number of states.
 
-        Raises
-        ------
-        TimeUpError
-            When the time is up; the program itself raises it too.
+        The program raises TimeUpError too.
         """
         through, _ = self.coarse(triple)
         few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in through]
@@ -196,14 +159,14 @@ class Layerwise:
         lowest = [float(costs.min()) for costs in self.lowest(triple)]
         after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
         program = replace(program, limit=limit, rest=after, deadline=self.deadline)
-        # Optimistic costs can be below bounds on every mapping, which then cut all there is: no
-        # mapping is as short as the limit.
+        # Optimistic costs can be below the bounds over mappings. Then every state may be cut, and
+        # no mapping is faster than the limit.
         if self.tables.optimistic and not np.isfinite(program.values[0][-1]).any():
             return first, states
         return program, states
 
     def quick(self, triple: Triple) -> LayerProgram:
-        """Return the program on a few choices that look best each by itself."""
+        """Return the program on a few choices that are best each by itself."""
         lowest = self.lowest(triple)
         few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in lowest]
         return self.reduced(triple, few)
@@ -215,7 +178,7 @@ class Layerwise:
         )
 
     def states(self, workers: int) -> int:
-        """Return the number of states of all layers on so many workers."""
+        """Return the number of states of all layers on this number of workers."""
         return int(self.all_states[workers])
 
     @cached_property
@@ -229,7 +192,7 @@ class Layerwise:
         return np.asarray(self.tables.problem.threads * states)
 
     def time(self, triple: Triple, states: Sequence[LayerState]) -> float:
-        """Return what an epoch takes with these layers, but for rounding."""
+        """Return the time of an epoch with these layers, except for rounding."""
         rows = [
             np.array([options.choices.index(state.choice)])
             for options, state in zip(self.options, states, strict=True)

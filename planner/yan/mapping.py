@@ -1,20 +1,13 @@
 """The canonical mapping: which worker of a replica holds which segment of a layer.
 
-Problem: segments (partition p of copy r) of a layer occupy distinct workers. Which, decides what
-has to be fetched: a worker that holds a segment of both layers fetches less. If the choice followed
-the whole history, no dynamic program over the last layer's choice would be exact.
+Problem: segments (partition p of copy r) occupy distinct workers, and a worker with segments of
+both layers fetches less; costs must depend on the last layer's choice only.
 
-Rule: only samples i = r (mod R) reach copy r, so with g = gcd(R, R') copies r and r' share samples
-only if r = r' (mod g). Within each of these g classes both layers' segments are listed by
-(partition, copy); the shorter list is spread evenly over the longer one, and matched segments share
-a worker. So what is fetched between two layers depends on their two choices alone. Segments
-without a match go to the free workers that hold nothing of the layer before, the first ones first.
-
-Guarantee: between two layers of which the later is fully connected, no mapping makes the slowest
-segment fetch less, but for the rounding of unequal partitions. Between convolutions the matched
-bands overlap, but for the rounding of rows; the loss against all mappings is measured
-(``docs/yan.md``).
-
+Rule: within each class of copies that share samples, segments of consecutive layers are matched
+evenly, and matched segments share a worker; unmatched ones go to free workers in order. See
+docs/yan.md, "Why the canonical mapping loses little".
+Guarantee: before a fully connected layer no mapping makes the slowest segment fetch less, except
+for rounding of unequal partitions; between convolutions matched bands overlap.
 Complexity: O(P·R) a layer. Source: own; Yan et al. (KDD'15, "Optimizing segment-worker mapping")
 follow the history greedily (`planner.yan.greedy`).
 """
@@ -29,7 +22,7 @@ LayerMapping = tuple[tuple[int, ...], ...]
 
 
 def matched(count: int, hosts: int) -> list[int | None]:
-    """Return the host of each of `count` segments of a class with `hosts` hosts; None for none."""
+    """Return the host of each of `count` segments of a class with `hosts` hosts, or None."""
     if count <= hosts:
         return [segment * hosts // count for segment in range(count)]
     hosts_of: list[int | None] = [None] * count

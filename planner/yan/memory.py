@@ -1,18 +1,13 @@
-"""The best layers of one triple when workers have too little memory for the fastest ones.
+"""The best layers of one triple under a memory limit: a resource-constrained shortest path.
 
-Problem: as `planner.yan.layerwise`, but a worker has room for the largest segment of every layer,
-so that the configuration fits wherever segments are placed: a shortest path with one resource.
+Problem: as `planner.yan.layerwise`, but a worker must have room for the largest segment of every
+layer, so that the configuration fits wherever segments are placed.
+Method: Lagrangian relaxation of the memory limit, then labels; see docs/yan.md, "When memory is
+short".
 
-Method: a price on memory (Lagrange multiplier) turns the problem into one without the constraint;
-the price at which the path just fits gives a configuration and a bound. States and labels whose
-bound at that price exceeds the cost of the best configuration known are cut. What is left is solved
-by labels: partial paths that are both cheaper and smaller than others at the same state.
-
-Guarantee: the least time of all that fits, but for rounding.
-
-Complexity: one dynamic program on a few choices for each price; then O(labels · choices), where the
-number of labels is exponential in the worst case, and some dozens a state in practice.
-
+Guarantee: the least time of all configurations that fit, except for rounding.
+Complexity: one dynamic program on a few choices for each price; then O(labels · choices), with
+exponentially many labels in the worst case, some dozens a state in practice.
 Source: own, after Handler and Zang, "A dual algorithm for the constrained shortest path problem",
 Networks 1980.
 """
@@ -32,14 +27,14 @@ from planner.yan.problem import Problem
 __all__ = ["Memory", "fitting", "smallest"]
 
 PRICES = 40
-"""Prices of memory that are tried."""
+"""Most prices of memory that are tried."""
 
 MAX_TIES = 32
-"""Partial paths to one state that are kept though only rounding tells them apart."""
+"""Partial paths to one state that are kept although they differ by rounding only."""
 
 
 class Memory:
-    """Bytes of each layer's largest segment, computed when first asked for."""
+    """Bytes of each layer's largest segment, computed on first use; `room` is the limit (bytes)."""
 
     def __init__(self, problem: Problem, room: int) -> None:
         self.room = room
@@ -48,7 +43,6 @@ class Memory:
         self.threads = problem.threads
 
     def _row(self, place: int, partitions: int) -> Array:
-        """Return the bytes by threads."""
         return np.array([float(self.of(place, partitions, h + 1)) for h in range(self.threads)])
 
     def fits(self, states: Sequence[LayerState]) -> bool:
@@ -60,25 +54,15 @@ class Memory:
 
 
 class Fitting(NamedTuple):
-    """The best configurations of a triple that fit.
+    """The best configurations of a triple that fit."""
 
-    Attributes
-    ----------
-    chosen : tuple of Chosen
-        More than one where rounding cannot tell them apart.
-    complete : bool
-        Whether no other can be better.
-    states : int
-        States that were looked at.
-    """
-
-    chosen: tuple[Chosen, ...]
-    complete: bool
-    states: int
+    chosen: tuple[Chosen, ...]  # several if they differ by rounding only
+    complete: bool  # whether no other can be better
+    states: int  # states examined
 
 
 def fitting(layerwise: Layerwise, memory: Memory, triple: Triple) -> Fitting | None:
-    """Return the best configurations that fit; None if none does."""
+    """Return the best configurations that fit, or None."""
     lowest = layerwise.lowest(triple)
     bytes_of = [
         np.array([memory.row(place, p) for p, _ in options.choices[: len(low)]])
@@ -90,7 +74,7 @@ def fitting(layerwise: Layerwise, memory: Memory, triple: Triple) -> Fitting | N
     best, price = _priced(layerwise, memory, triple, lowest, bytes_of)
     priced = [low + price * size for low, size in zip(lowest, bytes_of, strict=True)]
     least = [costs.min() for costs in priced]
-    # What is compared is the sum of times and of bytes at their price, so rounding grows with both.
+    # Times and bytes at their price are compared together, so rounding grows with both.
     cap = best.epoch + price * memory.room
     cap *= 1 + 4 * error
     keep = [costs - low + sum(least) <= cap for costs, low in zip(priced, least, strict=True)]
@@ -149,7 +133,7 @@ def _priced(
 
 
 class _Label(NamedTuple):
-    """A partial path."""
+    """A partial path, with its time and bytes."""
 
     time: float
     size: float
@@ -159,12 +143,12 @@ class _Label(NamedTuple):
 def _labels(
     program: LayerProgram, sizes: list[Array], room: int, price: float, cap: float
 ) -> tuple[list[Chosen], bool]:
-    """Return the best paths that fit, by labels, and whether none was given up.
+    """Return the best paths that fit, and whether no partial path was dropped for `MAX_TIES`.
 
-    `cap` bounds the time of a path and its bytes at their price.
+    `cap` bounds the time of a path plus its bytes at their price.
     """
-    # A path that fits costs at most cap, bytes at their price included, and so does the best way to
-    # end it: what cannot stay below, or leaves no room for the smallest rest, is dropped.
+    # A path that fits costs at most `cap`, its bytes at their price included. Partial paths whose
+    # best completion exceeds `cap`, or leaves no room for the smallest rest, are dropped.
     togo = program.togo([price * size for size in sizes])
     rest = [sum(float(size.min()) for size in sizes[place + 1 :]) for place in range(len(sizes))]
     slack = 1 + 2 * program.tables.error
@@ -190,7 +174,8 @@ def _labels(
             grow(program.own[0], sizes[0], ())
         else:
             earlier, options = program.options[place - 1], program.options[place]
-            # Back-propagation of the earlier layer has its threads, feed-forward the later one's.
+            # Back-propagation runs with the earlier layer's threads, feed-forward with the later
+            # one's.
             for (a, before), labels_here in labels.items():
                 ahead, back = program.tables.pair(place, [earlier[a]], options)
                 step = (back[0, :, before, None] + ahead[0]) / program.replicas
@@ -207,9 +192,9 @@ def _labels(
 
 
 def _undominated(labels: list[_Label], slack: float) -> tuple[list[_Label], bool]:
-    """Return the labels that no other beats in time and bytes, but for rounding.
+    """Return the labels not dominated in time and bytes, except for rounding.
 
-    Of those that differ by rounding alone at most `MAX_TIES` are kept; says whether all were.
+    At most `MAX_TIES` labels that differ by rounding only are kept; also returns whether all were.
     """
     kept: list[_Label] = []
     cheapest, ties, complete = float("inf"), 0, True

@@ -1,43 +1,15 @@
-"""The performance model: how long an epoch takes in a given configuration.
+"""The performance model: the time of an epoch in a configuration.
 
-Problem: price a configuration. Every configuration is checked and priced here, whoever made it.
+The one place where configurations of all methods are checked and priced. Formulas: docs/yan.md,
+"The model"; symbols W', A and E are 0 where no layer follows or precedes.
 
-Model: a sample passes the layers forward, then backward, then weights are updated; each phase of a
-layer lasts as long as its slowest segment takes to receive what other workers hold and to compute:
-
-    forward   C_interf(H)·(C_muladd·W + C_act·n)  + [C_ncost(H) + A·C_bits·H / C_nbw if A > 0]
-    backward  C_interf(H)·(C_muladd·W' + C_err·n) + [C_ncost(H) + E·C_bits·H / C_nbw if E > 0]
-    update    C_interf(H)·C_muladd·W
-
-with n neurons, W connections into the segment, W' connections from it into the next layer (0 for
-the last), A activations and E error terms that other workers hold (0 for the first, and the last
-layer; averages over the samples the segment sees). An epoch takes this times samples / (H·R·N_mr).
-Once in ``read_every`` samples a layer's weights are read by the workers:
-
-    min   C_ncost(H) + V·C_bits·H / (C_nbw·min(N_ps, N_wr))     no other replica reads
-    max   C_ncost(H) + V·C_bits·H·N_mr / C_nbw                  all read from one server
-    mean  half the sum of both
-
-where V counts the weights in all segments of the layer: every copy, and every band of a
-convolution, reads its own.
-
-Of a layer whose computation was measured, the forward pass has C_muladd = forward_ns / W, and
-back-propagation into it and its update C_muladd = backward_ns / 2W: both do as much. The first
-layer has no error terms to pass back, and one without weights no update. C_act = C_err = 0 there.
-
-Where machines differ, computation is divided by a machine's speed and bandwidth multiplied by its
-NIC's; replicas share the samples evenly, so the slowest one counts, and weights are read at the
-rate of the slowest NIC.
-
-Guarantee: exact rational arithmetic on the constants as written, rounded up once.
-
-Complexity: O(Σ P·R) a configuration, times replicas where machines differ.
-
-Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep Learning
-Systems", KDD'15, slides "Performance Model". Corrected: units of the weights' traffic; connections
-(work) apart from weights (traffic); the slowest partition; no start-up where nothing is received;
-copies of a layer read their weights too (otherwise one replica with all layers copied is data
-parallelism that reads for nobody).
+Measured layers: C_muladd = forward_ns / W in the forward pass, backward_ns / 2W in back-propagation
+and update, which do equal work; the first layer passes no error terms back, and a layer without
+weights has no update. C_act = C_err = 0 there. Where machines differ, each worker's speed and NIC
+count, the slowest replica sets the time, and weights are read at the rate of the slowest NIC.
+Guarantee: exact rational arithmetic on the constants as written, rounded up once. Complexity: O(Σ
+P·R), times replicas where machines differ. Source: Yan et al., KDD'15, slides "Performance Model",
+with the corrections that docs/yan.md lists.
 """
 
 from collections.abc import Iterable, Sequence
@@ -66,18 +38,10 @@ __all__ = [
 
 
 class LayerTimes(NamedTuple):
-    """What one layer adds to an epoch, in nanoseconds, each phase of its slowest segment.
+    """Time of one layer in an epoch (ns), each phase of its slowest segment.
 
-    Attributes
-    ----------
-    forward_computation, forward_communication : Fraction
-        Feed-forward evaluation, ``U_f`` and ``M_f``.
-    backward_computation, backward_communication : Fraction
-        Back-propagation, ``U_b`` and ``M_b``.
-    weight_update : Fraction
-        ``U_w``.
-    weight_reading : Fraction
-        The layer's part of ``M_w``.
+    In the paper's symbols ``U_f``, ``M_f``, ``U_b``, ``M_b``, ``U_w``, and the layer's part of
+    ``M_w``.
     """
 
     forward_computation: Fraction
@@ -90,7 +54,7 @@ class LayerTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What an epoch costs, and where the time goes.
+    """Time of an epoch, by layer and phase.
 
     Attributes
     ----------
@@ -102,7 +66,7 @@ class Estimate:
 
     @property
     def epoch(self) -> Fraction:
-        """Time of an epoch in nanoseconds, exact."""
+        """Exact time of an epoch in nanoseconds."""
         return sum((sum(times, Fraction(0)) for times in self.layers), Fraction(0))
 
     @property
@@ -112,7 +76,7 @@ class Estimate:
 
     @property
     def computation(self) -> Fraction:
-        """All computation of an epoch."""
+        """Computation of an epoch (ns)."""
         return sum(
             (layer.forward_computation + layer.backward_computation + layer.weight_update)
             for layer in self.layers
@@ -120,7 +84,7 @@ class Estimate:
 
 
 def estimate(problem: Problem, configuration: Configuration) -> Estimate:
-    """Return what an epoch costs in a configuration, layer by layer and phase by phase.
+    """Return the time of an epoch in a configuration, by layer and phase.
 
     Parameters
     ----------
@@ -132,13 +96,13 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
     Raises
     ------
     InvalidPlanError
-        If the configuration is none of the problem's.
+        If the configuration is not valid for the problem.
     """
     return priced(problem, configuration, cut(problem, configuration))
 
 
 def cut(problem: Problem, configuration: Configuration) -> list[list[Segment]]:
-    """Return the segments of each layer, which no constant changes; raises as `estimate`."""
+    """Return the segments of each layer, which do not depend on constants; raises as `estimate`."""
     check(problem, configuration)
     chosen = (None, *configuration.layers, None)
     return [
@@ -150,7 +114,7 @@ def cut(problem: Problem, configuration: Configuration) -> list[list[Segment]]:
 def priced(
     problem: Problem, configuration: Configuration, segments: Sequence[Sequence[Segment]]
 ) -> Estimate:
-    """Return `estimate`, given what `cut` returns for these layers and this configuration."""
+    """Return `estimate`, given the segments that `cut` returns for this configuration."""
     replicas = _replicas(problem, configuration)
     epochs = [
         tuple(
@@ -200,15 +164,7 @@ def _replicas(
 
 
 class Phases(NamedTuple):
-    """What one layer's slowest segments take for one sample, in nanoseconds.
-
-    Attributes
-    ----------
-    forward, backward : (Fraction, Fraction)
-        Computation and communication.
-    update : Fraction
-        Weight update.
-    """
+    """Times of one layer's slowest segments for one sample (ns); computation, communication."""
 
     forward: tuple[Fraction, Fraction]
     backward: tuple[Fraction, Fraction]
@@ -223,20 +179,9 @@ def phases(
     speeds: Sequence[Fraction] | None = None,
     nics: Sequence[Fraction] | None = None,
 ) -> Phases:
-    """Return what a layer's slowest segments take for one sample with so many threads.
+    """Return the times of a layer's slowest segments for one sample with `threads` threads.
 
-    Parameters
-    ----------
-    problem : Problem
-        The constants.
-    place : int
-        Which layer.
-    threads : int
-        Its threads.
-    segments : iterable of Segment
-        Of one replica.
-    speeds, nics : sequence of Fraction, optional
-        Of each worker, relative to the constants; all 1 by default.
+    `speeds` and `nics` are relative to the constants, by worker; 1 by default.
     """
     constants = problem.constants
     slower = constants.interference[threads - 1]
@@ -246,7 +191,8 @@ def phases(
     nothing = Fraction(0)
     forward, backward, update = (nothing, nothing), (nothing, nothing), nothing
     differ = speeds is not None or nics is not None
-    kinds: dict[tuple[int, ...], Segment] = {}  # equal ones cost alike; fractions are slow to hash
+    # equal segments cost the same, and hashing fractions is slow
+    kinds: dict[tuple[int, ...], Segment] = {}
     for segment in segments:
         received = (*segment.activations.as_integer_ratio(), *segment.errors.as_integer_ratio())
         kinds[segment[1:4] + received + ((segment.worker,) if differ else ())] = segment
@@ -279,7 +225,7 @@ def _layer_times(
 
 
 def reading_factor(problem: Problem, workers: int, replicas: int, servers: int) -> Fraction:
-    """Return what multiplies the time to read one replica's weights from one server."""
+    """Return the factor on the time to read one replica's weights from one server."""
     best, worst = Fraction(1, min(servers, workers)), Fraction(replicas)
     return {"min": best, "max": worst, "mean": (best + worst) / 2}[problem.read_model]
 
@@ -290,7 +236,7 @@ def volume(layer: NeuronLayer, partitions: int, copies: int) -> int:
 
 
 def reading(problem: Problem, weights: int, threads: int, factor: Fraction) -> Fraction:
-    """Return how long so many weights of one layer are read in an epoch."""
+    """Return the time of an epoch in which one layer's weights are read (ns)."""
     if not weights:
         return Fraction(0)
     constants = problem.constants
@@ -300,7 +246,7 @@ def reading(problem: Problem, weights: int, threads: int, factor: Fraction) -> F
 
 
 def _reading(problem: Problem, configuration: Configuration) -> list[Fraction]:
-    """Return how long each layer's weights are read in an epoch."""
+    """Return the time in which each layer's weights are read in an epoch (ns)."""
     factor = reading_factor(problem, *configuration.triple)
     if problem.nic_speeds is not None:
         machines = configuration.machines or (0,)

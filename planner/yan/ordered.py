@@ -1,22 +1,13 @@
-"""Machines of different speeds: which one does what.
+"""Heterogeneous machines: which machine is a server, and which works where.
 
-Problem: as `planner.yan.exact`, but machines, or their NICs, differ, so that it also matters which
-machine is a server, which works in which replica, and where; the slowest one sets the pace.
+Problem: as `planner.yan.exact`, but machines or their NICs differ, and the slowest sets the pace.
+Method: the fastest machines work, dealt to replicas in turn; layers come from the exact method for
+equal machines. See docs/yan.md, "Machines that differ".
 
-Rule: of the machines ordered by speed (or by NIC, if that is better) the first work and the last
-serve. Layers are chosen by the exact method for equal machines, once as slow as the slowest worker
-and once as fast as all workers on average. Workers are dealt to the replicas in turn, the fastest
-to the places with most to compute. The plan is priced with the true speeds.
-
-Guarantee: none for the plan; a bound for every triple under any mapping and any choice of machines.
-The slowest replica takes at least what replicas take on average, so layer by layer: if its
-segments sit on the fastest machines there are, and in each replica on those next to each other, the
-mean over replicas of what the smallest partition computes on the slowest machine; and the mean of
-what segments take, with what they receive (`planner.yan.tables`). Only triples whose bound is below
-the best plan are looked at.
-
-Complexity: O(N ln N) bounds a number of servers, and for each triple looked at up to four dynamic
-programs. Source: own; Yan et al. (KDD'15) take all machines to be alike.
+Guarantee: none for the plan; a lower bound for every triple under any mapping and any choice of
+machines. Triples with a bound above the best plan are not examined.
+Complexity: O(N ln N) bounds a number of servers, and up to four dynamic programs for each examined
+triple. Source: own; Yan et al. (KDD'15) assume equal machines.
 """
 
 from collections.abc import Iterator
@@ -43,18 +34,13 @@ from planner.yan.segments import segments_of
 __all__ = ["OrderedMachines", "ordered"]
 
 Speed = tuple[Fraction, Fraction]
-"""Of a machine's computation and of its NIC."""
+"""Speed of a machine's computation, and of its NIC."""
 
 
 class OrderedMachines:
-    """Machines in order, and engines for machines that are alike.
+    """Machines in order of speed, and engines for equal machines.
 
-    Parameters
-    ----------
-    problem : Problem
-        What to plan.
-    deadline : Deadline, optional
-        After it plans are made quickly, not well.
+    After the deadline plans are made quickly.
     """
 
     def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
@@ -86,9 +72,9 @@ class OrderedMachines:
 
     @cached_property
     def least(self) -> list[tuple[Array, Array]]:
-        """For each layer what its smallest partition computes, and segments receive on average.
+        """For each layer the computation of its smallest partition, and the mean time to receive.
 
-        In each of the three phases, by choice, phase and threads, over an epoch of one replica.
+        By choice, phase (three) and threads, over an epoch of one replica.
         """
         engine = self.engine((Fraction(1), self.fastest[1]))
         tables, layers = engine.tables, self.problem.layers
@@ -108,11 +94,11 @@ class OrderedMachines:
                 update = float(self.problem.rates[place].update) * layer.share(
                     layer.connections, rows
                 )
-                # The least of all partitions: any of them may sit on the slowest machine.
+                # The minimum over partitions: any of them may be on the slowest machine.
                 work = np.array([forward.min(), backward.min(), update])
                 computing.append(np.outer(work, tables.slower * tables.share / r))
-                # P segments hold the other layer once at most: if each needs all of it, they
-                # receive 1 - 1/P of it on average, and all but one of them start up.
+                # P segments together hold the other layer at most once. If each needs all of it,
+                # they receive 1 - 1/P of it on average, and all but one of them pay a start-up.
                 fetch = [
                     (p - 1) / p * bool(unit) * (tables.latency + unit * tables.receive)
                     for unit in (*units, 0)
@@ -122,7 +108,7 @@ class OrderedMachines:
         return bounds
 
     def bound(self, triple: Triple) -> float:
-        """Return a bound on a triple, but for rounding."""
+        """Return a bound on a triple, except for rounding."""
         layerwise = self.engine(self.fastest).layerwise
         # Time of a unit of work on the i-th fastest machine, and its mean over the first i.
         inverse = 1 / self.by_rank
@@ -134,8 +120,8 @@ class OrderedMachines:
         ):
             count = len(reading)
             segments = options.segments[:count].astype(int)
-            # With s segments in each of R replicas the slowest of replica i is at best on machine
-            # i·s, the fastest first; on average they are at best on the s·R fastest ones.
+            # With s segments in each of R replicas, the slowest of replica i is at best on machine
+            # i·s, fastest first; on average they are at best on the s·R fastest machines.
             pace = inverse[np.outer(segments, turns) - 1].mean(axis=1)
             slowest = computing[:count] * pace[:, None, None]
             all_of_them = mean[segments * triple.replicas - 1][:, None, None]
@@ -185,7 +171,7 @@ class OrderedMachines:
         return replace(configuration, machines=(*servers, *machines))
 
     def _loads(self, layers: tuple[LayerChoice, ...]) -> dict[int, Fraction]:
-        """Return how much each worker of a replica computes for a sample."""
+        """Return the computation of each worker of a replica for a sample."""
         problem, constants = self.problem, self.problem.constants
         loads: dict[int, Fraction] = {}
         for place, choice in enumerate(layers):
@@ -200,13 +186,7 @@ class OrderedMachines:
 
 
 def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Plan for machines that differ.
-
-    Raises
-    ------
-    TimeUpError
-        If there was no time to find anything.
-    """
+    """Plan for machines that differ; TimeUpError if there was no time for any plan."""
     nothing = infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
@@ -233,7 +213,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     lowest, looked, timed_out = float("inf"), 0, False
     while heap:
         bound, _, triple = heappop(heap)
-        # Bounds come up in rising order; a triple twice: by a cheap one, then by a stronger one.
+        # Bounds come in rising order; a triple comes twice, with a cheap and then a stronger bound.
         if len(ranking) >= problem.top and bound > float(ranking[problem.top - 1].epoch):
             lowest = min(lowest, bound)
             break
@@ -282,7 +262,6 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _fixed(problem: Problem, cluster: OrderedMachines) -> Outcome[Plan]:
-    """Price what is given instead of searching."""
     ranking, bounds = [], []
     for place, fixed in enumerate(problem.fixed):
         triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)

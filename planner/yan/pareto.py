@@ -1,25 +1,13 @@
-"""What each machine more brings: the least time of an epoch for every number of machines.
+"""Pareto front of machines and time: the least time of an epoch for every number of machines.
 
-Problem: machines cost money, so the fewest that reach a time are wanted. For every number of
-machines in use the best configuration, wherever it is better than every one with fewer.
+Method: for one number of machines after the other, bounds (`planner.yan.coarse`) on configurations
+that need all of them cut nearly all triples; the others are solved, most promising first, with
+shared caches. See docs/yan.md, "Why the front of machines is fast".
 
-Method: one number of machines after the other. A configuration that is better than all with fewer
-machines has no more servers than workers; and if it has fewer, there is a layer with a segment on
-every worker: else it could do without one. (With as many, an idle worker lets all read from one
-server more.) Bounds on those alone (`planner.yan.coarse`) cut nearly all triples. As
-a function of the factor by which reading weights takes longer with fewer servers, a least cost is
-concave: a minimum of straight lines. So bounds for two numbers of servers bound all between them.
-What is left is solved, most promising first, with all that triples share computed once
-(`planner.yan.exact`).
-
-Guarantee: each point is the least time of all configurations under the canonical mapping with at
-most so many machines; exact.
-
-Complexity: N ln N bounds O(L·K·C) for C choices a layer, times some numbers of servers; then for
-each number of machines some 2 to 3 dynamic programs. Measured with eight layers and 16 cores: 20
-machines in 0.5 s, 100 (partitions powers of two) in 3 s, and of 1,000 machines the first 300 in
-25 s, the first 700 in 130 s.
-
+Guarantee: each point is the exact least time under the canonical mapping with at most this many
+machines.
+Complexity: N ln N bounds O(L·K·C) for C choices a layer, times some numbers of servers; then 2 to 3
+dynamic programs for each number of machines (20 machines in 0.5 s, 100 in 3 s).
 Source: own; the concavity is that of Eisner and Severance, JACM 1976.
 """
 
@@ -42,14 +30,14 @@ from planner.yan.problem import Problem
 __all__ = ["FrugalEngine", "pareto_front"]
 
 MAX_TIME = sys.float_info.max / 4
-"""Bound where there is nothing; not infinite, as bounds are subtracted."""
+"""Bound where no configuration exists; finite, because bounds are subtracted."""
 
 
 class FrugalEngine(Engine):
-    """An engine for very many triples, each of interest for a moment."""
+    """An engine for very many triples, each needed for a short time."""
 
     def forget(self, triple: Triple) -> None:
-        """Free what is kept of a triple: its program may take megabytes."""
+        """Free the caches of a triple: its program may take megabytes."""
         self._solved.pop(self.key(triple), None)
         self._exact.pop(self.key(triple), None)
 
@@ -60,21 +48,21 @@ def pareto_front(
     deadline: Deadline | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Ranked, ...]:
-    """Return the best configuration of every number of machines, where it beats all with fewer.
+    """Return the best configuration for every number of machines that beats all smaller numbers.
 
     Parameters
     ----------
     problem : Problem
-        What to plan; configurations that are fixed, and `top`, do not matter.
+        The problem; its `fixed` and `top` are ignored.
     deadline : Deadline, optional
-        When to stop: the front then ends early, but holds as far as it goes.
+        When to stop: the front then ends early, but is valid up to there.
     progress : callable, optional
-        Called after each number of machines with it, and the most.
+        Called after each number of machines with it, and the largest number.
 
     Returns
     -------
     tuple of Ranked
-        Fewest machines first: strictly more machines, strictly less time. Nothing if nothing fits.
+        Fewest machines first: strictly more machines, strictly less time. Empty if nothing fits.
 
     Raises
     ------
@@ -99,13 +87,13 @@ def pareto_front(
 
 @dataclass(slots=True)
 class _Bounds:
-    """Bounds on what has a segment on every worker, for some numbers of servers, fewest first."""
+    """Bounds on configurations with a segment on every worker, for some numbers of servers."""
 
     servers: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
 
     def add(self, servers: int, time: float) -> None:
-        """Add a bound, or replace one by a better one."""
+        """Add a bound, or replace a weaker one."""
         place = bisect_left(self.servers, servers)
         if place < len(self.servers) and self.servers[place] == servers:
             self.times[place] = max(self.times[place], time)
@@ -114,7 +102,7 @@ class _Bounds:
             self.times.insert(place, time)
 
     def at(self, servers: int) -> float | None:
-        """Return a bound; None if there are none on both sides."""
+        """Return an interpolated bound, or None without bounds on both sides."""
         place = bisect_left(self.servers, servers)
         if place == len(self.servers):
             return None
@@ -123,12 +111,13 @@ class _Bounds:
         if place == 0:
             return None
         fewer, more = self.servers[place - 1], self.servers[place]
-        share = (1 / servers - 1 / more) / (1 / fewer - 1 / more)  # reading goes with 1 / servers
+        # reading time is linear in 1 / servers
+        share = (1 / servers - 1 / more) / (1 / fewer - 1 / more)
         return self.times[place] + share * (self.times[place - 1] - self.times[place])
 
 
 class _Candidates:
-    """All numbers of workers and replicas, with what is known of each."""
+    """All numbers of workers and replicas, with their bounds."""
 
     def __init__(self, problem: Problem) -> None:
         self.engine = FrugalEngine(problem)
@@ -155,7 +144,7 @@ class _Candidates:
         self.bounds = [_Bounds() for _ in triples]
 
     def best(self, machines: int, fewer: Ranked | None) -> Ranked | None:
-        """Return the best with exactly so many machines, if it is better than the one given."""
+        """Return the best configuration with exactly `machines` machines if it beats `fewer`."""
         limit = float("inf") if fewer is None else float(fewer.epoch) * (1 + 4 * self.error)
         servers = machines - self.used
         usable = (servers >= self.fewest) & (servers <= self.last) & (self.lowest < limit)
@@ -183,11 +172,11 @@ class _Candidates:
         return None
 
     def _needs_all(self, triple: Triple) -> bool:
-        """Return whether a worker without a segment could be done without."""
+        """Return whether a worker without a segment would be redundant."""
         return triple.servers < triple.workers or self.engine.problem.read_model == "max"
 
     def _between(self, place: int, triple: Triple) -> float:
-        """Return a bound on a triple from those with other numbers of servers."""
+        """Return a bound on a triple, interpolated between other numbers of servers."""
         if not self._needs_all(triple):
             return 0.0
         known = self.bounds[place]
@@ -198,7 +187,7 @@ class _Candidates:
         return 0.0 if bound is None else bound
 
     def _bound(self, place: int, triple: Triple) -> float:
-        """Return a bound on what cannot do with fewer machines."""
+        """Return a bound on configurations that need all machines of a triple."""
         through, anything = self.layerwise.coarse(triple)
         bound = MAX_TIME
         for options, times in zip(self.layerwise.options, through, strict=True):

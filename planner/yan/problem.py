@@ -1,4 +1,4 @@
-"""What is planned: a network, machines, and what the search may do."""
+"""The problem: a network, machines, and the options of the search."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ MAX_DECIMALS = 150
 
 
 def _positive(value: Any, path: str) -> Fraction:
-    """Return a number above 0 that searches can compute with quickly."""
+    """Return a number above 0 with few enough decimals for fast searches."""
     number = exact(value, path, positive=True, decimals=MAX_DECIMALS)
     if number.denominator > 10**MAX_DECIMALS:
         raise InvalidInputError(
@@ -42,9 +42,9 @@ def _all_positive(values: Any, path: str) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What the machines and the network do, measured or fitted; every one above 0.
+    """Measured or fitted constants of the machines and the network, all above 0.
 
-    Numbers are kept exactly as their decimals are written.
+    Decimal numbers are kept exactly as written.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Constants:
     bits_per_activation, bits_per_weight : Fraction
         ``C_bits`` of activations and error terms, and of weights.
     interference : tuple of Fraction
-        How much longer computation takes with 1, 2, … threads, ``C_interf(H)``.
+        Factor on computation time with 1, 2, … threads, ``C_interf(H)``.
     """
 
     muladd_ns: Fraction
@@ -90,45 +90,35 @@ class Constants:
 
 
 class Rates(NamedTuple):
-    """What a layer's operations take, in nanoseconds on one thread.
+    """Times of a layer's operations (ns on one thread)."""
 
-    Attributes
-    ----------
-    forward, update : Fraction
-        A connection of its own, fed forward and updated.
-    backward : Fraction
-        A connection from it into the next layer, for the error terms.
-    activation, error : Fraction
-        The functions of a neuron.
-    """
-
-    forward: Fraction
-    update: Fraction
-    backward: Fraction
-    activation: Fraction
-    error: Fraction
+    forward: Fraction  # a connection of its own, fed forward
+    update: Fraction  # a connection of its own, updated
+    backward: Fraction  # error terms of a connection into the next layer
+    activation: Fraction  # a neuron's activation function
+    error: Fraction  # a neuron's error function
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A network, machines, and what the search may do.
+    """A network, machines, and the options of the search.
 
     Attributes
     ----------
     machines : int
         Machines of the cluster, ``N``.
     cores : int
-        Cores of each, ``K``.
+        Cores of each machine, ``K``.
     layers : tuple of NeuronLayer
         Layer 0 nearest the input.
     constants : Constants
-        Of the machines and the network.
+        Constants of the machines and the network.
     samples : int
         Samples of an epoch, ``N_sample``.
     read_every : int
         Samples between two readings of the weights, ``N_read``.
     read_model : {"mean", "min", "max"}
-        Weights are read in the best case (`min`), the worst (`max`), or half way between.
+        Weights are read in the best case (`min`), the worst case (`max`), or half way between.
     partitions : {"all", "powers_of_two"}
         Numbers of partitions that are tried.
     max_copies : int, optional
@@ -136,11 +126,11 @@ class Problem:
     memory_bytes : int, optional
         Memory of each machine.
     machine_speeds, nic_speeds : sequence of Fraction, optional
-        Of each machine's computation, and of its NIC, relative to `constants`.
+        Speed of each machine's computation, and of its NIC, relative to `constants`.
     fixed : tuple of Fixed
         Configurations to price instead of a search.
     top : int
-        Triples to rank; all of them where configurations are fixed.
+        Triples to rank; if configurations are fixed, all are ranked.
     """
 
     machines: int
@@ -229,7 +219,7 @@ class Problem:
 
     @cached_property
     def fields(self) -> tuple[Fields, ...]:
-        """How layers l and l+1 are connected."""
+        """Connections of layers l and l+1."""
         # Deep networks repeat their layers.
         known: dict[tuple[NeuronLayer, NeuronLayer], Fields] = {}
         connections = []
@@ -247,11 +237,11 @@ class Problem:
 
     @cached_property
     def rates(self) -> tuple[Rates, ...]:
-        """What operations of each layer take: as measured, or else as the constants say."""
+        """Times of the operations of each layer, measured or from the constants."""
         muladd, nothing = self.constants.muladd_ns, Fraction(0)
         functions = self.constants.activation_ns, self.constants.error_ns
         rates = []
-        backward = muladd  # of the connections into the layer behind
+        backward = muladd  # of the connections into the next layer
         for place, layer in reversed(list(enumerate(self.layers))):
             if layer.forward_ns is None or layer.backward_ns is None:
                 rates.append(Rates(muladd, muladd, backward, *functions))
@@ -259,7 +249,8 @@ class Problem:
                 continue
             forward = layer.forward_ns / layer.connections
             each = layer.backward_ns / layer.connections
-            # Error terms for the layer before it and the update do as much; some do but one.
+            # Error terms for the layer before and the update do equal work; some layers do only
+            # one.
             both = bool(place and layer.weights)
             update = each / 2 if both else nothing if place else each
             rates.append(Rates(forward, update, backward, nothing, nothing))
@@ -268,12 +259,12 @@ class Problem:
 
     @property
     def threads(self) -> int:
-        """Most threads of a layer: cores for which an interference is known."""
+        """Most threads of a layer: cores with a known interference."""
         return min(self.cores, len(self.constants.interference))
 
     @property
     def uniform(self) -> bool:
-        """Whether all machines are alike."""
+        """Whether all machines are equal."""
         return all(
             speeds is None or len(set(speeds)) == 1
             for speeds in (self.machine_speeds, self.nic_speeds)

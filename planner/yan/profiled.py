@@ -1,18 +1,13 @@
-"""Yan's problem, made of a profile and a cluster.
+"""Yan's problem made from a profile and a cluster.
 
-Problem: the model asks for neurons, connections and weights of layers and for the constants of
-machines and network; a profile and a cluster are what there is.
+Method: layers and measured times come from `planner.yan.units`. The model's sample is a batch of
+the profile, computed and sent at once with one start-up, so the predicted time of an uncut layer is
+the measured one. A batch uses a whole machine, as profiled. With a known interference each thread
+has a batch of its own: alone it takes the profile's time times the number of profiled threads,
+divided by their interference.
 
-Method: layers and their measured times are those of `planner.yan.units`. What the model calls a
-sample is here a batch of the profile: it is computed and sent at once, with one start-up, so that
-the predicted time of a layer that is not cut is the measured one. A batch keeps a whole machine
-busy, as it was profiled. Where it is known how much threads slow down each other, each thread has a
-batch of its own: alone it takes as long as the profile's threads together, times their number, by
-their interference.
-
-Guarantee: of one machine without network the predicted epoch is batches times the profile's
-computation, exactly. What is assumed beyond the profile and the cluster is listed.
-
+Guarantee: on one machine without network the predicted epoch is exactly batches times the profile's
+computation. Assumptions beyond profile and cluster are listed.
 Complexity: O(layers + ops). Source: own; the model is that of Yan et al., KDD'15.
 """
 
@@ -35,35 +30,25 @@ from planner.yan.units import neuron_layers, refuse_incomplete
 __all__ = ["NO_STARTUP_NS", "ProfiledProblem", "nic_rate", "profiled"]
 
 NO_STARTUP_NS = Fraction(1, 10**9)
-"""What stands for a start-up of 0 in Yan's model, whose constants are above 0."""
+"""Stands for a start-up of 0 in Yan's model, whose constants are above 0."""
 
 ALL_PARTITIONS = 32
-"""Most machines with which every number of partitions is tried by default, else powers of two."""
+"""Most machines for which every number of partitions is tried by default, else powers of two."""
 
 NUMBERS = (1, 2, 4, 8)
-"""Bytes of a number."""
+"""Possible sizes of a number (bytes)."""
 
 
 class ProfiledProblem(NamedTuple):
-    """A problem made of a profile.
-
-    Attributes
-    ----------
-    problem : Problem
-        Its samples are batches of the profile.
-    batch_size : int
-        Samples of a batch.
-    assumptions : tuple of str
-        What neither the profile nor the cluster says.
-    """
+    """A problem made from a profile; its samples are batches of `batch_size` samples."""
 
     problem: Problem
     batch_size: int
-    assumptions: tuple[str, ...]
+    assumptions: tuple[str, ...]  # beyond the profile and the cluster
 
 
 def nic_rate(cluster: Cluster) -> Fraction:
-    """Return the bytes a worker sends in a second: over all its NICs, if it has what is shared."""
+    """Return the bandwidth of a worker (bytes per second) over its NICs and any shared link."""
     rate = cluster.nic.bytes_per_s
     if not isinstance(cluster.topology, Rails):  # there each accelerator has one NIC
         rate *= cluster.nic.per_machine
@@ -83,30 +68,14 @@ def profiled(
 ) -> ProfiledProblem:
     """Return Yan's problem of a profiled model on a cluster.
 
-    Parameters
-    ----------
-    profile : Profile
-        The model: its layers with kinds, shapes, connections and weights, and its batch size.
-    cluster : Cluster
-        Workers and parameter servers are its machines; on rails, its accelerators.
-    samples : int
-        Samples of an epoch; the last batch is filled up.
-    read_every : int, optional
-        Samples between two readings of the weights; by default a batch for each machine.
-    computation : Fraction or int
-        What all times of computation are multiplied by.
-    interference : sequence of Fraction, optional
-        How much longer computation takes with 1, 2, … threads, at least as many as were profiled.
-    **options
-        As for `Problem`; `memory_bytes` is by default that of the cluster, `partitions` powers of
-        two if there are many machines.
+    The profile needs kinds, shapes, connections, weights and a batch size. Workers and servers are
+    the cluster's machines; on rails, its accelerators. The last batch of `samples` is filled up.
+    `read_every` (samples) is by default a batch for each machine. `computation` scales all times.
+    `interference` has factors for 1, 2, … threads, at least as many as were profiled. `options` are
+    fields of `Problem`; `memory_bytes` is by default the cluster's.
 
-    Raises
-    ------
-    InvalidInputError
-        If the profile lacks something, or a number cannot mean anything, with its path.
-    NotApplicableError
-        If there are more machines than the model takes.
+    InvalidInputError with its path if the profile lacks a field; NotApplicableError if there are
+    more machines than the model takes.
     """
     refuse_incomplete(profile)
     batch = profile.batch_size
@@ -140,7 +109,7 @@ def profiled(
     each = sum(layer.forward_ns or 0 for layer in layers) / sum(
         layer.connections for layer in layers
     )
-    operation = max(Fraction(each), NO_STARTUP_NS)  # of no layer: each has its own
+    operation = max(Fraction(each), NO_STARTUP_NS)  # not used: every layer has measured times
     constants = Constants(
         muladd_ns=operation,
         activation_ns=operation,
@@ -169,7 +138,7 @@ def profiled(
 
 
 def _number_bytes(profile: Profile, batch: int | None) -> int:
-    """Return the size of most numbers: of activations in a batch, or of parameters."""
+    """Return the size (bytes) of most numbers: activations of a batch, or parameters (None)."""
     sizes: Counter[int] = Counter()
     for layer in profile.layers:
         if batch is None:
@@ -184,7 +153,7 @@ def _number_bytes(profile: Profile, batch: int | None) -> int:
 def _assumed(
     problem: Problem, cluster: Cluster, batch: int, threads: int, read_every: int | None
 ) -> list[str]:
-    """Return what neither the profile nor the cluster says."""
+    """Return the assumptions beyond the profile and the cluster."""
     samples = counted(batch, "sample")
     if problem.threads == 1:
         computed = (

@@ -1,12 +1,9 @@
-"""A configuration at once, for when the time is up before a search has found one.
+"""Fallback: a configuration at once, if the time is up before a search has found one.
 
-Problem: as `planner.yan.exact`, in hardly any time.
+Method: data parallelism with the best of the numbers of replicas that are powers of two (or the
+most possible); where memory is too short for that, the configuration with least memory.
 
-Method: every worker has the whole model, with the number of replicas, of powers of two, that takes
-least; where memory is too short for that, the configuration that needs least of it.
-
-Guarantee: a configuration wherever there is one; no bound but 0.
-
+Guarantee: a configuration whenever one exists; the only bound is 0.
 Complexity: O(L·K·log N); with memory that of `planner.yan.feasibility`. Source: own.
 """
 
@@ -60,13 +57,13 @@ def _priced(problem: Problem, triple: Triple, states: Sequence[LayerState]) -> R
 
 
 def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[LayerState]]:
-    """Return the best of some numbers of replicas, as if all machines were alike."""
+    """Return the best of some numbers of replicas, as if all machines were equal."""
     alike = replace(problem, machine_speeds=None, nic_speeds=None)
     layerwise = Layerwise(Tables(normal(problem if problem.uniform else alike)), 1)
     most = min(space.most_replicas, problem.machines - space.fewest_servers)
     counts = {1 << power for power in range(most.bit_length())} | {most}
     triples = [Triple(1, replicas, problem.machines - replicas) for replicas in sorted(counts)]
-    best = min(triples, key=layerwise.bound)  # of one segment a layer the bound is the time
+    best = min(triples, key=layerwise.bound)  # with one segment a layer the bound is exact
     own = layerwise.lowest(best)
     return best, [
         state_at(options.choices, 0, int(cost[0].argmin()))

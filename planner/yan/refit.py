@@ -1,7 +1,7 @@
-"""An old plan as one of a problem whose numbers have changed: its ranking, priced again.
+"""Warm start: the ranking of an old plan, priced for the changed problem.
 
-Guarantee: the best of the first `RANKED` configurations of the old ranking that can still be run;
-nothing is proved. Complexity: O(RANKED · segments). Source: own.
+Guarantee: the best of the first `RANKED` configurations that are still valid; no bound. Complexity:
+O(RANKED · segments). Source: own.
 """
 
 from dataclasses import replace
@@ -20,10 +20,7 @@ RANKED = 4
 def adapt(problem: Problem, plan: Plan) -> Plan:
     """Return an old plan with the problem's prices.
 
-    Raises
-    ------
-    InvalidPlanError
-        If none of its configurations can be run.
+    InvalidPlanError if no configuration is valid.
     """
     ranking: list[Ranked] = []
     refused: InvalidInputError | None = None

@@ -1,18 +1,13 @@
-"""Triples of workers, replicas and servers, the most promising first.
+"""Best-first search over triples of workers, replicas and servers.
 
-Problem: the best configurations over all N_ps + N_mr·N_wr <= N, in order.
-
-Method: best first. Every triple starts with a bound; the one whose bound is least gets the next
-stronger one (with its own servers; of the coarse program), and at last is solved
-(`planner.yan.layerwise`). When the least entry is a solved one, nothing left can be better. More
-servers never cost more, so of all numbers of servers the largest comes first, and the next smaller
-one only after it.
-
-Guarantee: the least times in order, but for rounding, which `planner.yan.ties` removes.
-
+Problem: the best configurations over all N_ps + N_mr·N_wr <= N, in order. Method: every triple
+starts with a bound. The triple with the least bound gets a stronger bound (with its own servers,
+then of the coarse program), and at last is solved (`planner.yan.layerwise`). When the least entry
+is solved, no other is better. More servers never cost more, so the largest number comes first, and
+the next smaller one only after it.
+Guarantee: the least times in order, except for rounding, which `planner.yan.ties` removes.
 Complexity: O(N ln N) bounds, each O(L·K·C) for C choices a layer on N workers; then one dynamic
 program for each triple that is not cut. The paper's search runs O(N²) times as many programs.
-
 Source: Yan et al., KDD'15, slides "Efficient Search Algorithm" (the outer loops); bounds and order
 are ours.
 """
@@ -33,19 +28,7 @@ SolvedT = TypeVar("SolvedT")
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The triples that are searched.
-
-    Attributes
-    ----------
-    machines : int
-        Most machines in use.
-    fewest_servers : int
-        Fewest parameter servers.
-    most_workers, most_replicas : int
-        Most workers of a replica, and most replicas.
-    fewest_machines : int
-        Fewest machines in use.
-    """
+    """The triples that are searched; `machines` and `fewest_machines` limit the machines in use."""
 
     machines: int
     fewest_servers: int
@@ -69,7 +52,7 @@ class Space:
         )
 
     def servers(self, workers: int, replicas: int) -> range:
-        """Return the numbers of servers beside so many workers."""
+        """Return the numbers of servers possible with these workers."""
         used = workers * replicas
         fewest = max(self.fewest_servers, self.fewest_machines - used)
         return range(fewest, self.machines - used + 1)
@@ -77,46 +60,22 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Solution(Generic[SolvedT]):
-    """A solved triple.
-
-    Attributes
-    ----------
-    triple : Triple
-        Workers, replicas, servers.
-    epoch : float
-        Time of an epoch, but for rounding.
-    solved : object
-        What solving it returned.
-    """
+    """A solved triple."""
 
     triple: Triple
-    epoch: float
+    epoch: float  # except for rounding
     solved: SolvedT
 
 
 @dataclass(slots=True)
 class SearchResult(Generic[SolvedT]):
-    """What a search found.
+    """Result of a search."""
 
-    Attributes
-    ----------
-    solutions : list of Solution
-        By time; some more than asked for where rounding cannot tell them apart.
-    bound : float
-        Bound on every triple that was not found, but for rounding.
-    triples, solved : int
-        Triples in the space, and those that were solved.
-    cut : int
-        Triples that bounds cut: all others, unless the time limit cut in.
-    timed_out : bool
-        Whether the time limit cut in.
-    """
-
-    solutions: list[Solution[SolvedT]] = field(default_factory=list)
-    bound: float = float("inf")
-    triples: int = 0
+    solutions: list[Solution[SolvedT]] = field(default_factory=list)  # by time, with ties
+    bound: float = float("inf")  # on every other triple, except for rounding
+    triples: int = 0  # in the space
     solved: int = 0
-    cut: int = 0
+    cut: int = 0  # by bounds: all unsolved ones, unless the time was up
     timed_out: bool = False
 
 
@@ -128,27 +87,10 @@ def search(
     deadline: Deadline,
     below: float = float("inf"),
 ) -> SearchResult[SolvedT]:
-    """Return the best triples.
+    """Return the best `top` triples with a time below `below`.
 
-    Parameters
-    ----------
-    layerwise : Layerwise
-        Bounds of triples.
-    space : Space
-        The triples.
-    solve : callable
-        Returns the time of a triple, at least its bound, and the solution; None if it has none.
-    top : int
-        How many to find.
-    deadline : Deadline
-        When to stop; one triple is solved in any case.
-    below : float
-        Only triples that take less are of interest.
-
-    Raises
-    ------
-    TimeUpError
-        If `solve` raises it for the first triple.
+    `solve` returns the time of a triple, at least its bound, and the solution, or None. One triple
+    is solved even after the deadline; TimeUpError if `solve` raises it for the first one.
     """
     result: SearchResult[SolvedT] = SearchResult(triples=space.count)
     heap: list[tuple[float, int, int, Triple]] = []  # time or bound, stage, -servers, triple
@@ -166,7 +108,7 @@ def search(
                     triple = Triple(workers, replicas, servers[-1])
                     heap.append((float(bounds[workers - 1]), 0, -triple.servers, triple))
             if deadline.passed and heap:
-                more = True  # only if nothing here has a solution
+                more = True  # continued only if no triple here has a solution
                 break
         heapify(heap)
         while heap:

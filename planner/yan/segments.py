@@ -1,8 +1,7 @@
-"""What the segments of a layer compute, and what they receive from other workers.
+"""Work of a layer's segments, and what they receive from other workers.
 
-A segment is one partition of one copy. What it needs of the layer before or after it follows from
-how the layers are connected; what it receives is the part that its own worker does not hold, on
-average over the samples it sees.
+A segment is one partition of one copy. It receives what it needs of the neighbouring layers and its
+own worker does not hold, on average over its samples.
 
 Complexity: O(P·R) a layer. Source: Yan et al., KDD'15 (``W``, ``W'``, ``A`` and ``E``).
 """
@@ -20,16 +19,10 @@ __all__ = ["Segment", "error_terms", "inputs", "segments_of"]
 
 
 class Segment(NamedTuple):
-    """What one segment does for one sample of its own.
+    """Work and traffic of one segment for one of its samples.
 
-    Attributes
-    ----------
-    worker : int
-        Who holds it.
-    neurons, connections, outgoing : int
-        ``n``, ``W`` and ``W'``.
-    activations, errors : Fraction
-        Received on average, ``A`` and ``E``.
+    `neurons`, `connections` and `outgoing` are ``n``, ``W`` and ``W'``; `activations` and `errors`
+    are the mean numbers received, ``A`` and ``E``.
     """
 
     worker: int
@@ -41,7 +34,7 @@ class Segment(NamedTuple):
 
 
 def inputs(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
-    """Return which units of the layer before rows [start, stop) of a layer need: [low, high)."""
+    """Return the units [low, high) of the layer before that rows [start, stop) of a layer need."""
     layer, before = problem.layers[place], problem.layers[place - 1]
     if layer.needs_all:
         return 0, before.units
@@ -50,7 +43,7 @@ def inputs(problem: Problem, place: int, start: int, stop: int) -> tuple[int, in
 
 
 def error_terms(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
-    """Return of which rows of the layer after it units [start, stop) of a layer need errors."""
+    """Return the rows [low, high) of the next layer whose error terms units [start, stop) need."""
     after = problem.layers[place + 1]
     if after.needs_all:
         return 0, after.rows
@@ -59,14 +52,12 @@ def error_terms(problem: Problem, place: int, start: int, stop: int) -> tuple[in
 
 
 class _Held(NamedTuple):
-    """What a worker holds of a layer."""
-
     partition: int
     copy: int
 
 
 def _holding(choice: LayerChoice) -> dict[int, _Held]:
-    """Return what each worker holds of a layer."""
+    """Return the partition and copy that each worker holds."""
     return {
         worker: _Held(p, r) for p, row in enumerate(choice.mapping) for r, worker in enumerate(row)
     }
@@ -79,18 +70,9 @@ def segments_of(
     before: LayerChoice | None,
     after: LayerChoice | None,
 ) -> list[Segment]:
-    """Return what each segment of a layer computes and receives.
+    """Return the work and traffic of each segment of a layer.
 
-    Parameters
-    ----------
-    problem : Problem
-        The network.
-    place : int
-        Which layer.
-    choice : LayerChoice
-        How it is run.
-    before, after : LayerChoice or None
-        How the layers next to it are run; without one nothing is received from there.
+    Nothing is received from a neighbouring layer whose choice (`before`, `after`) is None.
     """
     layer = problem.layers[place]
     held, units = layer.held(choice.partitions), layer.passed(choice.partitions)
@@ -136,10 +118,9 @@ def segments_of(
 
 
 class _Needed(NamedTuple):
-    """What a segment needs of another layer: units [low, high), cut at `starts`.
+    """Units [low, high) that a segment needs of another layer, which is cut at `starts`.
 
-    What others hold of so many units is `known` for those that were asked for: few differ, and
-    fractions are slow to make.
+    `known` caches results: few differ, and making fractions is slow.
     """
 
     low: int
@@ -149,9 +130,9 @@ class _Needed(NamedTuple):
     known: dict[tuple[int, int], Fraction]
 
     def remote(self, copy: int, copies: int, there: _Held | None, others: int) -> Fraction:
-        """Return how much of it other workers hold, on average over the samples of `copy`.
+        """Return the amount held by other workers, on average over the samples of `copy`.
 
-        Of these samples, those of each copy r' = copy (mod g) of the other layer are g in R'.
+        A share g / R' of these samples is of each copy r' ≡ copy (mod g) of the other layer.
         """
         shared, classes = 0, gcd(copies, others)
         if there is not None and (there.copy - copy) % classes == 0:

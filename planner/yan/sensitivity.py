@@ -1,28 +1,15 @@
-"""How wrong the constants may be before another configuration is the best.
+"""Sensitivity of the best configuration to errors of the constants.
 
-Problem: constants are measured or fitted. For each, within which factors does a configuration stay
-the best? And if all are off at once, how much slower than the best is it?
+Problem: for each constant, within which factors does a configuration stay the best? And how much
+does it lose (regret) if all constants are wrong at once?
+Method: from crossing to crossing of two cost curves, Newton's method for parametric problems;
+regret at all corners of the box of errors. The configuration's own price cuts every search.
 
-Method: the cost of a configuration is a convex function of each constant (of the inverse of the
-NIC's bandwidth): a sum of slowest segments, each affine. For an end of an interval, start as far
-out as is looked at; if another configuration is better there, go to where the costs of the two
-cross, and search again, until nothing is better. Regret is searched for at all combinations of
-constants that are too low or too high. The price of the configuration itself cuts every search.
-
-Guarantee: at an end nothing is better than the configuration, and at most `TOLERANCE` beyond it
-the configuration named there is. Between 1 and an end the set of good factors may have holes, but
-only where a configuration whose slowest segment changes with the constant is better: costs of all
-others are affine, and not less at 1 and at the end, while that of the configuration itself is
-convex. Regret is exact. All of it among configurations under the canonical mapping; where many
-thousands of them cost the same but for rounding, "nothing is better" may be off by a relative
-1e-12.
-
-Complexity: some 5 searches (`planner.yan.exact`) for each of up to 12 ends, and 64 for regret. With
-five or eight layers and 16 cores: 132 and 118 searches, 13 and 8 s on 20 machines; 150 and 140,
-109 and 71 s on 100 (partitions powers of two).
-
-Source: own; going from crossing to crossing is Newton's method for parametric problems (Eisner and
-Severance, JACM 1976).
+Guarantee: at an end nothing is better, and at most `TOLERANCE` beyond it the named configuration
+is; regret is exact; under the canonical mapping. Limits, proof and measured times: docs/yan.md,
+"Why sensitivity intervals are right".
+Complexity: some 5 searches (`planner.yan.exact`) for each of up to 12 ends, and 64 for regret.
+Source: own; Eisner and Severance, JACM 1976.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,13 +32,13 @@ from planner.yan.problem import Problem
 __all__ = ["ERROR", "FARTHEST", "TOLERANCE", "FactorRange", "Sensitivity", "scaled", "sensitivity"]
 
 FARTHEST = 1_000
-"""Factors are looked at from 1 / FARTHEST to FARTHEST."""
+"""Factors are examined from 1 / FARTHEST to FARTHEST."""
 
 TOLERANCE = Fraction(1, 10**6)
 """Relative distance from an end within which another configuration is better."""
 
 ERROR = Fraction(1, 4)
-"""By how much constants are too low or too high."""
+"""Default relative error of the constants, up or down."""
 
 DIGITS = 9
 """Significant digits of a factor."""
@@ -70,15 +57,9 @@ CONSTANTS: tuple[str, ...] = (
 class FactorRange:
     """Factors of a constant from `low` to `high` between which a configuration stays the best.
 
-    Attributes
-    ----------
-    constant : str
-        A field of `Constants`. All of `latency_ns` is scaled at once; of `interference` what is
-        above 1.
-    low, high : Fraction or None
-        Ends, at which it still is; None if it is as far as was looked.
-    low_beaten_by, high_beaten_by : Configuration or None
-        What is better just beyond; None exactly where the end is.
+    All of `latency_ns` is scaled at once; of `interference` the part above 1. An end is None if the
+    configuration is the best as far as examined; `low_beaten_by` and `high_beaten_by` are the
+    better configurations just beyond the ends.
     """
 
     constant: str
@@ -90,43 +71,27 @@ class FactorRange:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """What errors of the constants do to a configuration.
+    """Effect of errors of the constants on a configuration.
 
-    Attributes
-    ----------
-    intervals : tuple of FactorRange
-        One for each constant; none for `interference` if there is none.
-    regret : Fraction
-        How much longer than in the best configuration an epoch takes, relative to that one, at
-        the worst combination of constants that are each `error` lower or higher.
-    regret_constants : tuple of (str, Fraction)
-        That combination: each constant's factor.
-    error : Fraction
-        Relative error of every constant.
-    mean_regret : Fraction
-        The mean over all combinations.
-    searches : int
-        Searches for the best configuration that were run.
+    Regret is the relative excess of an epoch over the best configuration, at combinations of
+    constants that are each `error` (relative) lower or higher.
     """
 
-    intervals: tuple[FactorRange, ...]
-    regret: Fraction
-    regret_constants: tuple[tuple[str, Fraction], ...]
+    intervals: tuple[FactorRange, ...]  # none for `interference` without interference
+    regret: Fraction  # at the worst combination
+    regret_constants: tuple[tuple[str, Fraction], ...]  # factors of the worst combination
     error: Fraction
-    mean_regret: Fraction
-    searches: int
+    mean_regret: Fraction  # over all combinations
+    searches: int  # searches for the best configuration that were run
 
 
 def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
-    """Return the problem with one constant scaled, of `interference` what is above 1.
+    """Return the problem with one constant scaled; of `interference` only the part above 1.
 
-    Raises
-    ------
-    InvalidInputError
-        If the value is too large, or has too many decimals.
+    InvalidInputError if the value is too large, or has too many decimals.
     """
     constants = problem.constants
-    if constant == "muladd_ns":  # what was measured of layers is made of multiply-adds, too
+    if constant == "muladd_ns":  # measured times consist of multiply-adds, too
         problem = replace(problem, layers=[layer.times(factor) for layer in problem.layers])
     value: Any
     if constant == "interference":
@@ -149,12 +114,12 @@ def sensitivity(
     deadline: Deadline = NEVER,
     progress: Callable[[int, int], None] | None = None,
 ) -> Sensitivity:
-    """Return within which factors of the constants a configuration stays the best.
+    """Return the factors of the constants within which a configuration stays the best.
 
     Parameters
     ----------
     problem : Problem
-        The network, the machines and the constants; configurations that are fixed do not matter.
+        The network, the machines and the constants; its `fixed` is ignored.
     configuration : Configuration
         The best one, as method `exact` finds it.
     error : Fraction
@@ -162,16 +127,16 @@ def sensitivity(
     deadline : Deadline
         When to give up.
     progress : callable, optional
-        Called after each step with the number of steps so far, and of all.
+        Called after each step with the number of steps done, and of all.
 
     Raises
     ------
     NotApplicableError
         If machines differ.
     InvalidPlanError
-        If `configuration` is none of the problem's.
+        If `configuration` is not valid for the problem.
     InvalidInputError
-        If it is not the best one, if `error` is out of range, or if a constant with the error is.
+        If `configuration` is not the best one, or `error`, or a constant with it, is out of range.
     TimeUpError
         At the deadline.
     """
@@ -227,7 +192,7 @@ class _Study:
         self.searches = 0
 
     def check(self) -> None:
-        """Raise an error unless the configuration is the best."""
+        """Raise InvalidInputError unless the configuration is the best."""
         better = self._better(self.problem)
         if better is not None:
             workers, replicas, servers = better.configuration.triple
@@ -239,7 +204,7 @@ class _Study:
             )
 
     def _better(self, problem: Problem) -> Ranked | None:
-        """Return the best configuration if it is better than the one that is studied."""
+        """Return the best configuration if it beats the studied one."""
         self.deadline.check()
         self.searches += 1
         price = estimate(problem, self.configuration).epoch
@@ -250,7 +215,7 @@ class _Study:
         return ranking[0] if ranking and ranking[0].epoch < price else None
 
     def regret(self, combination: tuple[tuple[str, Fraction], ...]) -> Fraction:
-        """Return how much longer than in the best one an epoch takes with other constants."""
+        """Return the relative excess over the best configuration under other constants."""
         problem = self.problem
         for name, factor in combination:
             problem = scaled(problem, name, factor)
@@ -260,7 +225,7 @@ class _Study:
         return estimate(problem, self.configuration).epoch / better.epoch - 1
 
     def end(self, name: str, *, upwards: bool) -> tuple[Fraction | None, Configuration | None]:
-        """Return the last factor of a constant, up or down; and what is better beyond."""
+        """Return the last good factor of a constant, and the better configuration beyond."""
         factor, beaten_by = self._farthest(name, upwards=upwards), None
         while factor != 1:
             better = self._better(scaled(self.problem, name, factor))
@@ -271,11 +236,11 @@ class _Study:
         return (None if beaten_by is None else factor), beaten_by
 
     def _farthest(self, name: str, *, upwards: bool) -> Fraction:
-        """Return the factor to start from, 1 if there is none: constants have their own limits."""
+        """Return the factor to start from, within the constant's own range; 1 if none."""
         far = FARTHEST
         while far > 1:
             factor = Fraction(far) if upwards else Fraction(1, far)
-            try:  # there must be room for decimals too
+            try:  # leave room for decimals
                 scaled(self.problem, name, factor - Fraction(1, 10 ** (3 * DIGITS)))
             except InvalidInputError:
                 far //= 10
@@ -284,9 +249,9 @@ class _Study:
         return Fraction(1)
 
     def _crossing(self, name: str, rival: Configuration, far: Fraction) -> Fraction:
-        """Return where another configuration, better at `far`, is not yet better.
+        """Return a factor at which `rival`, better at `far`, is not yet better.
 
-        It is at most `TOLERANCE` beyond.
+        It is at most `TOLERANCE` farther.
         """
 
         def lead(factor: Fraction) -> Fraction:
@@ -313,7 +278,7 @@ Guess = Callable[[Fraction, Fraction, Fraction, bool], Fraction]
 
 
 def _guesses() -> Iterator[Guess]:
-    """Yield in turn: where lines cross, the end if it is just there, and the middle."""
+    """Yield in turn: the crossing of the lines, the end if it is close, and the middle."""
     while True:
         yield _line
         yield _next
@@ -321,7 +286,7 @@ def _guesses() -> Iterator[Guess]:
 
 
 def _line(near: Fraction, far: Fraction, share: Fraction, inverse: bool) -> Fraction:
-    """Return where two costs are equal if they are affine, rounded towards `near`."""
+    """Return the factor at which two affine costs are equal, rounded towards `near`."""
     if inverse:
         crossing = 1 / (1 / near + (1 / far - 1 / near) * share)
     else:

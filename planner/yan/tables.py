@@ -1,24 +1,15 @@
 """Costs of layers under the canonical mapping, as floating-point tables for the search.
 
-Problem: the dynamic program asks, for each two layers in a row and each of their choices, what the
-later one's feed-forward and the earlier one's back-propagation take, for every number of threads.
+Problem: for each two consecutive layers, each pair of their choices and each number of threads,
+give the later layer's feed-forward and the earlier one's back-propagation, for one replica and an
+epoch (divide by N_mr).
+Method: segments of one class are matched by place (`planner.yan.mapping`), so the slowest segment's
+fetch has a closed form, computed for all threads and equal partitions at once.
 
-Method: segments of one class are matched by place (`planner.yan.mapping`), so what the slowest
-segment of a partition receives has a closed form; pairs of choices with the same partitions, and
-all numbers of threads, are computed at once. Everything is for one replica of the model and an
-epoch: divide by N_mr.
-
-Guarantee: at most some 30 roundings a cost, all of sums and products of numbers that are not
-negative, so the relative error stays far below `ROUNDING` for each layer. Nothing decided within
-that distance is final (`planner.yan.ties`).
-
-Bounds: no worker holds two segments of a layer, so all segments of a copy together find at most one
-whole layer on their own workers: of a fully connected layer's inputs, the slowest of P partitions
-receives at least (1 - 1/P), and at most one partition receives nothing.
-
-Complexity: O(P·K) a pair of choices, in arrays: which host a segment meets is a formula.
-
-Source: own; costs of Yan et al., KDD'15 (`planner.yan.model`).
+Guarantee: the relative error of a layer's cost is far below `ROUNDING`; decisions within it are
+left to `planner.yan.ties`. Bounds hold for every mapping. Proofs: docs/yan.md, "Why the dynamic
+program can cut states".
+Complexity: O(P·K) a pair of choices, in arrays. Source: own; costs of Yan et al., KDD'15.
 """
 
 from collections.abc import Sequence
@@ -40,11 +31,11 @@ MAX_ELEMENTS = 2**21
 """Elements of the largest temporary array."""
 
 ROUNDING = 2.0**-44
-"""Relative error of a layer's cost, and of a sum over one more layer, from above."""
+"""Upper bound on the relative error of a layer's cost, and of adding one more layer."""
 
 
 def choices(problem: Problem, layer: NeuronLayer, workers: int) -> list[Choice]:
-    """Return what a layer may choose among on so many workers, fewest segments first."""
+    """Return the choices of a layer on this number of workers, fewest segments first."""
     copies = problem.max_copies or workers
     pairs = [
         (p, r)
@@ -55,7 +46,7 @@ def choices(problem: Problem, layer: NeuronLayer, workers: int) -> list[Choice]:
 
 
 def partitions_of(problem: Problem, layer: NeuronLayer, workers: int) -> list[int]:
-    """Return in how many partitions a layer may be cut on so many workers."""
+    """Return the possible numbers of partitions of a layer on this number of workers."""
     most = min(layer.cuts, workers)
     if problem.partitions == "all":
         return list(range(1, most + 1))
@@ -63,15 +54,10 @@ def partitions_of(problem: Problem, layer: NeuronLayer, workers: int) -> list[in
 
 
 class Tables:
-    """Costs of one problem, computed when first asked for.
+    """Costs of one problem, computed on first use.
 
-    Parameters
-    ----------
-    problem : Problem
-        The network and the machines.
-    optimistic : bool
-        Whether each segment is to sit on the worker that holds most of what it needs, even if
-        another one sits there too: a bound on every mapping.
+    `optimistic` puts each segment on the worker that holds most of its inputs, even if another
+    segment is there too: a bound on every mapping.
     """
 
     def __init__(self, problem: Problem, *, optimistic: bool = False) -> None:
@@ -79,7 +65,7 @@ class Tables:
         self.optimistic = optimistic
         constants, threads = problem.constants, problem.threads
         # By H = 1, 2, … threads: C_interf(H), C_ncost(H), and C_bits·H/C_nbw, as the threads of a
-        # layer share a NIC. Each is exact until here, and rounded once.
+        # layer share a NIC. Each is exact up to here, and rounded once.
         count = np.arange(1, threads + 1)
         self.slower = np.array([float(factor) for factor in constants.interference[:threads]])
         self.latency = np.array([float(latency) for latency in constants.latency_ns[:threads]])
@@ -93,7 +79,7 @@ class Tables:
         self._connected: dict[int, FieldArrays] = {}
         self._lowest: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
         self.alike = self._first_alike()
-        """For each layer the first one with the same costs, towards its neighbours too."""
+        """For each layer the first one with the same costs, including those with its neighbours."""
 
     def _first_alike(self) -> list[int]:
         layers = [replace(layer, name="") for layer in self.problem.layers]
@@ -111,7 +97,7 @@ class Tables:
             layer = self.problem.layers[place]
             held = held_rows(layer, partitions)
             neurons = np.diff(held) * (layer.neurons // layer.rows)
-            # connections·held // rows, as quotient and rest: no product is beyond 63 bits.
+            # connections·held // rows, as quotient and rest: no product exceeds 63 bits.
             each, rest = divmod(layer.connections, layer.rows)
             into = np.diff(each * held + rest * held // layer.rows)
             out = np.zeros_like(into)
@@ -127,10 +113,11 @@ class Tables:
         return self._work[key]
 
     def _into(self, place: int, units: Places) -> Places:
-        """Return the connections of the next layer into the units of a layer before each place."""
+        """Return the connections of the next layer into a layer's units before each place."""
         layer, following = self.problem.layers[place], self.problem.layers[place + 1]
         known = self.problem.fields[place]
-        # `Fields.into`, as quotient and rest; in Python's integers where a product may be large.
+        # `Fields.into`, as quotient and rest; in Python's integers where a product may exceed 63
+        # bits.
         seen = self._rows(place).seen[units] if known.seen else units
         whole = known.seen[-1] if known.seen else layer.units
         each, rest = divmod(following.connections, whole)
@@ -139,7 +126,7 @@ class Tables:
         return np.array([known.into(layer, following, unit) for unit in units.tolist()])
 
     def _rows(self, place: int) -> FieldArrays:
-        """Return how a layer and the next one are connected, as arrays."""
+        """Return the connections of a layer and the next one, as arrays."""
         key = self.alike[place + 1]
         if key not in self._connected:
             self._connected[key] = FieldArrays(*map(np.asarray, self.problem.fields[place]))
@@ -148,15 +135,15 @@ class Tables:
     def reading(self, volumes: Array, factor: float) -> Array:
         """Return the time to read weights, by volume and threads.
 
-        `factor` is 1 / min(N_ps, N_wr), N_mr, or the mean of both, as the read model says.
+        `factor` is 1 / min(N_ps, N_wr), N_mr, or their mean, by the read model.
         """
         # samples / read_every times C_ncost + V·C_bits·H·factor / C_nbw
         startups = np.outer(volumes > 0, self.latency)
         return np.asarray(self.reads * (startups + factor * np.outer(volumes, self.read_weight)))
 
     def ends(self, place: int, choice: Choice) -> Array:
-        """Return what does not depend on other layers' choices, by threads."""
-        # The update; and the first layer's feed-forward and the last one's back-propagation, which
+        """Return the costs that do not depend on other layers' choices, by threads."""
+        # The update; the first layer's feed-forward and the last one's back-propagation, which
         # receive nothing: A(1) = E(L) = 0.
         forward, backward, update = self.work(place, choice[0])
         total = self.slower * update
@@ -169,7 +156,7 @@ class Tables:
     def lowest(self, place: int, partitions: int) -> tuple[Array, Array, Array]:
         """Return bounds on feed-forward, back-propagation and update of a layer with one copy.
 
-        Under any mapping and whatever its neighbours choose, by threads.
+        Under any mapping and any choice of its neighbours, by threads.
         """
         key = (self.alike[place], partitions)
         if key not in self._lowest:
@@ -191,14 +178,15 @@ class Tables:
         """Return a bound on the slowest segment, which needs all `units` of the other layer."""
         slowest, partitions = self.slower * work.max(), len(work)
         if units and partitions > 1:
-            # The slowest is no faster than the average. Together the P partitions hold the other
-            # layer once at most: they receive it P - 1 times, and all but one of them start up.
+            # The slowest is no faster than the average. The P partitions together hold the other
+            # layer at most once, so they receive it P - 1 times, and all but one of them pay a
+            # start-up.
             fetch = (partitions - 1) * (self.latency + units * self.receive)
             slowest = np.maximum(slowest, (self.slower * work.sum() + fetch) / partitions)
         return np.asarray(slowest)
 
     def forward_bound(self, place: int, parts: Sequence[int], options: Sequence[Choice]) -> Array:
-        """Return a bound on a layer's feed-forward if the layer before has at least `parts`.
+        """Return a bound on feed-forward if the layer before has at least `parts` partitions.
 
         By parts, own choice and threads.
         """
@@ -207,7 +195,7 @@ class Tables:
         return self._received(runs, others, place - 1, held=False, bound=True).swapaxes(0, 1)
 
     def backward_bound(self, place: int, options: Sequence[Choice], parts: Sequence[int]) -> Array:
-        """Return a bound on a layer's back-propagation if the layer after has at least `parts`.
+        """Return a bound on back-propagation if the next layer has at least `parts` partitions.
 
         By own choice, parts and threads.
         """
@@ -218,20 +206,10 @@ class Tables:
     def pair(
         self, place: int, before: Sequence[Choice], options: Sequence[Choice]
     ) -> tuple[Array, Array]:
-        """Return what layer `place` and the one before it take because of each other.
+        """Return feed-forward of layer `place` and back-propagation of the layer before it.
 
-        Parameters
-        ----------
-        place : int
-            The later layer.
-        before, options : sequence of Choice
-            Choices of the layer before it, and its own.
-
-        Returns
-        -------
-        (Array, Array)
-            Feed-forward of the later layer and back-propagation of the earlier one, each by choice
-            of the earlier, choice of the later, and threads.
+        Both by choice of the earlier layer (`before`), choice of the later (`options`), and
+        threads.
         """
         runs = self._runs_of(place, options, forward=True)
         forward = self._received(runs, before, place - 1, held=False)
@@ -242,10 +220,7 @@ class Tables:
     def _runs_of(
         self, place: int, options: Sequence[Choice], *, forward: bool
     ) -> "tuple[Runs, Places, Places]":
-        """Return the runs of each choice of a layer, filled up to equal numbers.
-
-        With the partitions and the copies of each choice.
-        """
+        """Return the runs of each choice, padded to equal numbers, its partitions and copies."""
         each = []
         for partitions, _ in options:
             key = (self.alike[place], partitions, forward)
@@ -257,7 +232,7 @@ class Tables:
                     self._runs[key] = runs_of(back, *self.errors(place, partitions))
             each.append(self._runs[key])
         most = max(len(runs.work) for runs in each)
-        # The first run once more, as often as needed: it changes no maximum over runs.
+        # Padding repeats the first run, which changes no maximum over runs.
         filled = [
             runs.rows([*range(len(runs.work)), *[0] * (most - len(runs.work))]) for runs in each
         ]
@@ -291,8 +266,8 @@ class Tables:
             block = slice(start, start + step)
             part = runs.rows(block)
             p, r = partitions[block], copies[block]
-            # What the poorest segment of each run holds itself: axes are choice, other choice, run.
-            if bound:  # no worker holds more than one of the largest parts, or than is needed
+            # Least local data of a segment of each run; axes are choice, other choice, run.
+            if bound:  # a worker holds at most one of the largest parts
                 own = cut.largest(q)[:, None] + np.zeros((len(p), 1, 1))
                 own = np.minimum(own, (part.high - part.low)[:, None])
             else:
@@ -302,7 +277,7 @@ class Tables:
             wanted = (part.high - part.low) * width
             remote = wanted[:, None, :] - own * width
             slowest = self.with_fetch(time[:, None], remote).max(axis=2)
-            if self.optimistic and not bound:  # of more segments than there are, one finds nothing
+            if self.optimistic and not bound:  # with more segments than hosts, one has no host
                 alone = self.with_fetch(time, wanted.astype(float)).min(axis=1)[:, None, :]
                 more = (p * r)[:, None, None] > (q * others)[:, None]
                 slowest = np.where(more, np.maximum(slowest, alone), slowest)
@@ -310,42 +285,43 @@ class Tables:
         return result
 
     def with_fetch(self, time: Array, remote: Array) -> Array:
-        """Return a time by threads and the time to receive so much; nothing starts no transfer."""
+        """Return `time` plus the time to receive `remote` units; 0 units pay no start-up."""
         fetch = self.latency + remote[..., None] * self.receive
         return np.asarray(time + np.where(remote[..., None] > 0, fetch, 0.0))
 
     def _own(
         self, runs: "Runs", p: Places, copies: Places, q: Places, others: Places, cut: Cut
     ) -> Array:
-        """Return the least of what segments of each run find on their own workers.
+        """Return the least amount that segments of each run find on their own workers.
 
-        By choice, the other layer's choice, and run. Hosts of a run's segments are in a row, and
-        parts of a layer do not grow, but for the last one: so the least is at the first host, at
-        the last one, or at the last one that holds another part.
+        By choice, the other layer's choice, and run. The hosts of a run's segments are consecutive,
+        and parts of a layer do not grow, except for the last. So the minimum is at the first host,
+        at the last one, or at the last one that holds another part.
         """
-        # Copies r of R and r' of R' have samples in common where r = r' (mod g), g = gcd(R, R'): of
-        # the samples of the one a share of g / R'. Each of these g classes is a case of its own.
+        # Copies r of R and r' of R' share samples where r ≡ r' (mod g), g = gcd(R, R'): a share g /
+        # R' of the samples. Each of these g classes is a case of its own.
         classes = np.gcd.outer(copies, others)[..., None]
         share = classes / others[:, None]
         p, q, others = p[:, None, None], q[:, None], others[:, None]
         low, high = runs.low[:, None], runs.high[:, None]
-        if self.optimistic:  # the largest part, but at least what a band and a part can share
+        if self.optimistic:  # at most the largest part, or all that is needed
             return np.asarray(np.minimum(high - low, cut.largest(q)) * share)
-        # In a class: segments a partition, hosts a part of the other layer, and how many of both.
+        # In a class: segments a partition, hosts a part of the other layer, and the totals of both.
         each, parts = copies[:, None, None] // classes, others // classes
         count, hosts = p * each, q * parts
         run_first, run_stop = runs.first[:, None], runs.stop[:, None]
-        # As many segments as hosts or fewer: segment j is on host j·hosts // count.
+        # At most as many segments as hosts: segment j is on host j·hosts // count.
         first, last = run_first * each, run_stop * each - 1
         end = last * hosts // count
         reached = -(-(end // parts) * parts * count // hosts)  # first segment on the last part
         earlier = np.maximum(first, reached - 1) * hosts // count
-        # More segments than hosts: host h has segment h·count // hosts, and all hosts have one.
+        # More segments than hosts: host h has segment h·count // hosts, and every host has a
+        # segment.
         start, stop = -(-run_first * hosts // p), -(-run_stop * hosts // p)
         before = np.maximum(start, (stop - 1) // parts * parts - 1)
         many = count > hosts
-        # What each of the three hosts has of the range that is needed; nothing if a segment of the
-        # run has no host. Clipping only touches places of the case that does not hold.
+        # Amount of the needed range on each of the three hosts; 0 if a segment of the run has no
+        # host. Clipping only changes entries of the other case.
         least = high - low
         for crowded, roomy in ((start, first * hosts // count), (stop - 1, end), (before, earlier)):
             part = np.clip(np.where(many, crowded, roomy) // parts, 0, q - 1)
@@ -355,7 +331,7 @@ class Tables:
         return np.asarray(np.where(missing, 0, np.maximum(least, 0)) * share)
 
     def inputs(self, place: int, partitions: int) -> tuple[Places, Places]:
-        """Return which units of the layer before each partition needs: low … high-1."""
+        """Return the units low … high-1 of the layer before that each partition needs."""
         layer = self.problem.layers[place]
         if layer.needs_all:
             units = self.problem.layers[place - 1].units
@@ -364,16 +340,16 @@ class Tables:
         return known.first[rows[:-1]], known.last[rows[1:] - 1]
 
     def errors(self, place: int, partitions: int) -> tuple[Places, Places]:
-        """Return of which rows of the layer after it each partition needs error terms."""
+        """Return the rows low … high-1 of the next layer whose error terms each partition needs."""
         layer, after = self.problem.layers[place], self.problem.layers[place + 1]
         if after.needs_all:
             return np.zeros(partitions, np.int64), np.full(partitions, after.rows)
         known, units = self._rows(place), passed_units(layer, partitions)
-        low = np.searchsorted(known.last, units[:-1], side="right")  # both rise with the row
+        low = np.searchsorted(known.last, units[:-1], side="right")  # both are sorted
         high = np.maximum(low, np.searchsorted(known.first, units[1:], side="left"))
         return low, high
 
     @cached_property
     def error(self) -> float:
-        """Relative error of a configuration's cost, from above."""
+        """Upper bound on the relative error of a configuration's cost."""
         return (len(self.problem.layers) + 2) * ROUNDING

@@ -1,14 +1,11 @@
-"""The exact end of the search: rational arithmetic on what rounding cannot tell apart.
+"""Exact tie-breaking: rational arithmetic on paths that rounding cannot distinguish.
 
-Problem: the dynamic program of `planner.yan.layerwise` rounds. Which configuration is best, and
-that nothing is better, must not depend on it.
+Problem: the dynamic program of `planner.yan.layerwise` rounds; the result and its proof must not
+depend on it. Method: only states on paths whose rounded cost is within the rounding error of the
+best can be optimal. The program runs on them, mostly a single path, again in fractions.
 
-Method: only states on paths whose rounded cost is within the rounding error of the best can be part
-of a best configuration. Among those, mostly a single path, the program runs again with fractions.
-
-Guarantee: the exact least time of a triple; None if there are too many ties to look at.
-
-Complexity: that of the program on the states that are left. Source: own.
+Guarantee: the exact least time of a triple, or None if there are too many ties.
+Complexity: that of the program on the remaining states. Source: own.
 """
 
 from collections.abc import Sequence
@@ -29,17 +26,11 @@ from planner.yan.tables import Choice
 __all__ = ["Exact", "exact_best"]
 
 MAX_PAIRS = 20_000
-"""Pairs of choices that may be tied."""
+"""Most pairs of choices that may be tied."""
 
 
 class Exact:
-    """Costs as fractions, each computed when first asked for, by the model itself.
-
-    Parameters
-    ----------
-    problem : Problem
-        The network; all machines as fast as the constants say.
-    """
+    """Costs as fractions from the model itself, cached; machines as fast as the constants say."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -86,7 +77,7 @@ class Exact:
         return reading(self.problem, weights, state.threads, reading_factor(self.problem, *triple))
 
     def epoch(self, triple: Triple, states: Sequence[LayerState]) -> Fraction:
-        """Return what an epoch takes with these layers."""
+        """Return the time of an epoch with these layers."""
         total = Fraction(0)
         for place, state in enumerate(states):
             total += self.own(place, state) / triple.replicas + self.reading(place, state, triple)
@@ -103,14 +94,7 @@ def exact_best(
 ) -> tuple[Fraction, tuple[LayerState, ...]] | None:
     """Return the exact least time of a triple and its states; None if too many are tied.
 
-    Parameters
-    ----------
-    exact : Exact
-        Costs as fractions.
-    program : LayerProgram
-        The rounded program, with every state a best configuration may have.
-    triple : Triple
-        What it is for.
+    `program` is the rounded program, with every state that an optimal configuration may have.
     """
     values, between = program.values
     limit = float(values[-1].min()) * (1 + 2 * program.tables.error)
@@ -134,7 +118,7 @@ def exact_best(
             own = exact.own(place, state) / triple.replicas + exact.reading(place, state, triple)
             if not place:
                 best[state] = own, (state,)
-            elif state.choice in leaving:  # else only rounding made it look near
+            elif state.choice in leaving:  # otherwise it was near by rounding only
                 time, path = min(
                     (time + exact.forward(place, before, state) / triple.replicas, path)
                     for time, before, path in leaving[state.choice]

@@ -1,18 +1,12 @@
-"""The layers of Yan's model, made of a profile's.
+"""Layers of Yan's model made from a profile's layers.
 
-Problem: a profile lists convolutions, normalisations, rectifiers, branches and sums; the model is a
-chain of layers, each read by the next one, each with weights, connections and a way to be cut.
+Problem: a profile lists convolutions, normalisations, branches and sums; the model is a chain of
+layers with weights, connections and a way to be cut. Method: docs/yan.md, "How a profile becomes
+layers".
 
-Method: layers between two points where the computation is a single chain are one block. A block
-without products (normalisation, rectifier, pooling) belongs to the one before it, unless it leaves
-a single row. A fully connected layer on a vector is one of the model's. Anything else becomes a
-block: cut into bands of rows where its rows need a window of the input's
-(`planner.yan.windows`), and not cut where it mixes positions. Times, connections and weights add
-up.
-
-Guarantee: sums are kept, and the chain is one the model takes. Two approximations: what two bands
-both need inside a block is computed once, and statistics of a normalisation are not exchanged.
-
+Guarantee: sums of times, connections and weights are kept, and the chain is valid for the model.
+Two approximations: rows that two bands both need inside a block are computed once, and statistics
+of a normalisation are not exchanged.
 Complexity: O(layers + ops). Source: own.
 """
 
@@ -34,10 +28,10 @@ from planner.yan.windows import Window, block_window, rows_read
 __all__ = ["neuron_layers", "refuse_incomplete"]
 
 NEEDED = ("kind", "output_shape", "connections", "weights")
-"""What the model needs of every layer, beside its times."""
+"""Fields that the model needs of every layer, besides its times."""
 
 WINDOW = ("kernel", "stride")
-"""What it needs of those that see a window."""
+"""Fields that it needs of layers that see a window."""
 
 LIGHT = ("norm", "activation", "pool", "view")
 """Kinds without products."""
@@ -45,7 +39,7 @@ LIGHT = ("norm", "activation", "pool", "view")
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Layers that become one: with the window that cuts them, if there is one."""
+    """Layers that become one, with the window that cuts them, if there is one."""
 
     layers: tuple[Layer, ...]
     rows: int
@@ -57,7 +51,7 @@ class _Unit:
 
     @property
     def vector(self) -> bool:
-        """Whether it is a fully connected layer, and what looks at its neurons one by one."""
+        """Whether it is a fully connected layer, with operations on single neurons at most."""
         full = [layer for layer in self.layers if layer.kind == "full"]
         others = [layer for layer in self.layers if layer.kind != "full"]
         return (
@@ -67,7 +61,7 @@ class _Unit:
         )
 
     def followed(self, block: "_Unit") -> "_Unit | None":
-        """Return this with what follows it, if that belongs to it."""
+        """Return this unit joined with the next block, or None if the block stays separate."""
         if not block.light:
             return None
         both = (*self.layers, *block.layers)
@@ -80,24 +74,15 @@ class _Unit:
         if window is None or block.rows != self.window.rows:
             return None
         if window.rows == 1 < block.rows:
-            return None  # by itself, so that what is before it can be cut
+            return None  # separate, so that the unit before can be cut
         return _Unit(both, self.rows, window.behind(self.window))
 
 
 def neuron_layers(profile: Profile, computation: Fraction | int = 1) -> tuple[NeuronLayer, ...]:
-    """Return the layers of Yan's model; their measured times are those of the profile's batch.
+    """Return the layers of Yan's model; their times are those of the profile's batch.
 
-    Parameters
-    ----------
-    profile : Profile
-        The model, with kinds, shapes, connections and weights.
-    computation : Fraction or int
-        What all times are multiplied by.
-
-    Raises
-    ------
-    InvalidInputError
-        If a field is missing, with the path of the first one, and how it is recorded.
+    `computation` scales all times. InvalidInputError, as in `refuse_incomplete`, if a field is
+    missing.
     """
     refuse_incomplete(profile)
     units = _units(profile)
@@ -111,13 +96,7 @@ def neuron_layers(profile: Profile, computation: Fraction | int = 1) -> tuple[Ne
 
 
 def refuse_incomplete(profile: Profile) -> None:
-    """Raise an error unless the profile has all that the model needs.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first field that is missing, and how it is recorded.
-    """
+    """Raise InvalidInputError at the first field that the model needs and the profile lacks."""
     if profile.batch_size is None:
         raise InvalidInputError(
             "batch_size",
@@ -177,7 +156,8 @@ def _neuron_layer(
     """Return a unit as a layer of the model: fully connected, cut into bands, or not cut."""
     known = [layer for layer in unit.layers if layer.output_shape is not None]
     read = None
-    if after is not None and after.layers[0].kind != "embedding":  # which reads the model's input
+    # an embedding reads the model's input
+    if after is not None and after.layers[0].kind != "embedding":
         read = after.layers[0].input_shape
     shape = read or known[-1].output_shape
     assert shape is not None
@@ -216,6 +196,5 @@ def _neuron_layer(
 
 
 def _sides(shape: Sequence[int], rows: int) -> tuple[int, int, int]:
-    """Return channels, rows and columns of so many rows."""
     columns = shape[2] if len(shape) == 3 and shape[1] == rows else 1
     return prod(shape) // (rows * columns), rows, columns

@@ -1,15 +1,11 @@
-"""Which rows of its input a row of a block's output needs.
+"""Windows of rows: which input rows an output row of a block needs.
 
-Problem: a block of layers, with branches or without, shall be cut into bands of rows. What has a
-band to fetch?
+Problem: to cut a block of layers, with or without branches, into bands of rows, the fetched rows
+must be known. Method: windows of consecutive layers are composed, those of branches that meet are
+joined; see docs/yan.md, "How a profile becomes layers".
 
-Method: a convolution or a pooling sees a window of rows, what looks at each position by itself
-sees one; windows of what follows each other are composed, those of branches that meet are joined.
-Where one of the layers mixes all rows, or rows do not fit, there is no window, and no cut.
-
-Guarantee: no row that is needed is left out. Without a dataflow graph every layer counts as behind
-the one before it, which may be more than is needed.
-
+Guarantee: no needed row is left out. Without a dataflow graph every layer counts as reading the one
+before it, which may be more than needed.
 Complexity: O(ops of the block). Source: own.
 """
 
@@ -23,7 +19,7 @@ from planner.layers import Layer
 __all__ = ["Window", "block_window", "rows_read"]
 
 LOCAL = ("norm", "activation", "embedding", "view")
-"""Kinds of which a row of the output needs the same row of the input."""
+"""Kinds whose output row needs the same row of the input only."""
 
 
 class Window(NamedTuple):
@@ -35,7 +31,7 @@ class Window(NamedTuple):
     rows: int
 
     def behind(self, first: "Window") -> "Window":
-        """Return the window of this on the output of `first`, on the input of that."""
+        """Return the window of this layer on the input of `first`, whose output it reads."""
         return Window(
             first.step * self.step,
             first.low + first.step * self.low,
@@ -45,7 +41,7 @@ class Window(NamedTuple):
 
 
 def rows_read(layer: Layer, before: int | None) -> int:
-    """Return how many rows a layer reads; `before` are those that are passed on to it, if known."""
+    """Return how many rows a layer reads; `before` is the number passed on to it, if known."""
     shape = layer.input_shape or layer.output_shape
     assert shape is not None
     if layer.kind in ("conv", "pool"):
@@ -64,12 +60,12 @@ def rows_read(layer: Layer, before: int | None) -> int:
 
 
 def _rows(shape: Sequence[int]) -> set[int]:
-    """Return how many rows there may be: of images, or of positions."""
+    """Return the possible numbers of rows: of images, or of positions."""
     return {prod(shape[:-1]), *shape[1:2]}
 
 
 def _through(layer: Layer, before: Window) -> Window | None:
-    """Return the window behind a layer; None if there is none."""
+    """Return the window after a layer, or None if there is none."""
     shape = layer.output_shape
     assert shape is not None
     if layer.kind in ("conv", "pool") and layer.kernel and layer.stride and len(shape) > 1:
@@ -99,16 +95,9 @@ def _joined(windows: Iterable[Window | None]) -> Window | None:
 
 
 def block_window(members: Mapping[str, Layer], graph: Graph | None, rows: int) -> Window | None:
-    """Return the window of a block; None if it cannot be cut.
+    """Return the window of a block with `rows` input rows; None if it cannot be cut.
 
-    Parameters
-    ----------
-    members : mapping of str to Layer
-        Its layers by the name of their forward op, in order.
-    graph : Graph, optional
-        The dataflow.
-    rows : int
-        Rows of the block's input.
+    `members` are its layers by the name of their forward op, in order.
     """
     start = Window(1, 0, 0, rows)
     ops = [] if graph is None else [op for op in graph.ops if op.phase == "forward"]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.bigdl import METHODS, Driver, Exchange, Problem, evaluate, lower_bound_ns, solve
+from planner.bigdl import BIGDL, METHODS, Driver, Exchange, Problem, evaluate, lower_bound_ns, solve
 from planner.bigdl.hot_spots import pulls_at_once
 from planner.bigdl.methods import tree_levels
 from planner.comparison import compare
-from planner.deadline import NEVER
+from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.network import Network
 from planner.results import Status
@@ -311,10 +311,11 @@ def test_bad_time_limits(limit: Any) -> None:
     assert caught.value.path == "time_limit_s"
 
 
-def test_a_method_that_makes_no_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.bigdl import solver
+def test_a_method_that_makes_no_plan_is_a_fault() -> None:
+    problem = Problem(**GOOD)
 
-    wrong = {**METHODS, "rotated": lambda problem, _: Outcome(Exchange(problem.elements, 5))}
-    monkeypatch.setattr(solver, "METHODS", wrong)
+    def wrong(_: Problem, __: Deadline) -> Outcome[Exchange | Driver]:
+        return Outcome(Exchange(problem.elements, 5))
+
     with pytest.raises(RuntimeError, match="rotated made no plan"):
-        solve(Problem(**GOOD), method="rotated")
+        BIGDL.run(problem, "rotated", {"rotated": wrong}, NEVER)

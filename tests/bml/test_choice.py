@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.bml import Damage, Failures, Problem, TreePlan, packing, solve, solver
+from planner.bml import Damage, Failures, Problem, TreePlan, family, packing, solve
 from planner.bml.checker import Ground, check
 from planner.bml.detour import detour
 from planner.bml.evaluation import busiest_load
@@ -46,7 +46,7 @@ def test_what_one_server_sends_around_takes_different_ways() -> None:
 def test_far_from_the_bound_trees_are_tried_in_larger_networks_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(solver, "TREES_MAX_NICS", 0)
+    monkeypatch.setattr(family, "TREES_MAX_NICS", 0)
     far = Problem(BCube(4, 2), FAST, 10**9, failed=ONE_SWITCH_LEFT)
     result = solve(far)
     assert result.method == "trees"
@@ -60,7 +60,7 @@ def test_far_from_the_bound_trees_are_tried_in_larger_networks_too(
 def test_large_networks_are_not_given_to_the_linear_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(solver, "PACKED_MAX_NICS", 0)
+    monkeypatch.setattr(family, "PACKED_MAX_NICS", 0)
     monkeypatch.setattr(packing, "pack", refuse)
     for failed in (ONE_SWITCH_LEFT, LOST, Failures(servers=frozenset({5}))):
         bcube = BCube(4, 2)
@@ -74,7 +74,7 @@ def test_large_networks_are_not_given_to_the_linear_program(
 
 def hasty(problem: Problem, method: str) -> Outcome[AnyPlan]:
     """Return what a method makes when its time is up but there is still some for what must be."""
-    return solver.METHODS[method](problem, Deadline(1e-9))
+    return family.METHODS[method](problem, Deadline(1e-9))
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from planner import AffineCost, Graph, InvalidInputError, Op, Parameter
 from planner.caramel import METHODS, Group, Part, Plan, Problem, check, evaluate, solve
 from planner.caramel.beside import joined
 from planner.caramel.evaluation import check_times
-from planner.caramel.family import RULES, _bound
+from planner.caramel.family import CARAMEL, RULES
 from planner.deadline import NEVER
 from planner.errors import InvalidPlanError, NotApplicableError
 from planner.interference import ALONE, Interference
@@ -77,7 +77,7 @@ def test_no_order_of_whole_parameters_is_below_the_bound(problem: Problem) -> No
         loads = (tuple(Part(j, 0, parameters[j].size_bytes) for j in group) for group in groups)
         plan = Plan(tuple(map(Group, loads)), (order.backward,), order.forward)
         values.append(evaluate(problem, plan).iteration_ns)
-        bounds.add(_bound(problem, plan, NEVER)[0])
+        bounds.add(CARAMEL.bound(problem, plan, NEVER)[0])
     (bound,) = bounds
     assert bound is not None
     assert min(values) >= bound

@@ -7,11 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from planner.caramel.outlook import solve_for
 
 import planner
 from planner import AffineCost
-from planner.caramel import METHODS, Group, Part, Plan, Problem, descent, evaluate, solve
+from planner.caramel import CARAMEL, METHODS, Group, Part, Plan, Problem, descent, evaluate, solve
 from planner.caramel.baselines import MAX_PARTITIONS
 from planner.caramel.evaluation import lasting_ns
 from planner.caramel.loads import Load, LoadPricer
@@ -23,6 +22,7 @@ from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.interference import ALONE, Interference
 from planner.scenarios import Outlook, Scenario
+from planner.solving.what_if import robust_plan
 
 BESIDE = Interference(300, Fraction(1, 100), Fraction(3, 2), 50)
 
@@ -206,7 +206,7 @@ def test_a_plan_of_very_many_transfers_is_priced_in_full_once(
         priced.append(len(plan.groups))
         return evaluate(problem, plan)
 
-    for name in ("evaluation", "solver", "scenarios", "outlook"):
+    for name in ("evaluation", "family"):
         module = sys.modules[f"planner.caramel.{name}"]
         monkeypatch.setattr(module, "evaluate", counted, raising=False)
     problem = replace(chain(4 * 10**9), cost=FALLING)
@@ -218,7 +218,7 @@ def test_a_plan_of_very_many_transfers_is_priced_in_full_once(
 
 def test_scenarios_change_little_in_very_many_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
-    module = sys.modules["planner.caramel.outlook"]
+    module = sys.modules["planner.caramel.family"]
     before = module.neighbours
 
     def counted(*args: Any) -> Iterator[Any]:
@@ -230,7 +230,8 @@ def test_scenarios_change_little_in_very_many_transfers(monkeypatch: pytest.Monk
     rows = ((0, 1000), (100, 5000), (10**5, 90_000), (10**6, 500_000), (10**7, 8 * 10**6))
     free, late = Scenario(startup=Fraction(0)), Scenario(late=Fraction(2))
     outlook = Outlook(((free, Fraction(1)), (late, Fraction(1))))
-    result, _ = solve_for(replace(chain(4 * 10**9), cost=TableCost(rows)), outlook)
+    problem = replace(chain(4 * 10**9), cost=TableCost(rows))
+    result, _ = robust_plan(CARAMEL, problem, outlook, NEVER)
     assert result.plan is not None
     assert len(result.plan.groups) == 1000
     assert len(looked) < 10

@@ -9,7 +9,7 @@ import pytest
 
 from planner.cli import main
 from planner.cli.compare import FAMILIES, PROFILED
-from planner.cli.compare_cluster import MEMORY, OPTIONS
+from planner.cli.compare_options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,13 +47,12 @@ def test_the_help_of_a_problem_has_its_options_and_methods(
 ) -> None:
     for asked in (f"--problem {name}", f"--problem={name}"):
         text = helped(capsys, *form.format(asked).split())
-        unread = {"iteration": set(), "yan": {"--activations"}}.get(name, set(MEMORY))
-        own = OWN[name] | set(OPTIONS) - unread
+        own = OWN[name] | set(OPTIONS)
         others = set(chain(*OWN.values(), OPTIONS))
         assert own <= options_of(text)
         assert not options_of(text) & (others - own)
         listed = text.partition("methods:\n")[2].partition("\n\n")[0]
-        assert re.split(r",\s+", listed.strip()) == list(FAMILIES[name].methods)
+        assert re.split(r",\s+", listed.strip()) == list(FAMILIES[name].names())
 
 
 @pytest.mark.parametrize("given", ["--problem", "--problem nobody"])
@@ -81,4 +80,4 @@ def test_a_problem_that_nobody_knows_is_an_error(capsys: pytest.CaptureFixture[s
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert "invalid choice: 'nobody'" in said
-    assert len(said.splitlines()) == 2
+    assert len(said.splitlines()) == 1

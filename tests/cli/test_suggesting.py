@@ -21,7 +21,9 @@ def test_the_closest_name_is_said(
     with pytest.raises(SystemExit) as ended:
         main(line.split())
     assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith(f"; {meant}\n")
+    said = capsys.readouterr().err
+    assert said.endswith(f"; {meant}\n")
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,7 @@ INTERNAL = {
     "layer_parameters",
     "machine",
     "measured",  # its tables are made by files, and read by `planner.Cluster`
-    "methods",
     "naming",
-    "offers",
     "plugins",  # its interface are entry points; see `examples/plugin`
     "printing",
     "robustness",

@@ -258,7 +258,7 @@ def test_pairs_of_neighbours_keep_to_the_cap() -> None:
         interference=Interference(1),
     )
     plan = problem.plan((0, 1, 2, 3))
-    joined = search._with_both(problem, plan, 0)
+    joined = search.merged(problem, plan, 0)
     assert joined == problem.plan((0, 2, 3))
-    assert search._with_both(problem, joined, 0) is None
+    assert search.merged(problem, joined, 0) is None
     assert all(stop - start <= 2 for start, stop in pairwise((0, 2, 3)))

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.deadline import Deadline
-from planner.ibatch import Plan, Problem, solve
+from planner.deadline import NEVER, Deadline
+from planner.ibatch import IBATCH, Plan, Problem, solve
+from planner.solving.methods import Outcome
 
 GOOD: dict[str, Any] = {"startup_ns": 1, "transfer_ns": [1, 2], "compute_ns": [3, 4]}
 SIZED: dict[str, Any] = {
@@ -73,12 +74,7 @@ def test_lists_become_tuples() -> None:
 
 
 @pytest.mark.parametrize("method", ["exact", "milp"])
-def test_a_method_that_breaks_its_own_promise_is_a_fault_not_an_answer(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from planner.ibatch import METHODS
-    from planner.solving.methods import Outcome
-
+def test_a_method_that_breaks_its_own_promise_is_a_fault_not_an_answer(method: str) -> None:
     problem = Problem(**GOOD, layer_bytes=[5, 5], max_batch_bytes=5)
     for boundaries in ((0, 2), (0, 1), (0, 2, 1)):
         outcome = Outcome(problem.plan(boundaries))
@@ -86,6 +82,5 @@ def test_a_method_that_breaks_its_own_promise_is_a_fault_not_an_answer(
         def broken(_: Problem, __: Deadline, outcome: Outcome[Plan] = outcome) -> Outcome[Plan]:
             return outcome
 
-        monkeypatch.setattr("planner.ibatch.family.METHODS", {**METHODS, method: broken})
         with pytest.raises(RuntimeError, match="made no plan"):
-            solve(problem, method=method)
+            IBATCH.run(problem, method, {method: broken}, NEVER)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.clusters import Cluster, Nic
+from planner.clusters import Cluster, Nic, scaled_cluster
 from planner.deadline import NEVER
 from planner.interference import Interference
 from planner.iteration import Plan, Problem, Transfer, alternatives, explain, solve
@@ -21,7 +21,6 @@ from planner.iteration.evaluation import evaluate
 from planner.iteration.measured import notes_of
 from planner.iteration.problem import Part
 from planner.iteration.rules import enforced
-from planner.iteration.sensitivity import changed
 from planner.iteration.sharded import both_ways
 from planner.iteration.synchronisation import synchronisations
 from planner.jsonio import decode_profile
@@ -153,7 +152,9 @@ def test_start_ups_and_speeds_of_tables_can_be_changed() -> None:
     cluster = Cluster(
         "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), network=MeasuredNetwork((table,))
     )
-    later, faster = (changed(cluster, knob, Fraction(2)) for knob in ("startup", "bandwidth"))
+    twice = Fraction(2)
+    later = scaled_cluster(cluster, startup=twice)
+    faster = scaled_cluster(cluster, bandwidth=twice)
     assert later.network is not None
     assert faster.network is not None
     assert later.network.tables[0].points == ((10, 200), (20, 300))

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import iteration
-from planner.clusters import Cluster, Nic
+from planner.clusters import Cluster, Nic, scaled_cluster
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Problem
-from planner.iteration.sensitivity import FACTORS, Knob, SweepPoint, changed, sweep
+from planner.iteration.sensitivity import FACTORS, Knob, SweepPoint, sweep
 from planner.topologies import Rails, Switch
 from tests.iteration.iteration_strategies import clusters, problems
 from tests.iteration.pricing import lasts
@@ -31,20 +31,20 @@ def unlimited() -> Deadline:
 def test_everything_of_the_network_changes_with_its_knob() -> None:
     nic = Nic(Fraction(1000), 40, 2, 8)
     rails = Cluster("r", "", 3, Rails(3, 2, Fraction(5000), 12), nic)
-    faster = changed(rails, "bandwidth", Fraction(1, 8))
+    faster = scaled_cluster(rails, bandwidth=Fraction(1, 8))
     assert faster.nic == Nic(Fraction(125), 40, 2, 8)
     assert faster.topology == Rails(3, 2, Fraction(625), 12)
-    dearer = changed(rails, "startup", Fraction(4))
+    dearer = scaled_cluster(rails, startup=Fraction(4))
     assert dearer.nic == Nic(Fraction(1000), 160, 2, 32)
     assert dearer.topology == Rails(3, 2, Fraction(5000), 48)
     shared = Cluster("s", "", 3, Switch(3), nic, shared_bytes_per_s=Fraction(700))
-    assert changed(shared, "bandwidth", Fraction(2)).shared_bytes_per_s == 1400
-    assert changed(shared, "startup", Fraction(2)).shared_bytes_per_s == 700
+    assert scaled_cluster(shared, bandwidth=Fraction(2)).shared_bytes_per_s == 1400
+    assert scaled_cluster(shared, startup=Fraction(2)).shared_bytes_per_s == 700
 
 
 @given(clusters(), st.sampled_from(KNOBS))
 def test_factor_1_changes_nothing(cluster: Cluster, knob: Knob) -> None:
-    assert changed(cluster, knob, Fraction(1)) == cluster
+    assert scaled_cluster(cluster, **{knob: Fraction(1)}) == cluster
 
 
 @pytest.mark.slow
@@ -62,7 +62,9 @@ def test_points_are_those_of_plans_made_for_that_network(problem: Problem) -> No
         points: tuple[SweepPoint, ...] = getattr(sweeps, knob)
         assert [one.factor for one in points] == list(FEW)
         for point in points:
-            other = replace(problem, cluster=changed(problem.cluster, knob, point.factor))
+            other = replace(
+                problem, cluster=scaled_cluster(problem.cluster, **{knob: point.factor})
+            )
             assert point.kept_ns == lasts(other, kept)
             anew = iteration.solve(other)
             assert anew.objective_ns is not None

@@ -75,7 +75,7 @@ def _bounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
             found[key] = problem, bound(problem, by, mode, plan, **options)
         return found[key][1]
 
-    for module in ("alternatives", "bounds", "solver"):
+    for module in ("alternatives", "bounds", "family"):
         monkeypatch.setattr(import_module(f"planner.iteration.{module}"), "bound", remembered)
 
 

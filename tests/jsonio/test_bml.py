@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from planner.bml import METHODS, Problem, evaluate, solve
+from planner.bml.family import BML
 from planner.collectives import COLLECTIVES
 from planner.draw import BarChart
 from planner.draw.plans import plan_chart
@@ -254,7 +255,7 @@ def test_the_time_limit_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append((method, time_limit))
         return solve(problem, method=method)
 
-    monkeypatch.setattr("planner.jsonio.bml.solve", spy)
+    monkeypatch.setattr(BML, "solve", spy)
     ask_once(changed(time_limit_s=2.5, method="detour"))
     ask_once(CONTRACT)
     assert seen == [("detour", 2.5), ("auto", None)]

@@ -5,17 +5,17 @@ Guarantee: `exact` is optimal. Complexity: O(2^n). Source: the smallest problem 
 heuristic and an exact method.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Annotated, Literal, TypeAlias, Unpack
+from typing import Annotated, Literal, Unpack
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
-from planner.methods import solve_with
+from planner.cli.family import ComparedProblem
+from planner.cli.family import Family as ComparedFamily
 
-from planner.cli.family import ComparedProblem, Family
 from planner.deadline import Control, Deadline
 from planner.draw.chart import Chart
 from planner.draw.drawing import GANTT
@@ -25,12 +25,22 @@ from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.service import Interface
 from planner.jsonio.types import Times
 from planner.results import Result
-from planner.solving.methods import Method as AnyMethod
+from planner.solving.family import Family
 from planner.solving.methods import Outcome, concrete, named
 from planner.timeline import Interval, Timeline
 from planner.validation import integers
 
-__all__ = ["DRAWING", "FAMILY", "INTERFACE", "METHODS", "Chart", "Plan", "Problem", "solve"]
+__all__ = [
+    "DRAWING",
+    "FAMILY",
+    "HALVES",
+    "INTERFACE",
+    "METHODS",
+    "Chart",
+    "Plan",
+    "Problem",
+    "solve",
+]
 
 
 @dataclass(frozen=True)
@@ -50,9 +60,6 @@ class Plan:
     links: tuple[int, ...]
 
 
-Method: TypeAlias = AnyMethod[Problem, Plan]
-
-
 def greedy(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Give each transfer, the longest first, to the link that is free first."""
     ends, links = [0, 0], [0] * len(problem.transfer_ns)
@@ -69,9 +76,6 @@ def exact(problem: Problem, _: Deadline) -> Outcome[Plan]:
     return Outcome(best, evaluate(problem, best))
 
 
-METHODS: Mapping[str, Method] = {"auto": named("exact", exact), "exact": exact, "greedy": greedy}
-
-
 def check(problem: Problem, plan: Plan) -> None:
     """Refuse a plan that leaves out a transfer."""
     if len(plan.links) != len(problem.transfer_ns) or not {*plan.links} <= {0, 1}:
@@ -84,24 +88,26 @@ def evaluate(problem: Problem, plan: Plan) -> int:
     return max(sum(time for link, time in rows if link == one) for one in (0, 1))
 
 
-def judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, int]:
-    check(problem, plan)
-    end = evaluate(problem, plan)
-    return end, end
+class _Halves(Family[Problem, Plan, int]):
+    name, plan_type, baselines = "halves", Plan, ("greedy",)
+    own_methods = {"auto": named("exact", exact), "exact": exact, "greedy": greedy}
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> int:
+        return evaluate(problem, plan)
+
+    def objective(self, problem: Problem, evaluation: int) -> int:
+        return evaluation
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
+        return Fraction(sum(problem.transfer_ns), 2), False
 
 
-def bound(problem: Problem, _: Plan, __: Deadline) -> tuple[Fraction, bool]:
-    return Fraction(sum(problem.transfer_ns), 2), False
-
-
-def solve(
-    problem: Problem,
-    *,
-    method: str = "auto",
-    time_limit: float | None = None,
-    **control: Unpack[Control[Plan]],
-) -> Result[Plan, int]:
-    return solve_with(METHODS, problem, method, time_limit, judge=judge, bound=bound, **control)
+HALVES = _Halves()
+METHODS = HALVES.methods
+solve = HALVES.solve
 
 
 class HalvesRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,7 +165,7 @@ def requested(request: HalvesRequest) -> ComparedProblem:
     return ComparedProblem(problem, lambda result: answer(problem, result), ("two links",))
 
 
-FAMILY = Family(
+FAMILY = ComparedFamily(
     concrete(METHODS),
     solve,
     columns=("method", "end"),

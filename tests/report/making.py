@@ -4,19 +4,18 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from planner.iteration.scenarios import advised, regretted
-
 from planner import iteration
 from planner.cli.plan_text import about_cluster
 from planner.clusters import Cluster, Nic
 from planner.comparison import Comparison, compare
 from planner.deadline import NEVER, Deadline
-from planner.iteration import Evaluation, Plan, Problem
+from planner.iteration import ITERATION, Evaluation, Plan, Problem
 from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
 from planner.layers import Layer
 from planner.profiles import Profile, Provenance
 from planner.report import Report
+from planner.solving.what_if import advise, regrets
 from planner.topologies import Switch
 
 FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
@@ -56,8 +55,8 @@ def report(
             result,
             found,
             model=profile.name,
-            advice=advised(problem, result, NEVER),
-            regret=None if result.plan is None else regretted(problem, result.plan, NEVER),
+            advice=advise(ITERATION, problem, result, NEVER),
+            regret=None if result.plan is None else regrets(ITERATION, problem, result.plan, NEVER),
         ),
         profile=profile,
         cluster=where,

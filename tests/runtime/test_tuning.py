@@ -11,9 +11,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import planner
-from planner import advice
 from planner.errors import MeasurementError
 from planner.runtime import World, join, planning, tuning
+from planner.solving import what_if
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     STEPS,
@@ -35,7 +35,7 @@ def counting(module: Any, _inputs: Any) -> None:
 
 
 def tuned(world: World, predicted: Fraction, measured: Fraction) -> Any:
-    vars(advice)["WORTH"], vars(tuning)["WORTH"] = predicted, measured
+    vars(what_if)["WORTH"], vars(tuning)["WORTH"] = predicted, measured
     model: Any = make_model("perceptron")
     model.register_buffer("counted", torch.zeros(()))
     model.register_forward_pre_hook(counting)

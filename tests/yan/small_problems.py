@@ -5,14 +5,13 @@ from fractions import Fraction
 from math import prod
 
 from hypothesis import strategies as st
-from planner.methods import solve_with
 from yan_brute_force import assignments, brute_force
 from yan_brute_force import configurations as all_configurations
 
-from planner.deadline import Deadline
+from planner.deadline import NEVER, Deadline
 from planner.errors import BrokenConstraintError
 from planner.results import Result
-from planner.yan import solver
+from planner.yan import YAN
 from planner.yan.configuration import Configuration, Plan, Ranked
 from planner.yan.family import Method
 from planner.yan.layers import NeuronLayer
@@ -119,9 +118,7 @@ def brute_result(problem: Problem) -> Result[Plan, Estimate]:
 
 def as_method(method: Method, problem: Problem) -> Result[Plan, Estimate]:
     """What a function of a problem and a deadline answers, as a method of the family."""
-    return solve_with(
-        {"oracle": method}, problem, "oracle", None, judge=solver._judge, bound=solver._bound
-    )
+    return YAN.run(problem, "oracle", {"oracle": method}, NEVER)
 
 
 def everything(problem: Problem) -> list[tuple[Fraction, Configuration]]:

@@ -27,8 +27,8 @@ from planner.yan import (
     Problem,
     check,
     estimate,
+    family,
     solve,
-    solver,
 )
 from planner.yan.greedy import Greedy
 from planner.yan.layer_program import Triple
@@ -340,7 +340,7 @@ def test_a_configuration_that_is_asked_for_often_is_priced_once(
         asked.append(configuration)
         return estimate(problem, configuration)
 
-    monkeypatch.setattr(solver, "estimate", counted)
+    monkeypatch.setattr(family, "estimate", counted)
     plan = planned(replace(TINY, fixed=[Fixed(1, 2, 1), Fixed(1, 1, 1)] * 50), "exact")
     assert len(plan.ranking) == 100
     assert len(asked) == 2

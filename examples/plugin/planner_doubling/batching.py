@@ -6,7 +6,7 @@ start-ups are paid. Complexity: O(L).
 
 from planner import ibatch
 from planner.deadline import Deadline
-from planner.methods import Outcome
+from planner.solving.methods import Outcome
 
 __all__ = ["doubling"]
 

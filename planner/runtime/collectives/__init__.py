@@ -1,1 +1,1 @@
-"""Ways to sum up over all ranks: gloo's ring, and any collective program, BML's among them."""
+"""All-reduces over gloo: its ring, and any collective program, including BML's."""

@@ -1,8 +1,8 @@
-"""BML's synchronisation over gloo: all-reduces that keep every NIC of a BCube busy.
+"""BML all-reduce over gloo, which uses every NIC of a BCube.
 
-Gloo's all-reduce is a ring over one NIC. On BCube(n, k) each rank has k NICs, and BML says who
-sends what over which of them (`planner.bml`), also where some have failed. Rank r is server r, or
-the r-th of those that live.
+Gloo's own all-reduce is a ring over one NIC. On BCube(n, k) each rank has k NICs; `planner.bml`
+schedules the transfers over them, also around failed ones. Rank r is server r, or the r-th live
+one.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ __all__ = ["BcubeAllReduce"]
 
 
 class BcubeAllReduce(Interpreter):
-    """Sums up tensors over the ranks of a BCube(n, k).
+    """All-reduce of tensors over the ranks of a BCube(n, k).
 
-    Every rank has to make it, at the same place in its program::
+    Every rank has to create it, at the same place in its program::
 
         world = join(interfaces=["eth0", "eth1"])
         bcube = BcubeAllReduce(world, 3, 2)
@@ -31,14 +31,14 @@ class BcubeAllReduce(Interpreter):
     Parameters
     ----------
     world : World
-        With a network interface for each level, or one or none, where all go over the same.
+        With a network interface for each level, or with at most one, which all levels share.
     n, k : int
         Ports of a switch, and levels.
     plan : bytes, mapping, answer or plan, optional
-        What to follow instead of Algorithm 1. A plan of `planner.bml` is for tensors of all sizes;
-        so is an answer of ``planner solve`` that names its program, as JSON or plain values; one
-        around failures, with ``"schedule": "all"``, is for tensors of its size. Failed servers have
-        no rank; NICs it does not use need not work.
+        The plan to follow in place of Algorithm 1. A plan of `planner.bml` fits tensors of all
+        sizes; so does an answer of ``planner solve`` that names its program, as JSON or plain
+        values. A plan around failures, with ``"schedule": "all"``, fits tensors of its own size.
+        Failed servers have no rank. Unused NICs need not work.
 
     Raises
     ------

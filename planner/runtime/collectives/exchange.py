@@ -1,12 +1,11 @@
-"""Tensors that ranks exchange directly.
+"""Direct exchange of tensors between ranks.
 
-Problem. Gloo sends only what was asked for. What asks waits behind what is sent to the same rank:
-of two ranks that send before they ask, as in gloo's own exchange of all with all, the one that is
-later sends alone, and then the other one.
-
-Method. All is asked for before anything is sent. Guarantee. Both directions of a link are used, and
-tensors between two ranks arrive in the order in which they were sent. Complexity. One message each.
-Source. Own.
+Problem: Gloo sends only what has been asked for, and a request queues behind sends to the same
+rank. If two ranks send before they ask, as in gloo's all-to-all, the transfers become sequential.
+Method: Post all receives before any send.
+Guarantee: Both directions of a link are used. Tensors between two ranks arrive in sending order.
+Complexity: One message per tensor.
+Source: own.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,21 +21,10 @@ __all__ = ["exchange"]
 def exchange(
     group: Any, received: Mapping[int, Tensor], sent: Mapping[int, Tensor], tag: int = 0
 ) -> Callable[[], None]:
-    """Begin to receive tensors from ranks, and to send others; return what waits for all.
+    """Begin to receive and send tensors, given by rank of the group; return a function that waits.
 
-    Parameters
-    ----------
-    group : ProcessGroup
-        Of gloo.
-    received, sent : mapping from int to Tensor
-        By rank of the group what comes from it, or goes to it: contiguous.
-    tag : int
-        Of what is exchanged from one thread.
-
-    Raises
-    ------
-    PeerError
-        If a transfer fails; what is returned raises it, too.
+    Tensors are contiguous; `tag` tells apart the exchanges of one thread. A failed transfer raises
+    a `PeerError`, here or in the returned function.
     """
     works = []
     for begin, parts in ((group.recv, received), (group.send, sent)):

@@ -1,15 +1,14 @@
-"""Rows of a matrix, one for each rank, summed up or handed out: the halves of an all-reduce.
+"""Reduce-scatter and all-gather of matrices with one row per rank: the halves of an all-reduce.
 
-Problem. Executors of shards lay what belongs to a rank in its row of a message. A program has
-chunks, of which a rank may own several in any place, and cuts what is large into parts.
-
-Method. Without a program all ranks exchange their rows directly (`exchange`). Large batches are cut
-(`most_columns`), and two messages are on their way at once (`in_turn`): links do not idle while
-something is copied, and no rank is far ahead of others. For a program, rows are padded so that all
-chunks have one size in any number of parts, and copied to where the chunks of their ranks lie.
-
-Complexity. One message more; by a program one copy of it, too, and a few elements a row, of large
-ones less than 840 for each chunk of a rank. Source. Own.
+Problem: Shard executors keep the data of a rank in its row of a message. A collective program has
+chunks instead; a rank may own several, anywhere.
+Method: Without a program the ranks exchange their rows directly. Large batches are cut
+(`most_columns`) and two messages are in flight at a time (`in_turn`), so that links stay busy
+during copies. For a program, rows are padded to equal chunks and copied to the chunks of their
+ranks.
+Complexity: One message per row. A program adds one copy of the message and a few elements per row:
+for large rows less than 840 per chunk of a rank.
+Source: own.
 """
 
 from collections import Counter, deque
@@ -28,28 +27,24 @@ from planner.runtime.world.world import AT_ONCE
 __all__ = ["LEAST_BYTES", "Halves", "ProgramHalves", "in_turn", "most_columns"]
 
 LEAST_BYTES = 2**18
-"""A batch of no more is one message."""
+"""Batches up to this size are a single message."""
 
 MOST_MESSAGES = 16
-"""Of one batch: each costs the processor as much as a small batch."""
+"""Limit for one batch: each message costs the processor as much as a small batch."""
 
 _ANY_PARTS = lcm(*range(1, PARTS + 1))
 
 
 def most_columns(columns: int, column_bytes: int, least_bytes: int = LEAST_BYTES) -> int:
-    """Return how many columns the messages have, at most, in which a batch of so many leaves."""
+    """Return the largest number of columns of a message, for a batch of the given columns."""
     messages = max(min(-(-columns * column_bytes // least_bytes), MOST_MESSAGES), 1)
     return max(-(-columns // messages), 1)
 
 
 def in_turn(begun: Iterable[Callable[[], object]]) -> None:
-    """End what an iterator begins, in its order, and have it begin the next one before.
+    """Complete operations in order, beginning each one early: `AT_ONCE` are in flight at a time.
 
-    Parameters
-    ----------
-    begun : iterable of callable
-        Begins something and yields what waits for it. It begins a thing when all but
-        ``AT_ONCE - 1`` of those before have ended.
+    Each item of the iterator begins an operation and is the function that waits for its end.
     """
     going: deque[Callable[[], object]] = deque()
     for end in begun:
@@ -61,16 +56,16 @@ def in_turn(begun: Iterable[Callable[[], object]]) -> None:
 
 
 class Halves:
-    """A direct exchange of all ranks of a process group with all others.
+    """Direct exchange between all ranks of a process group.
 
-    Each method begins something, and returns what waits for it.
+    Each method begins an operation and returns the function that waits for it.
     """
 
     def __init__(self, group: Any) -> None:
         self._group = group
 
     def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Callable[[], Tensor]:
-        """Sum up all ranks' rows of a rank, this one; there is room for as much."""
+        """Sum this rank's row over all ranks; `room` is a buffer of the same shape."""
         sent, received = rows.unbind(), room.unbind()
         others = _others(rank, len(sent))
         wait = exchange(
@@ -81,7 +76,7 @@ class Halves:
 
         def summed_up() -> Tensor:
             wait()
-            # Its own, and those of the others in turn, whoever sent first: the same bits always.
+            # A fixed order of summation gives the same bits in every run.
             total = sent[rank]
             for peer in others:
                 total = torch.add(total, received[peer], out=received[rank])
@@ -90,7 +85,7 @@ class Halves:
         return summed_up
 
     def gather(self, rows: Tensor, rank: int) -> Callable[[], object]:
-        """Fill the rows of all other ranks with theirs."""
+        """Fill the rows of all other ranks with their data."""
         parts = rows.unbind()
         others = _others(rank, len(parts))
         return exchange(
@@ -99,24 +94,14 @@ class Halves:
 
 
 def _others(rank: int, ranks: int) -> list[int]:
-    """Return all other ranks, each rank beginning with another one."""
+    """Return all other ranks; each rank starts at another one."""
     return [(rank + ahead) % ranks for ahead in range(1, ranks)]
 
 
 class ProgramHalves(Halves):
-    """Both halves of a program.
+    """Both halves of a collective program; messages are cut into at least `depth` parts.
 
-    Parameters
-    ----------
-    interpreter : Interpreter
-        What follows the program.
-    depth : int
-        In how many parts to send everything at least.
-
-    Raises
-    ------
-    InvalidInputError
-        If ranks do not own equally many of its chunks.
+    An `InvalidInputError` is raised if the ranks do not own the same number of chunks.
     """
 
     def __init__(self, interpreter: Interpreter, depth: int = 1) -> None:
@@ -129,7 +114,7 @@ class ProgramHalves(Halves):
             )
 
     def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Callable[[], Tensor]:
-        """Sum up all ranks' rows of a rank, this one, before it returns; there is room for it."""
+        """Sum this rank's row over all ranks before returning; `room` is a buffer for it."""
         flat = self._flat(rows)
         for row, values in enumerate(rows):
             self._copy(flat, row, values, into=True)
@@ -138,7 +123,7 @@ class ProgramHalves(Halves):
         return lambda: room[0]
 
     def gather(self, rows: Tensor, rank: int) -> Callable[[], object]:
-        """Fill the rows of all other ranks with theirs, before it returns."""
+        """Fill the rows of all other ranks with their data before returning."""
         flat = self._flat(rows)
         self._copy(flat, rank, rows[rank], into=True)
         self._interpreter.all_gather(flat, self._depth)
@@ -156,7 +141,7 @@ class ProgramHalves(Halves):
         return rows.new_zeros(ranks * -(-width // step) * step)
 
     def _copy(self, flat: Tensor, rank: int, row: Tensor, *, into: bool) -> None:
-        """Copy a row to its places, or from them."""
+        """Copy a row into a rank's chunks, or out of them."""
         first = 0
         for place in self._interpreter.owned(flat, self._depth, rank=rank):
             values = row[first : first + len(place)]

@@ -1,21 +1,14 @@
-"""Any collective program over gloo: every algorithm the library plans, by one interpreter.
+"""Interpreter of collective programs over gloo.
 
-Problem. Gloo's all-reduce is a ring over one NIC. A program (`planner.collectives.program`) says
-who sends which chunk to whom over which link, whatever the algorithm.
-
-Method. Ranks that talk to each other over a link have a process group there, on the link's network
-interface. A few threads (`lane`), one for each lane of the program, go through their scripts
-(`planner.collectives.script`), each at its own pace. Large tensors are cut into parts that follow
-each other.
-
-Guarantee. Before the first byte the program is checked, and all ranks have the same. Sums are the
-same in every run, as they are added up in a fixed order, and the same on all ranks if the program
-sums up each chunk on one of them. After a failure the object does nothing any more; threads that
-still wait end when the time-out of their transfer has passed.
-
-Complexity. That of the program; memory for what is under way beside the tensor.
-
-Source. MSCCL's interpreter (Cowan et al., "MSCCLang", ASPLOS 2023) runs such programs on GPUs.
+Problem: Gloo's all-reduce is a ring over one NIC. A program (`planner.collectives.program`) sends
+any chunk to any rank over any link.
+Method: The ranks of each link form a process group on the link's interface. One thread per lane
+(`lane`) runs its script at its own pace. Large tensors are cut into parts that follow each other.
+Guarantee: All ranks hold the same, checked program before the first byte. Sums have a fixed order,
+so they are the same in every run, and on all ranks if each chunk is summed on one rank. After a
+failure the object stays unusable; waiting threads end within their transfer's time-out.
+Complexity: That of the program; memory for the transfers in flight.
+Source: MSCCL's interpreter (Cowan et al., "MSCCLang", ASPLOS 2023) runs such programs on GPUs.
 """
 
 import threading
@@ -43,17 +36,17 @@ __all__ = ["PARTS", "Interpreter", "collective_of"]
 _LOOK_S = 0.1
 _KEPT_SCRIPTS = 1024
 PARTS = 8
-"""Parts of large tensors at most: threads do not keep pace, and no link shall idle."""
+"""Largest number of parts of a large tensor: lanes differ in pace, and links should stay busy."""
 _PARTS_OF_ONE = 2
-"""The same with one thread: one is under way while another is added up."""
+"""The same with one thread: one part is in flight while another is added."""
 _MESSAGE_BYTES = 2**16
-"""Messages are not made smaller for that."""
+"""Cutting never makes messages smaller than this."""
 _LARGE = 2**40
-"""Bytes of a tensor so large that all differences of programs show."""
+"""Tensor size (bytes) at which all differences between programs show."""
 
 
 def collective_of(world: World, program: Program) -> AllReduce:
-    """Return what sums up over all ranks as a program says: gloo's ring, if it says that.
+    """Return the all-reduce of a program: gloo's ring if the program is one, else an `Interpreter`.
 
     Every rank has to call it, at the same place in its program. Parameters and errors are those of
     `Interpreter`.
@@ -65,9 +58,9 @@ def collective_of(world: World, program: Program) -> AllReduce:
 
 
 class Interpreter:
-    """Sums up tensors over all ranks of a job by a program.
+    """All-reduce of tensors over all ranks of a job by a collective program.
 
-    Every rank has to make it, at the same place in its program::
+    Every rank has to create it, at the same place in its program::
 
         world = join()
         summing = Interpreter(world, halving_doubling_program(world.size))
@@ -77,18 +70,18 @@ class Interpreter:
     Parameters
     ----------
     world : World
-        With a network interface for each link, or one or none, where all go over the same.
+        With a network interface for each link, or with at most one, which all links share.
     program : Program
         An all-reduce.
     depth : int
-        In how many parts to send everything at least.
+        Least number of parts of every tensor.
     size_bytes : int, optional
-        The only size of tensors that the program is for; it then says itself how they are cut.
+        The only tensor size the program is made for; the program then defines its own parts.
 
     Raises
     ------
     InvalidPlanError
-        If the program does not sum up every contribution exactly once.
+        If the program does not sum every contribution exactly once.
     InvalidInputError
         If the program and the job do not fit together.
     DisagreementError
@@ -143,52 +136,37 @@ class Interpreter:
 
     @property
     def name(self) -> str:
-        """What ranks compare: the program's name, and a hash of it if it has no generator."""
+        """The name that ranks compare; it includes a hash for programs without a generator."""
         return self._name
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
-        """Replace a one-dimensional, contiguous tensor by the sum of all ranks' tensors.
+        """Replace a one-dimensional, contiguous tensor on the CPU by the sum of all ranks' tensors.
 
-        Every rank calls it for the same sizes in the same order, from one thread at a time.
-
-        Parameters
-        ----------
-        flat : Tensor
-            On the CPU.
-        depth : int
-            In how many parts to send everything at least, each one step behind the part before it.
-            Large tensors are sent in several anyway: 2, or 8 by programs of several lanes. A
-            program for tensors of one size says itself how many there are.
-
-        Raises
-        ------
-        PeerError
-            If a transfer fails; it says over which link, and with which rank.
-        CommunicationError
-            If another rank has stopped.
-        InvalidInputError
-            If the program is not for tensors of this size.
+        Every rank calls it for the same sizes in the same order, from one thread at a time. `depth`
+        is the least number of parts, each sent one step behind the previous one. Large tensors are
+        cut anyway: into 2 parts, or 8 for programs of several lanes. A program for one tensor size
+        defines its own parts. A failed transfer raises a `PeerError` with the link and the rank.
         """
         self._follow(flat, depth, self.program.kind)
 
     def reduce_scatter(self, flat: Tensor, depth: int = 1) -> None:
-        """Leave the sums of this rank's chunks in their places; all others are undefined.
+        """Sum this rank's chunks in place; all other chunks become undefined.
 
-        Parameters and errors are those of a call; and `InvalidPlanError` if the program does not
-        come apart into halves.
+        Parameters and errors are those of a call, and `InvalidPlanError` if the program has no
+        halves.
         """
         self._follow(flat, depth, "reduce_scatter")
 
     def all_gather(self, flat: Tensor, depth: int = 1) -> None:
         """Replace all chunks by those of their owners.
 
-        Parameters and errors are those of a call; and `InvalidPlanError` if the program does not
-        come apart into halves.
+        Parameters and errors are those of a call, and `InvalidPlanError` if the program has no
+        halves.
         """
         self._follow(flat, depth, "all_gather")
 
     def owned(self, flat: Tensor, depth: int = 1, *, rank: int | None = None) -> list[Tensor]:
-        """Return the chunks of a tensor that a rank owns, by default this one, in order."""
+        """Return the chunks of a tensor that a rank owns, by default this rank, in order."""
         elements, width = flat.numel(), flat.element_size()
         parts = self.parts(elements, width, depth)
         owner = self._world.rank if rank is None else rank
@@ -209,7 +187,7 @@ class Interpreter:
         Parameters
         ----------
         tensor : Tensor
-            On the CPU, of the same shape and type on all ranks; it is returned.
+            On the CPU, of the same shape and type on all ranks. It is returned.
         average : bool
             Whether to divide by the number of ranks.
 
@@ -218,8 +196,8 @@ class Interpreter:
         CommunicationError
             If a transfer fails, or another rank has stopped.
         InvalidInputError
-            If it cannot be summed up: sparse, not on the CPU, of a size that the program is not
-            for; or it has no mean.
+            If the tensor is sparse, not on the CPU, or of a size the program is not for; or if its
+            type has no mean.
         """
         if tensor.device.type != "cpu" or tensor.layout != torch.strided:
             raise InvalidInputError(
@@ -229,7 +207,7 @@ class Interpreter:
             raise InvalidInputError("average", f"no mean of {tensor.dtype}")
         plain = tensor.detach()
         flat = plain.reshape(-1)  # a copy where the tensor is not contiguous
-        self._checked(_real(flat), 1, self.program.kind)  # what is refused here stops nobody
+        self._checked(_real(flat), 1, self.program.kind)  # an error here stops no other rank
         with self._world.transferring():
             self(flat)
         if average:
@@ -271,8 +249,8 @@ class Interpreter:
             self._busy.release()
 
     def _checked(self, flat: Tensor, depth: int, kind: Kind) -> tuple[Script, ...]:
-        """Return what to do with a tensor, if all is well."""
-        self._world.watch.check()  # says more than what was noticed here
+        """Return the scripts for a tensor; raise the first known error."""
+        self._world.watch.check()  # the job's error says more than this object's
         if self._error is not None:
             raise self._error
         if kind not in self._halves:
@@ -286,15 +264,15 @@ class Interpreter:
         return scripts(self._halves[kind], self._world.rank, elements, width, parts)
 
     def parts(self, elements: int, width: int, depth: int = 1) -> int:
-        """Return in how many parts so many elements of so many bytes are sent."""
+        """Return the number of parts for the given number of elements of `width` bytes."""
         if self._size_bytes is not None:
             return 1
         most = _PARTS_OF_ONE if len(self._lanes) == 1 else PARTS
-        least = elements * width // self.program.chunks  # the least message
+        least = elements * width // self.program.chunks  # bytes of a message without cutting
         return max(depth, self._depth, min(most, least // _MESSAGE_BYTES))
 
     def _answer(self) -> Exception | None:
-        """Return what a thread says once it has ended; raise what another rank says before."""
+        """Return a lane's result, None or its error; raise the error of another rank meanwhile."""
         while True:
             with suppress(Empty):
                 return self._answers.get(timeout=_LOOK_S)
@@ -307,16 +285,10 @@ def _real(flat: Tensor) -> Tensor:
 
 
 def _checked(program: Program) -> list[Message]:
-    """Return all messages of a program that is right.
-
-    Raises
-    ------
-    InvalidPlanError
-        If it is wrong.
-    """
+    """Return the messages of a program after checking it."""
     check(program)
     messages = list(program.messages())
-    for message in messages:  # which symmetry does not say
+    for message in messages:  # `check` may use the program's symmetry, which ignores links
         if not 0 <= message.link < program.links:
             raise InvalidPlanError(
                 f"step {message.step}, rank {message.sender} to rank {message.receiver}",
@@ -326,7 +298,7 @@ def _checked(program: Program) -> list[Message]:
 
 
 def _seen(program: Program, messages: Sequence[Message], size: int) -> str:
-    """Return a hash of all that ranks do with a tensor of some bytes."""
+    """Return a hash of the layout and messages for a tensor of the given bytes."""
     layout, chunks = program.layout(size), range(program.chunks)
     ends = program.ranks, program.links, program.scatter_steps
     owned = [(program.owner(chunk), layout.start(chunk)) for chunk in chunks]

@@ -1,7 +1,7 @@
-"""One thread of a collective over gloo: sends, receives and adds what its script says.
+"""One thread of a collective over gloo: it sends, receives and adds as its script says.
 
-It asks for what a step brings before it waits for what the step sends, as gloo sends only what was
-asked for; waits for it in a fixed order, and adds it in that order.
+A step posts its receives before it waits for sends, because gloo sends only what was asked for.
+Received parts are awaited and added in a fixed order.
 """
 
 import threading
@@ -21,18 +21,11 @@ __all__ = ["Lane"]
 
 
 class Lane(threading.Thread):
-    """Goes through one thread's scripts for one tensor after the other.
+    """Thread that runs the scripts of one lane, one tensor after the other.
 
-    Parameters
-    ----------
-    number : int
-        Which one; its messages carry it, as threads share links and are not in step.
-    groups : mapping
-        For each link the process group of this rank, and the places of ranks in it.
-    link : str
-        What links are called.
-    answers : SimpleQueue
-        Gets None for a job that is done, or what went wrong.
+    `groups` holds for each link this rank's process group and the places of ranks in it; `link` is
+    the word for links in messages. `answers` gets None for each finished job, or its error.
+    Messages carry the lane's number as their tag, because lanes share links at different paces.
     """
 
     def __init__(
@@ -58,19 +51,19 @@ class Lane(threading.Thread):
             while (job := self.jobs.get()) is not None:
                 try:
                     self._follow(*job)
-                except Exception as error:  # whoever waits gets it
+                except Exception as error:  # raised by the caller of the collective
                     self._answers.put(self._blaming(error))
                     return
                 self._answers.put(None)
 
     def _follow(self, flat: Tensor, script: Script) -> None:
-        # What is passed on may be added up on the way: to nothing at first.
+        # Forwarded parts are partial sums that start at zero.
         rooms = flat.new_zeros(script.passing), flat
         begun: deque[tuple[list[_Arriving], tuple[int, ...]]] = deque()
         complete = 0
         sent: dict[int, tuple[ScriptHop, Any]] = {}
         number = 0
-        # A step asks before it sends, else two ranks that send to each other would both wait.
+        # Receives come before sends: two ranks that send to each other would otherwise both wait.
         for step in script.steps:
             while complete <= step.before:
                 self._finish(*begun.popleft(), sent)
@@ -98,7 +91,7 @@ class Lane(threading.Thread):
         held: tuple[int, ...],
         sent: dict[int, tuple[ScriptHop, Any]],
     ) -> None:
-        """Wait for what a step receives, and put it in its place."""
+        """Wait for the receives of a step, and add or copy them into place."""
         for number in held:
             self._over(sent, number)
         for hop, work, part, place in arriving:
@@ -118,11 +111,11 @@ class Lane(threading.Thread):
         return _Arriving(hop, group.recv([place], places[hop.peer], self._number), part, place)
 
     def _room(self, part: Tensor) -> Tensor:
-        """Return room for as much, used before if there is: new pages take as long as adding."""
+        """Return a buffer like `part`, reused if possible: new pages take as long as adding."""
         for number, room in enumerate(self._rooms):
             if (room.shape, room.dtype) == (part.shape, part.dtype):
                 return self._rooms.pop(number)
-        self._rooms.clear()  # those of other messages: no more is kept than was under way
+        self._rooms.clear()  # other shapes: keep no more memory than the transfers in flight used
         return torch.empty_like(part)
 
     def _send(self, hop: ScriptHop, part: Tensor) -> Any:
@@ -131,13 +124,13 @@ class Lane(threading.Thread):
         return group.send([part], places[hop.peer], self._number)
 
     def _over(self, sent: dict[int, tuple[ScriptHop, Any]], number: int) -> None:
-        """Wait for a send, once: gloo would wait for another one then."""
+        """Wait for a send exactly once: gloo would take a second wait for the next send."""
         if number in sent:
             self._with, work = sent.pop(number)
             work.wait()
 
     def _blaming(self, error: Exception) -> Exception:
-        """Say with whom a transfer failed."""
+        """Return a `PeerError` that names the link and the rank of a failed transfer."""
         if self._with is None or not isinstance(error, RuntimeError):
             return error
         peer = self._with.peer
@@ -149,7 +142,7 @@ class Lane(threading.Thread):
 
 
 class _Arriving(NamedTuple):
-    """What was asked for, where it belongs, and where it is until it is complete."""
+    """A posted receive: its destination `part`, and `place`, the buffer it arrives in."""
 
     hop: ScriptHop
     work: Any

@@ -1,8 +1,8 @@
-"""Sums over all ranks: the interface executors use, and gloo's ring behind it.
+"""The interface of all-reduces, and gloo's ring.
 
-Gloo always runs its ring for an all-reduce: 2(N-1)/N of the data over one NIC. Between two steps of
-one ring the network idles, the longer the busier the processors are; what is queued is therefore
-cut, and two pieces are on their way at once.
+Gloo's all-reduce is always a ring: 2(N-1)/N of the data over one NIC. The network idles between two
+steps of a ring, longer on busy processors. Queued messages are therefore cut, with two pieces in
+flight at a time.
 """
 
 from collections.abc import Callable
@@ -14,26 +14,26 @@ from torch import Tensor
 __all__ = ["MOST_PIECES", "AllReduce", "QueuedRing", "Ring", "pieces_of"]
 
 PIECE_BYTES = 2**20
-"""A queued message of more is cut."""
+"""Queued messages above this size are cut."""
 
 MOST_PIECES = 8
-"""Of one message: each costs the processor as much as a small message."""
+"""Limit for one message: each piece costs the processor as much as a small message."""
 
 
 def pieces_of(flat: Tensor) -> int:
-    """Return into how many pieces a queued message is cut."""
+    """Return the number of pieces of a queued message."""
     return max(min(-(-flat.numel() * flat.element_size() // PIECE_BYTES), MOST_PIECES), 1)
 
 
 class AllReduce(Protocol):
-    """Something that sums up tensors over all ranks.
+    """An all-reduce of tensors over all ranks.
 
     Every rank calls it for the same sizes in the same order, from one thread at a time.
     """
 
     @property
     def name(self) -> str:
-        """What ranks compare before the first transfer."""
+        """The name that ranks compare before the first transfer."""
         ...
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
@@ -52,29 +52,29 @@ class Ring:
 
     @property
     def name(self) -> str:
-        """What ranks compare before the first transfer."""
+        """The name that ranks compare before the first transfer."""
         return "ring"
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
-        """Sum up in place."""
+        """Sum in place."""
         works = [self._begun(part) for part in flat.tensor_split(min(depth, flat.numel()))]
         for work in works:
             work.wait()
 
     def _begun(self, flat: Tensor) -> Any:
-        # Without `distributed.all_reduce`, which takes as long as a small transfer.
+        # Called directly: `distributed.all_reduce` takes as long as a small transfer.
         return self._group.allreduce([torch.view_as_real(flat) if flat.is_complex() else flat])
 
 
 class QueuedRing(Ring):
-    """The same in a group of `World.new_line`, which begins one thing after the other.
+    """Gloo's ring in a queue (`World.new_line`) that begins messages in order.
 
-    Two pieces share the network, so that a message ends by as much later as a piece of the next
-    one takes: at most `PIECE_BYTES`, or an eighth of that.
+    Two pieces share the network, so a message is delayed by at most one piece of the next message:
+    `PIECE_BYTES`, or an eighth of that message.
     """
 
     def begin(self, flat: Tensor) -> Callable[[], object]:
-        """Sum up in place behind all that was begun before; return what waits for it."""
+        """Begin a sum in place behind all earlier ones; return the function that waits for it."""
         pieces = pieces_of(flat)
         if pieces == 1:
             wait: Callable[[], object] = self._begun(flat).wait

@@ -1,1 +1,1 @@
-"""What follows a plan while a model trains: one executor a kind of program, and what they share."""
+"""Executors that follow a plan during training, one per kind of program, and their shared parts."""

@@ -1,10 +1,8 @@
-"""All ranks begin alike: with the same plan, model and optimiser, and rank 0's parameters.
+"""Agreement of all ranks on plan, model and optimiser, and a common start from rank 0's parameters.
 
-Problem. Ranks that differ in what they were given would go on, each with another model.
-
-Guarantee. Whatever differs ends every rank before the first transfer. Complexity: reads the
-optimiser's state once, and sends the parameters and buffers once, as one message a type of numbers.
-Source: own.
+Guarantee: Any difference stops every rank before the first transfer.
+Complexity: Reads the optimiser's state once; broadcasts parameters and buffers, one message per
+type.
 """
 
 from collections.abc import Mapping
@@ -25,13 +23,7 @@ __all__ = ["agree", "spread"]
 def agree(
     world: World, plan: str, parameters: Mapping[str, nn.Parameter], optimizer: Optimizer
 ) -> None:
-    """Compare what has to be the same on all ranks, before the first transfer.
-
-    Raises
-    ------
-    DisagreementError
-        On every rank, if something is not.
-    """
+    """Compare plan, parameters and optimiser of all ranks; raise a `DisagreementError` on each."""
     names = {parameter: name for name, parameter in parameters.items()}
     world.agree("the plan", plan)
     world.agree("the model's parameters", digest(described(parameters)))
@@ -40,7 +32,7 @@ def agree(
 
 
 def spread(model: nn.Module, world: World, group: Any) -> None:
-    """Give all ranks the parameters and buffers of rank 0."""
+    """Broadcast the parameters and buffers of rank 0."""
     tensors: dict[torch.dtype, list[Tensor]] = {}
     every = [*model.parameters(), *model.buffers()]
     for tensor in {id(tensor): tensor for tensor in every}.values():
@@ -50,7 +42,7 @@ def spread(model: nn.Module, world: World, group: Any) -> None:
             flat = torch.cat([tensor.reshape(-1) for tensor in several])
             if not flat.numel():
                 continue
-            # As bytes, since gloo does not know all types.
+            # As bytes, since gloo does not support all types.
             distributed.broadcast(flat.view(torch.uint8), src=0, group=group)
             parts = torch.split(flat, [tensor.numel() for tensor in several])
             for tensor, part in zip(several, parts, strict=True):

@@ -1,8 +1,8 @@
-"""What all executors of training plans have in common.
+"""The common part of executors of training plans.
 
 A training step is a forward pass, a backward pass and `Executor.step` in place of the optimiser's.
-An executor sees the passes by hooks, sends what the plan says through one channel, and finishes
-parameters where the next forward pass reads them.
+An executor observes the passes by hooks, sends all batches through one channel, and finishes each
+parameter when the next forward pass reads it.
 """
 
 import time
@@ -36,32 +36,31 @@ class Executor(ABC):
     Parameters
     ----------
     model : Module
-        Its parameters become those of rank 0, as do its buffers; later on each rank's buffers are
-        its own.
+        Its parameters and buffers become those of rank 0; later each rank keeps its own buffers.
     program : Program
-        What the plan says.
+        The program of the plan.
     optimizer : Optimizer
-        Of the model's parameters; this object calls it from now on.
+        Of the model's parameters; from now on only this object calls it.
     world : World
         The job.
     options : str
-        What else the ranks have to agree on.
+        Further settings that all ranks must share.
 
     Raises
     ------
     InvalidInputError
         If the model, the optimiser and the plan do not fit together.
     DisagreementError
-        If they are not the same on all ranks.
+        If they differ between ranks.
     """
 
     def __init__(
         self, model: nn.Module, program: Program, optimizer: Optimizer, world: World, options: str
     ) -> None:
         self.trace = Trace()
-        """What happens on this rank."""
+        """The events of this rank."""
         self.steps = 0
-        """Steps that are complete, but for what is still on its way."""
+        """Completed steps; their last transfers and updates may be pending."""
         self.world = world
         self.model = model
         self.optimizer = optimizer
@@ -74,7 +73,7 @@ class Executor(ABC):
             agree(world, digest(type(self).__name__, program, options), self.parameters, optimizer)
             self.check(program)
         self.group = world.new_group(range(world.size))
-        """All ranks; no other thread, and no other executor, sends in it."""
+        """All ranks; used by this executor's channel alone."""
         world.attached.update(map(id, self.names))
         self._groups: list[list[int]] = parameters_of(optimizer)
         self._trained_ids = set(map(id, self.names))
@@ -112,14 +111,14 @@ class Executor(ABC):
 
     @abstractmethod
     def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Note that a parameter's gradient of this step is complete; nothing is pending then."""
+        """Record that a parameter's gradient is complete; no parameter is pending then."""
 
-    def entered(self) -> None:  # not all have something to do
-        """Do what can be done without waiting when a forward pass begins."""
+    def entered(self) -> None:  # optional, hence not abstract
+        """Do work that needs no waiting at the start of a forward pass."""
 
     @abstractmethod
     def finish_one(self, parameter: nn.Parameter) -> None:
-        """Finish a pending parameter: wait for its transfers, and update it if need be."""
+        """Finish a pending parameter: wait for its transfers, and update it if necessary."""
 
     @abstractmethod
     def finish_all(self) -> None:
@@ -129,20 +128,20 @@ class Executor(ABC):
     def finish(self) -> None:
         """Finish all pending parameters.
 
-        Has to be called before parameters are read other than by the model's forward pass and
-        `state_dict`, which do so themselves. Needs no other rank to call it.
+        Call before any read of parameters outside the model's forward pass and `state_dict`, which
+        finish parameters themselves. No other rank has to call it.
         """
         self.finish_all()
         if self.gate.outside and not _in_backward():
-            self.gate.unread = set()  # may be read anywhere from now on
+            self.gate.unread = set()  # complete parameters may be read anywhere
 
     @abstractmethod
     def update(self) -> None:
-        """Do what a step of the optimiser does, or see to it that it is done in time."""
+        """Do the work of an optimiser step, or arrange that it is done in time."""
 
     @uncompiled
     def step(self) -> None:
-        """End a training step: what is called in place of the optimiser's `step`.
+        """End a training step; call it in place of the optimiser's `step`.
 
         Raises
         ------
@@ -171,7 +170,7 @@ class Executor(ABC):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let backward passes add to the gradients without sending them, all but the last one."""
+        """Let backward passes accumulate gradients without sending them, all but the last one."""
         self._accumulating, before = True, self._accumulating
         try:
             yield
@@ -180,19 +179,19 @@ class Executor(ABC):
 
     @property
     def updating(self) -> bool:
-        """Whether the optimiser's own step, if it is called now, is called from here."""
+        """Whether this executor is the one that calls the optimiser's step now."""
         return self._own_step
 
     def close(self) -> None:
-        """Finish, and leave the model as a plain one.
+        """Finish, and remove the hooks from the model.
 
-        After a failure, parameters that cannot be finished any more stay pending: some are a step
-        older than others, and reading them, as by `state_dict`, goes on raising the failure.
+        After a failure, parameters that cannot be finished stay pending: some are a step older than
+        others, and reading them, as by `state_dict`, keeps raising the failure.
 
         Raises
         ------
         CommunicationError
-            If that is so, and nobody has been told before.
+            If parameters stay pending and the failure has not been raised before.
         """
         if self._closed:
             return
@@ -212,30 +211,24 @@ class Executor(ABC):
                 distributed.destroy_process_group(self.group)
 
     def _let_go(self) -> None:
-        """Leave the model as a plain one."""
+        """Remove the hooks from the model."""
         self.gate.close()
         for handle in self._handles:
             handle.remove()
         self.world.attached.difference_update(map(id, self.names))
 
     def closing(self, last: Callable[[], None]) -> None:
-        """Have something done when this is closed, after the last transfer."""
+        """Register a function to call on close, after the last transfer."""
         self._closers.append(last)
 
     def stop(self, reason: str, batch: int | None = None) -> NoReturn:
-        """Tell all ranks that this one cannot go on.
-
-        Raises
-        ------
-        CommunicationError
-            Always.
-        """
+        """Tell all ranks that this one cannot go on; always raises a `CommunicationError`."""
         self.channel.told = True
         raise self.world.watch.failed(reason, step=self.steps, batch=batch, at_fault=True)
 
     @contextmanager
     def optimising(self) -> Iterator[None]:
-        """Let the optimiser step: everybody else's calls of it stop the job."""
+        """Allow the optimiser's step inside; a step called elsewhere stops the job."""
         self._own_step = True
         try:
             yield
@@ -243,11 +236,11 @@ class Executor(ABC):
             self._own_step = False
 
     def _stepping(self, optimizer: Optimizer, *_: Any) -> None:
-        if optimizer is self.optimizer and not self._own_step:  # else a twin that updates slices
+        if optimizer is self.optimizer and not self._own_step:  # a twin that updates slices may
             self.stop("the optimiser's step was called: the executor's takes its place")
 
     def _check_same(self) -> None:
-        """Check that the model and the optimiser still have the parameters that are planned."""
+        """Check that the model and the optimiser still have the planned parameters."""
         if self._closed:
             raise PlannerError("this executor was closed")
         if trained_ids(self.model) != self._trained_ids:
@@ -257,7 +250,7 @@ class Executor(ABC):
 
     @uncompiled
     def _accumulated(self, parameter: nn.Parameter) -> None:
-        if not self._seen:  # a forward pass that is compiled as a whole has no hooks
+        if not self._seen:  # a forward pass compiled as a whole runs no hooks
             self._passed(self._step_start, time.monotonic_ns())
         gate = self.gate
         if (gate.pending or gate.unread) and (
@@ -275,7 +268,7 @@ class Executor(ABC):
             self.gradient_ready(parameter)
 
     def _finish_for_others(self) -> None:
-        if not self._own_step:  # else all is being finished: it is the optimiser that is compiled
+        if not self._own_step:  # otherwise the optimiser is compiled, while everything finishes
             self.finish()
 
     def _entered(self) -> None:
@@ -309,5 +302,5 @@ def parameters_of(optimizer: Optimizer) -> list[list[int]]:
 
 
 def _in_backward() -> bool:
-    """Tell whether a backward pass runs, which calls modules again where it has checkpoints."""
+    """Return whether a backward pass runs, which calls modules again at activation checkpoints."""
     return torch._C._current_graph_task_id() != -1  # as torch's checkpoints do

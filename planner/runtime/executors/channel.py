@@ -1,19 +1,14 @@
-"""One thread that ends a rank's transfers, one after the other, in the order in which they begin.
+"""The channel of a rank's transfers: one thread and a queue with the same order on all ranks.
 
-Problem. A plan's order is one of transfers that begin, and all ranks have to have the same: gloo
-pairs up wrongly what two ranks begin in different orders. The network should not idle between two,
-and the processor that computes should have little to do for it.
-
-Method. All transfers of an executor go through one channel. One that gloo can queue (`begin`) is
-handed to it by whoever makes it ready, if those before it have been, so that nothing of ours stands
-between two transfers; the thread only waits. Others are done in the thread, from begin to end.
-Where the ranks have agreed to (`overtaking`), transfers that are ready on all of them go before
-those that are not.
-
-Guarantee. Transfers begin in the same order on all ranks; in the order they were asked for, but for
-those that overtake. After a failure nothing begins any more.
-
-Complexity. O(1) a transfer; O(what waits) for each vote. Source. Own.
+Problem: All ranks must begin transfers in the same order, since gloo matches them by order. The
+network should not idle between two transfers, nor the computing processor do much work for them.
+Method: Transfers that gloo can queue (`begin`) are queued by the thread that makes them ready; the
+channel's thread only waits for them. Others run in the channel's thread. Where the ranks have
+agreed (`overtaking`), transfers that are ready on all ranks overtake others.
+Guarantee: Transfers begin in the same order on all ranks: in the order of submission, except for
+those that overtake. After a failure no transfer begins.
+Complexity: O(1) per transfer; O(waiting transfers) per vote.
+Source: own.
 """
 
 import atexit
@@ -37,37 +32,15 @@ _LOOK_S = 0.1
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """What is to be done in its turn: a transfer, or something between two.
+    """Work in the channel's queue: a transfer, or a step between two transfers."""
 
-    Attributes
-    ----------
-    work : callable
-        Does it, or ends what `begin` has begun, and returns once it is done.
-    step, batch : int
-        Which transfer of the plan it is, or comes before.
-    direction : str
-        "pull" or "push" where a plan has both.
-    kind : str
-        As what it is traced; empty: not at all.
-    begin : callable, optional
-        Puts it into gloo's queue, from any thread.
-    firm : bool
-        Whether nothing may overtake it.
-    ready : bool
-        Whether what it needs is there.
-    done : bool
-        Whether it has ended.
-    awaited : bool
-        Whether somebody waits for it.
-    """
-
-    work: Callable[[], None]
+    work: Callable[[], None]  # does the work, or completes what `begin` has begun
     step: int
     batch: int
-    direction: str = ""
-    kind: Literal["transfer", "update", ""] = "transfer"
-    begin: Callable[[], None] | None = None
-    firm: bool = True
+    direction: str = ""  # "pull" or "push" where a plan has both
+    kind: Literal["transfer", "update", ""] = "transfer"  # of its trace event; empty for none
+    begin: Callable[[], None] | None = None  # puts the transfer into gloo's queue, in any thread
+    firm: bool = True  # no other transfer may overtake it
     ready: bool = False
     done: bool = False
     awaited: bool = False
@@ -76,16 +49,10 @@ class Ticket:
 
 
 class Channel:
-    """The thread, and what waits for it.
+    """The thread and its queue.
 
-    Attributes
-    ----------
-    begun : list of Ticket
-        What has begun since work was last asked for, in that order, which all ranks share.
-    overtaking : Overtaking, optional
-        Whether some may overtake others, and how ranks agree on it.
-    told : bool
-        Whether whoever trains has got an error.
+    `begun` lists the tickets begun since the last `submit`, in the order all ranks share. `told`
+    says whether the training loop has received an error.
     """
 
     def __init__(self, world: World, trace: Trace) -> None:
@@ -96,8 +63,8 @@ class Channel:
         self._trace = trace
         self._queue: deque[Ticket] = deque()
         self._going: deque[Ticket] = deque()
-        self._ready = 0  # of what waits
-        self._agreed = 0  # at the head of the queue
+        self._ready = 0  # ready transfers in the queue
+        self._agreed = 0  # transfers at the head of the queue that a vote has chosen
         self._changed = threading.Condition()
         self._closed = False
         self._error: Exception | None = None
@@ -106,7 +73,7 @@ class Channel:
         atexit.register(self.close)
 
     def submit(self, tickets: Iterable[Ticket]) -> None:
-        """Ask for some work, behind all that was asked for before."""
+        """Queue tickets behind all earlier ones."""
         with self._changed:
             self.begun = []
             for ticket in tickets:
@@ -115,7 +82,7 @@ class Channel:
             self._advance()
 
     def release(self, ticket: Ticket) -> None:
-        """Say that what some work needs is there."""
+        """Mark a ticket as ready."""
         with self._changed:
             ticket.ready = True
             self._ready += 1
@@ -124,13 +91,7 @@ class Channel:
             self._advance()
 
     def wait(self, ticket: Ticket) -> None:
-        """Return once some work has ended.
-
-        Raises
-        ------
-        CommunicationError
-            If it failed, or another rank has stopped.
-        """
+        """Wait for a ticket; a failed transfer or a stopped rank raises a `CommunicationError`."""
         if ticket.done:  # without the lock: it only ever goes from False to True
             return
         with self._trace.span("wait", ticket.step, ticket.batch, ticket.direction), self._changed:
@@ -140,17 +101,17 @@ class Channel:
                 self._changed.wait(_LOOK_S)
 
     def check(self) -> None:
-        """Raise what has happened, if anything has, to whoever trains."""
+        """Raise the known failure, if there is one, in the training loop."""
         error = self._error or self._world.watch.error
         if error is not None:
             self.told = True
             raise error
 
     def close(self) -> None:
-        """Forget what has not begun, and end the thread.
+        """Drop the tickets that have not begun, and end the thread.
 
-        Waits for transfers that have begun, which end or fail within the job's time-out: an
-        interpreter that ends while a thread is inside gloo aborts.
+        Waits for transfers that have begun, which end or fail within the time-out: Python aborts if
+        it exits while a thread is inside gloo.
         """
         atexit.unregister(self.close)
         with self._changed:
@@ -160,10 +121,10 @@ class Channel:
         self._thread.join(timeout=self._world.timeout_s + 1)
 
     def _advance(self) -> None:
-        """Begin what can begin, in order; called with the lock."""
+        """Begin the tickets that can begin, in order; called with the lock."""
         idle = not self._going
-        # Only the head of the queue is looked at: the order is the plan's whatever becomes ready
-        # first, unless a vote has changed it.
+        # Only the head of the queue may begin, so that the order of the plan (or of a vote) holds
+        # whatever becomes ready first.
         while self._queue and self._queue[0].ready and self._may_begin(self._queue[0]):
             self._begin(self._queue.popleft())
         if self.overtaking is not None:
@@ -182,14 +143,14 @@ class Channel:
     def _may_begin(self, ticket: Ticket) -> bool:
         if self._closed or (self._voting and ticket.kind and not self._agreed):
             return False
-        # What is in gloo's queue stays in order; all else waits for its turn.
+        # Transfers in gloo's queue keep their order; any other waits until the channel is free.
         return not self._going or (ticket.begin is not None and self._going[-1].begin is not None)
 
     def _begin(self, ticket: Ticket) -> None:
         if ticket.begin is not None:
             try:
                 ticket.begin()
-            except Exception as error:  # the thread tells it to all
+            except Exception as error:  # the thread reports it to all ranks
                 ticket.error = error
         ticket.begun_ns = time.monotonic_ns()
         self._going.append(ticket)
@@ -199,7 +160,7 @@ class Channel:
             self.begun.append(ticket)
 
     def _next(self) -> Ticket | None:
-        """Return the oldest work that has begun; None to end."""
+        """Return the oldest ticket that has begun; None at the end."""
         with self._changed:
             while not self._going:
                 if self._closed:
@@ -211,7 +172,7 @@ class Channel:
             return self._going[0]
 
     def _vote(self) -> None:
-        """Put in front what is ready on all ranks; called with the lock, in the thread."""
+        """Move the transfers that are ready on all ranks to the front; called with the lock."""
         overtaking = self.overtaking
         assert overtaking is not None
         step = self._queue[0].step
@@ -254,20 +215,20 @@ class Channel:
                     if ticket.kind:
                         named = ticket.step, ticket.batch, begun, ended, ticket.direction
                         self._trace.add(Event(ticket.kind, *named))
-            except Exception as error:  # whoever waits gets it
+            except Exception as error:  # raised where the training loop waits
                 self._fail(error)
                 return
-            # Under the lock, after the work: whoever sees `done` sees what the transfer wrote.
+            # Set under the lock after the work, so that a reader of `done` sees the data.
             with self._changed:
                 self._going.popleft()
                 ticket.done = True
                 self._advance()
                 if ticket.awaited:
                     self._changed.notify_all()
-            del ticket  # and with it the gradients that it sent
+            del ticket  # frees the gradients it has sent
 
     def _fail(self, error: Exception) -> None:
-        """Let whoever waits have an error, and wait for the rest of gloo's queue, which fails."""
+        """Raise an error in waiting threads, and wait for the rest of gloo's queue to fail too."""
         with self._changed:
             known = self._world.watch.error
             self._error = known if known and isinstance(error, PlannerError) else error
@@ -275,5 +236,5 @@ class Channel:
             self._closed = True
             self._changed.notify_all()
         for ticket in tuple(self._going)[1:]:
-            with suppress(Exception):  # all are in that queue, or there is but one
+            with suppress(Exception):  # several tickets in progress are always gloo's
                 ticket.work()

@@ -1,15 +1,10 @@
-"""Which gradients of a step are complete, and which batches can leave with them.
+"""Track the gradients of a step, and the batches they complete.
 
-Problem. A batch may be sent once the last gradient it carries is complete; a gradient that is
-missing, that comes twice, or that changes after it may have been sent must not go unnoticed.
-
-Method. Each gradient is noted together with its version number, which every change in place
-raises; each batch counts the gradients that it still waits for.
-
-Guarantee. A batch is complete exactly once a step. `check` lets no step end in which the gradients
-are not those that were sent.
-
-Complexity. O(1) for each gradient and batch that carries some of it. Source. Own.
+Method: Each gradient is recorded with its version number, which every change in place increments.
+Each batch counts its missing gradients.
+Guarantee: A batch becomes complete once per step. `check` stops a step whose gradients are missing,
+come twice, or have changed since they were sent.
+Complexity: O(1) per gradient and batch that carries part of it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,22 +15,14 @@ from torch import Tensor, nn
 __all__ = ["Gradients", "Taken", "version"]
 
 Taken = list[tuple[Tensor, int] | None]
-"""Gradients by number of their parameter, each with its version; None where it is not there yet."""
+"""Gradients with their versions, by parameter number; None until a gradient is complete."""
 
 
 class Gradients:
     """The gradients of one step after the other.
 
-    Parameters
-    ----------
-    batches : sequence of iterable of Parameter
-        Whose gradients each batch carries; together all in `names`.
-    names : Mapping
-        The names of the parameters.
-    stop : callable
-        Ends the step with a reason, and the batch that it concerns.
-    instead : str
-        What else to do than to change a gradient that was sent.
+    `batches` lists the parameters of each batch, which together are all of `names`. `stop` ends the
+    step with a reason and the batch; `instead` completes the message about a changed gradient.
     """
 
     def __init__(
@@ -50,21 +37,21 @@ class Gradients:
         self._stop = stop
         self._instead = instead
         self.index = {parameter: number for number, parameter in enumerate(names)}
-        """The number of each parameter: calls of a tensor's hash, which is Python's, add up."""
+        """The number of each parameter, used as key since hashing tensors is slow."""
         self.parameters = tuple(names)
         numbers: list[list[int]] = [[] for _ in names]
         for number, batch in enumerate(self._batches):
             for parameter in batch:
                 numbers[self.index[parameter]].append(number)
         self.batches_of = tuple(map(tuple, numbers))
-        """By number of the parameter: the batches with some of its gradient, in transfer order."""
+        """By parameter number: the batches with part of its gradient, in transfer order."""
         self.taken: Taken = []
-        """By number of the parameter: this step's gradient with its version, once complete."""
+        """By parameter number: this step's gradient with its version, once complete."""
         self._missing: list[int] = []
         self.begin()
 
     def begin(self) -> None:
-        """Begin a step: nothing is complete. Earlier steps' `taken` stays as it is."""
+        """Begin a step. The `taken` lists of earlier steps stay unchanged."""
         self.taken = [None] * len(self.parameters)
         self._missing = [len(batch) for batch in self._batches]
 
@@ -74,7 +61,7 @@ class Gradients:
         return any(taken is not None for taken in self.taken)
 
     def take(self, parameter: nn.Parameter) -> list[int]:
-        """Note that a parameter's gradient is complete; return the batches that now are."""
+        """Record a parameter's complete gradient; return the batches it completes."""
         number = self.index[parameter]
         gradient = parameter.grad
         assert gradient is not None
@@ -89,7 +76,7 @@ class Gradients:
         return complete
 
     def check(self) -> None:
-        """Check that all gradients came, and are still those that were taken."""
+        """Check that all gradients are complete and unchanged."""
         for number, missing in enumerate(self._missing):
             if missing:
                 absent = [
@@ -111,7 +98,7 @@ class Gradients:
                 )
 
     def forget(self) -> None:
-        """Take the gradients away from their parameters."""
+        """Set all gradients to None."""
         for parameter in self.parameters:
             parameter.grad = None
 
@@ -129,5 +116,5 @@ class Gradients:
 
 
 def version(tensor: Tensor) -> int:
-    """Return a number that changes with every change in place."""
+    """Return the version number of a tensor, which every change in place increments."""
     return tensor._version  # documented in torch's notes on autograd

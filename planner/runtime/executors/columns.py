@@ -1,20 +1,14 @@
-"""How elements of parameters lie in messages that give each rank its share of every parameter.
+"""Layout of messages that give each rank its slice of every parameter.
 
-Problem. Each rank keeps a share of every parameter, and plans may cut parameters, pushes elsewhere
-than pulls. What goes to one rank, or comes from it, has to lie together. Buffers of the size of all
-parameters would take more memory than sharding saves.
-
-Method. A parameter's cells lie between all cuts of all batches, and each rank keeps a slice of each
-cell: so every piece of a push or a pull is some whole cells, of which each rank has its part. A
-message is a matrix with one row for each rank, in which each cell has some columns: as many as a
-slice has elements, the last rows padded. A large batch is cut between columns into several messages
-(`halves`). All messages share the same room, one after the other.
-
-Guarantee. Together, the messages of a batch carry each element of its pieces once. A parameter that
-is not cut is one cell.
-
-Complexity. O(cells + messages) places, at most as many cells as pieces; the room is as large as the
-largest message. A cell has less than N elements more on its way, on N ranks. Source. Own.
+Problem: Plans may cut parameters, differently for pushes and pulls, and the data of one rank must
+be contiguous. Buffers as large as all parameters would use up the memory that sharding saves.
+Method: All cuts of all batches divide a parameter into cells, and each rank keeps a slice of each
+cell. A message is a matrix with a row per rank and as many columns per cell as a slice has
+elements, padded. Large batches are cut between columns (`halves`). All messages share one buffer.
+Guarantee: The messages of a batch carry each element once. An uncut parameter is one cell.
+Complexity: O(cells + messages); a buffer of the largest message; less than N elements of padding
+per cell on N ranks.
+Source: own.
 """
 
 from bisect import bisect_left
@@ -33,7 +27,7 @@ __all__ = ["Columns", "SliceMessage", "cells_in", "cells_of", "messages_of", "sl
 
 
 class Columns(NamedTuple):
-    """Columns first … last-1 of a cell's, and where they begin in a message."""
+    """Columns [first, last) of a cell, and the column `place` of the message where they begin."""
 
     cell: Elements
     first: int
@@ -41,12 +35,12 @@ class Columns(NamedTuple):
     place: int
 
     def own(self, rank: int, ranks: int) -> tuple[int, int]:
-        """Return which elements of a rank's slice these are, without padding."""
+        """Return the range of a rank's slice that these columns hold, without padding."""
         width = len(slice_of(self.cell, rank, ranks))
         return min(self.first, width), min(self.last, width)
 
     def parts(self, matrix: Tensor, flat: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield parts of a message and of a parameter's flat values that belong together."""
+        """Yield corresponding views of a message and of a parameter's flat values."""
         values = self.cell.of(flat)
         width = -(-len(values) // len(matrix))
         full, rest = divmod(len(values), width)
@@ -58,7 +52,7 @@ class Columns(NamedTuple):
 
 
 class SliceMessage(NamedTuple):
-    """A matrix of numbers of one type; see the module."""
+    """A message: a matrix of `ranks` x `width` elements of one type."""
 
     dtype: torch.dtype
     ranks: int
@@ -67,11 +61,11 @@ class SliceMessage(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, rounded up so that another one can lie behind it."""
+        """Its size, rounded up so that another message can follow (bytes)."""
         return -(-self.ranks * self.width * self.dtype.itemsize // 64) * 64
 
     def matrix(self, room: Tensor) -> Tensor:
-        """Return the matrix at the beginning of some bytes."""
+        """Return the matrix at the beginning of a byte buffer."""
         elements = self.ranks * self.width
         flat = room[: elements * self.dtype.itemsize].view(self.dtype)
         return flat.view(self.ranks, self.width)
@@ -80,7 +74,7 @@ class SliceMessage(NamedTuple):
 def cells_of(
     batches: Iterable[Batch], parameters: Mapping[str, nn.Parameter]
 ) -> dict[nn.Parameter, tuple[Elements, ...]]:
-    """Return the elements of each parameter between all cuts of some batches, in their order."""
+    """Return the cells of each parameter: its element ranges between all cuts of the batches."""
     cuts: dict[nn.Parameter, set[int]] = {}
     for batch in batches:
         for piece in batch.pieces:
@@ -99,7 +93,7 @@ def messages_of(
     ranks: int,
     least_bytes: int = LEAST_BYTES,
 ) -> tuple[SliceMessage, ...]:
-    """Return the messages of a batch; one if they would be less than some bytes."""
+    """Return the messages of a batch; a single one below `least_bytes`."""
     messages = []
     for dtype, pieces in by_dtype(batch.pieces, parameters).items():
         carried = [(cell, -(-len(cell) // ranks)) for cell in cells_in(pieces, parameters, cells)]
@@ -127,7 +121,7 @@ def cells_in(
     parameters: Mapping[str, nn.Parameter],
     cells: Mapping[nn.Parameter, Sequence[Elements]],
 ) -> Iterator[Elements]:
-    """Yield the cells that pieces are made of."""
+    """Yield the cells of pieces."""
     for piece in pieces:
         elements = elements_of(piece, parameters)
         several = cells[elements.parameter]
@@ -138,7 +132,7 @@ def cells_in(
 
 
 def slice_of(cell: Elements, rank: int, ranks: int) -> Elements:
-    """Return which elements of a cell a rank keeps."""
+    """Return the slice of a cell that a rank keeps."""
     width = -(-len(cell) // ranks)
     start, stop = (min(cell.start + turn * width, cell.stop) for turn in (rank, rank + 1))
     return Elements(cell.parameter, start, stop)

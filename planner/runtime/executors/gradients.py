@@ -1,29 +1,13 @@
-"""All-reduces gradients in planned batches, and finishes them in the next forward pass.
+"""Executor of all-reduce plans: gradients in planned batches, finished in the next forward pass.
 
-Problem. Execute a plan of gradient transfers (Caramel's, or any other that says which parts of
-which gradients travel together in which order): send each batch when its gradients are ready and
-the batch before it has ended, and let the next forward pass begin before all have ended.
-
-Method. A hook on each parameter notes when its gradient is complete. The ready gradients of the
-next batch are copied into one message, divided by the number of ranks, and summed up, as DDP does.
-`step` returns at once; when the next forward pass reads a parameter, it waits for all batches that
-carry some of it. All parameters that have arrived by then are updated, by the optimiser's own
-`step` on just these, with the learning rate and the other settings that held when `step` was
-called. (The first step finishes at once: that is when optimisers and schedulers look whether they
-are used in the right order.)
-
-Guarantee. After `finish`, weights are those of plain data-parallel training; bit by bit where the
-order of sums is the same. Batches travel in the same order on every rank, which is the plan's but
-for those that overtake (`overtaking`). A gradient that is missing, that comes twice, or that is
-changed after it was sent (other than through ``data``, which torch does not show) ends the step
-with an error.
-
-Complexity. One copy of each gradient into a message. O(parameters + batches) beside that: each
-parameter is looked at once when its gradient is sent and once when it is updated. The optimiser is
-called once for all that has arrived, while waiting once for each 256 KiB of it; it looks at all its
-groups each time if it is not one of torch's.
-
-Source. Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
+Method: A hook per parameter records its complete gradient. The gradients of the next batch are
+copied into one message, divided by the number of ranks, and summed. `step` returns at once. The
+next forward pass waits for a parameter where it reads it, and updates all parameters that have
+arrived by the optimiser's own `step`, with the settings at the time of `Executor.step`.
+Guarantee: After `finish` the weights are those of plain data-parallel training. Missing, repeated
+or changed gradients stop the step. Details: docs/runtime.md.
+Complexity: One copy of each gradient; O(parameters + batches) per step.
+Source: Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +33,7 @@ from planner.runtime.world.world import World
 __all__ = ["GradientExecutor"]
 
 _WORTH = 2**18
-"""Bytes of gradients whose update takes longer than to call the optimiser."""
+"""Gradient bytes (256 KiB) whose update takes longer than the call of the optimiser."""
 
 
 class GradientExecutor(Executor):
@@ -58,13 +42,13 @@ class GradientExecutor(Executor):
     Parameters
     ----------
     model, program, optimizer, world
-        See `Executor`. Optimisers that treat all parameters as one (LBFGS) do not apply.
+        See `Executor`. LBFGS, which treats all parameters as one, is refused.
     all_reduce : AllReduce, optional
-        How a message is summed up; by default gloo's ring.
+        The all-reduce of messages; by default gloo's ring.
     interpreters : mapping from Recipe to Interpreter, optional
-        How it is for batches that name these programs.
+        The all-reduce of batches that name these programs.
     strict_order : bool, optional
-        Whether all batches wait for those before them. By default where that costs little.
+        Whether every batch waits for those before it. Default: where that costs little.
     """
 
     def __init__(
@@ -86,8 +70,8 @@ class GradientExecutor(Executor):
             always = strict_order is False
             self.channel.overtaking = Overtaking(self._add, world.size, always=always)
         self._follow(program, interpreters)
-        self._arrived = 0  # batches of the step before that are taken care of
-        self._missing: list[int] = []  # batches that each parameter waits for
+        self._arrived = 0  # handled batches of the previous step, in the order they began
+        self._missing: list[int] = []  # number of outstanding batches by parameter
         self._some = SomeParameters(optimizer, self._gradients.parameters)
         self._tickets: list[Ticket] = []
         self._versions: list[int] = []
@@ -98,7 +82,7 @@ class GradientExecutor(Executor):
     def _follow(
         self, program: GradientProgram, interpreters: Mapping[Recipe | None, AllReduce]
     ) -> None:
-        """Do from now on what a plan says."""
+        """Set up for a program."""
         self.program = program
         self.interpreters = interpreters
         self._barrier = program.barrier
@@ -116,7 +100,7 @@ class GradientExecutor(Executor):
             self.stop,
             "call synchronise() before changing gradients",
         )
-        # From here on parameters go by their number, which is the same under every plan.
+        # From here on parameters are identified by number, which no plan changes.
         self._means = means_of(self._messages, self.names)
         self._carried: list[list[int]] = [[] for _ in self._messages]
         for number, batches in enumerate(self._gradients.batches_of):
@@ -128,12 +112,15 @@ class GradientExecutor(Executor):
         check_cover(program.batches, self.parameters, "groups")
 
     def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Let the batches go whose gradients are now complete."""
+        """Release the batches that this gradient completes."""
         for number in self._gradients.take(parameter):
             self.channel.release(self._tickets[number])
 
     def update(self) -> None:
-        """Leave the gradients to the next forward pass; or finish, if the plan says so."""
+        """Leave the updates to the next forward pass, or finish now if the plan has a barrier.
+
+        The first step also finishes: optimisers and schedulers then check the order of their calls.
+        """
         if self._synchronised:
             self._synchronised = False
             with self.optimising():
@@ -154,7 +141,7 @@ class GradientExecutor(Executor):
 
     @uncompiled
     def synchronise(self) -> None:
-        """Wait for all gradients and put their means into ``grad``, as to clip their norm.
+        """Wait for all gradients and put their means into ``grad``, for example to clip their norm.
 
         The next `step` then updates at once.
         """
@@ -169,13 +156,13 @@ class GradientExecutor(Executor):
         self._synchronised = True
 
     def finish_one(self, parameter: nn.Parameter) -> None:
-        """Update a parameter once it has arrived, and meanwhile what arrives before."""
+        """Update a parameter once its gradient has arrived, and meanwhile the earlier ones."""
         batches = self._gradients.batches_of[self._gradients.index[parameter]]
         while parameter in self.gate.pending:
             self._finish_next(batches)
 
     def entered(self) -> None:
-        """Update what has arrived before a forward pass: if that is all, none has to be watched."""
+        """Update arrived parameters, so that the forward pass watches only those still pending."""
         if self.gate.pending:
             self._finish_arrived()
 
@@ -185,8 +172,8 @@ class GradientExecutor(Executor):
             self._finish_next()
 
     def _finish_next(self, needed: Sequence[int] = ()) -> None:
-        """Wait for the next batch that is needed, or until an update is worth a call; update."""
-        # In the order in which they arrive; what has not begun may do so in any order.
+        """Wait for the next needed batch, or for enough bytes for an update; then update."""
+        # Batches that have begun arrive in that order; the rest may begin in any order.
         begun, size = self.channel.begun[self._arrived :], 0
         left = (ticket for ticket in self._tickets if not ticket.done)
         begun = begun or [next(left, self._tickets[-1])]
@@ -198,7 +185,7 @@ class GradientExecutor(Executor):
         self._finish_arrived()
 
     def _finish_arrived(self) -> None:
-        """Update what has arrived."""
+        """Update the parameters that have arrived completely."""
         begun, first, numbers = self.channel.begun, self._arrived, []
         while self._arrived < len(begun) and begun[self._arrived].done:
             batch = begun[self._arrived].batch
@@ -210,7 +197,7 @@ class GradientExecutor(Executor):
         if not numbers:
             return
         arrived = [self._gradients.parameters[number] for number in numbers]
-        self.gate.pending.difference_update(arrived)  # first: the gate may watch what follows
+        self.gate.pending.difference_update(arrived)  # first: the gate may watch the update itself
         try:
             for number, parameter in zip(numbers, arrived, strict=True):
                 if version(parameter) != self._versions[number]:
@@ -221,7 +208,7 @@ class GradientExecutor(Executor):
                     )
             with self.trace.span("update", self._step, batch):
                 self._optimise(numbers)
-        except BaseException as error:  # some parameters are now a step older than others
+        except BaseException as error:  # some parameters are now a step behind, so stay pending
             while self._arrived > first:
                 self._arrived -= 1
                 for number in self._carried[begun[self._arrived].batch]:
@@ -233,7 +220,7 @@ class GradientExecutor(Executor):
             self._open()
 
     def _open(self) -> None:
-        """Ask for the transfers of the next step."""
+        """Submit the transfers of the next step."""
         self._step += 1
         self._gradients.begin()
         self._tickets = []
@@ -251,13 +238,13 @@ class GradientExecutor(Executor):
         self.channel.submit([*self._tickets, *count])
 
     def _add(self, values: Tensor) -> None:
-        """Sum up what ranks agree on, behind what has begun."""
+        """Sum a small tensor for a vote, behind the transfers that have begun."""
         self._line.begin(values)()
 
     def _optimise(self, numbers: Sequence[int]) -> None:
-        """Let the optimiser update some parameters, with the settings of the step they are of."""
+        """Update parameters with the settings of their own step."""
         arrived = [self._gradients.parameters[number] for number in numbers]
-        # What surrounds the forward pass does not concern the optimiser.
+        # The forward pass's inference mode and autocast must not affect the optimiser.
         with torch.inference_mode(mode=False), torch.autocast("cpu", enabled=False):
             for number, parameter in zip(numbers, arrived, strict=True):
                 parameter.grad = self._means[number]()

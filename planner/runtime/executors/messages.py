@@ -1,17 +1,12 @@
-"""What batches of gradients look like on their way: flat buffers, one for each type of number.
+"""Messages of gradient batches: flat buffers, one per data type.
 
-Problem. Gradients of many shapes travel as one message, each divided by the number of ranks, and
-their sums have to be found again.
-
-Method. Each part of a gradient has its place in a buffer (`placing`). Where each parameter's mean
-will lie is found out once. Small gradients are copied many at a time, and divided where they then
-lie; a large one is divided on its way.
-
-Guarantee. What arrives is the sum over the ranks of each gradient divided by their number, element
-by element, as DDP computes it.
-
-Complexity. A step takes O(parts) views, and one call of torch for each run of small parts and for
-each large part; another copy only of cut parameters whose parts do not lie together. Source. Own.
+Method: Each part of a gradient has a fixed place in a buffer (`placing`). Small gradients are
+copied many at a time and then divided by the number of ranks in place; large ones are divided while
+copied.
+Guarantee: The result is the sum of each gradient divided by the number of ranks, as DDP computes
+it.
+Complexity: O(parts) views per step, and one torch call per run of small parts and per large part.
+Cut parameters whose parts are not adjacent take another copy.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,13 +24,13 @@ from planner.runtime.model.parameters import Elements
 __all__ = ["Message", "Sending", "means_of", "messages_of"]
 
 _RUN = 2**16
-"""Elements that are divided at a time, right after they were copied: still in a cache."""
+"""Elements divided at a time, right after copying, while they are still in a cache."""
 
 
 class PlacedElements(NamedTuple):
-    """Elements of a gradient, which goes by its number, and where they lie in a message.
+    """Elements of a gradient (by parameter number), and their place in a message.
 
-    The place has the shape of the parameter if it is for all of its elements.
+    The place has the shape of the parameter if it holds all of its elements.
     """
 
     number: int
@@ -43,7 +38,7 @@ class PlacedElements(NamedTuple):
     place: Tensor
 
     def of(self, taken: Taken) -> Tensor:
-        """Return these elements of the gradients, which are given by number."""
+        """Return these elements of the gradients."""
         entry = taken[self.number]
         assert entry is not None
         gradient = entry[0]
@@ -53,18 +48,9 @@ class PlacedElements(NamedTuple):
 
 
 class Message:
-    """What one batch sends: one buffer for each type of number.
+    """The buffers of one batch, one per data type, and the gradient parts they hold.
 
-    Parameters
-    ----------
-    depth : int
-        In how many parts it is sent.
-    stretches : iterable of Stretch
-        What it carries, and where.
-    parameters : Mapping
-        All parameters by name; each has its place in there as its number.
-    ranks : int
-        How many there are.
+    `depth` is the number of chunks in flight; `parameters` gives each parameter its number.
     """
 
     def __init__(
@@ -100,10 +86,10 @@ class Message:
         self.parameters = tuple(dict.fromkeys(part.elements.parameter for part in self.parts))
 
     def pack(self, gradients: Taken) -> None:
-        """Copy gradients in, which are given by number, each divided by the number of ranks."""
+        """Copy the gradients in, each divided by the number of ranks."""
         with torch.no_grad():
             for place, run in self._runs:
-                if len(run) == 1:  # divided on its way: one pass over memory in place of two
+                if len(run) == 1:  # divided while copied: one pass over memory in place of two
                     torch.mul(run[0].of(gradients), self._factor, out=run[0].place)
                     continue
                 torch._foreach_copy_(
@@ -114,10 +100,7 @@ class Message:
 
 
 class Sending:
-    """One batch of one step on its way.
-
-    Its gradients are copied when it begins, and let go.
-    """
+    """The transfer of one batch in one step; it copies the gradients when it begins."""
 
     def __init__(self, message: Message, all_reduce: AllReduce, gradients: Taken) -> None:
         self._message = message
@@ -126,13 +109,13 @@ class Sending:
         self._waits: list[Callable[[], object]] = []
 
     def begin(self) -> None:
-        """Put it into gloo's queue."""
+        """Put the messages into gloo's queue."""
         assert isinstance(self._all_reduce, QueuedRing)
         for flat in self._packed():
             self._waits.append(self._all_reduce.begin(flat))
 
     def work(self) -> None:
-        """Sum it up, or wait until it is."""
+        """Sum the messages, or wait for the queued ones."""
         if self._gradients is not None:
             for flat in self._packed():
                 self._all_reduce(flat, self._message.depth)
@@ -149,7 +132,7 @@ class Sending:
 def messages_of(
     batches: Sequence[Batch], parameters: Mapping[str, nn.Parameter], ranks: int
 ) -> list[Message]:
-    """Return what batches send."""
+    """Return the message of each batch."""
     return [
         Message(batch.depth, stretches, parameters, ranks)
         for batch, stretches in zip(batches, lay_out(batches, parameters), strict=True)
@@ -159,7 +142,7 @@ def messages_of(
 def means_of(
     messages: Iterable[Message], parameters: Iterable[nn.Parameter]
 ) -> list[Callable[[], Tensor]]:
-    """Return for each parameter what gives the mean of its gradients, once it has arrived."""
+    """Return for each parameter a function that returns its mean gradient, once it has arrived."""
     parts: dict[int, list[PlacedElements]] = {}
     for message in messages:
         for part in message.parts:

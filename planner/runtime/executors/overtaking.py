@@ -1,20 +1,13 @@
-"""Which transfers may go before others that are not ready, and how ranks agree on that.
+"""Voting of ranks on which ready transfers overtake others that are not ready.
 
-Problem. In a strict order a transfer that is ready waits behind one that is not, and the network
-idles. But all ranks have to send in one order, what is ready differs between them, and to ask takes
-a message.
-
-Method. Asked is only where it pays: each rank measures how long its network idled with something
-ready behind a head that was not, and in one step of every `_EVERY` ranks add that up. If it is more
-than a tenth of the time, they vote in the steps up to the next count. Whoever has something ready
-while its network idles adds a row of ones for what is; what all have ready goes next, in the order
-of the plan. If there is nothing, whoever gets something new asks again, all others after a pause.
-
-Guarantee. What is chosen is the same on all ranks, and ready on each of them. Nobody waits for ever
-but for a rank whose gradients never come, as in a strict order. Sums do not depend on the order.
-
-Complexity. One number a waiting transfer and vote; a vote each time the network idles, or none.
-Source. Own.
+Problem: In a strict order a ready transfer waits behind one that is not, and the network idles. All
+ranks must send in one order, readiness differs between them, and a vote costs a message.
+Method: In one of every `EVERY` steps ranks sum the time their networks idled for this reason. Above
+a tenth of the time they vote until the next count: a rank whose network idles sums a row of ones
+for its ready transfers, and those ready on all ranks go next, in the plan's order. If there are
+none, a rank asks again when another transfer becomes ready, or after a pause.
+Guarantee: The choice is the same on all ranks. Ranks wait forever only where a strict order would.
+Complexity: One number per waiting transfer and vote; at most one vote per idle period.
 """
 
 import time
@@ -26,32 +19,26 @@ from torch import Tensor
 __all__ = ["EVERY", "Overtaking"]
 
 EVERY = 8
-"""Steps from one count to the next."""
+"""Steps between two counts."""
 _SHARE = 0.1
-"""The share of the time that has to be lost: votes cost messages, and the plan's order."""
+"""Least share of lost time for voting: votes cost messages, and give up the plan's order."""
 
 
 class Overtaking:
-    """What the ranks of a job have agreed on.
+    """State of the voting on this rank.
 
-    Parameters
-    ----------
-    add : callable
-        Replaces a tensor by the sum of all ranks', in the order of transfers.
-    ranks : int
-        How many there are.
-    always : bool
-        Whether to vote in all steps; else in those that follow a count that says so.
+    `add` replaces a tensor by the sum over all ranks, in the order of transfers. With `always`
+    ranks vote in all steps, else after a count that says so.
     """
 
     pause_s = 0.01
-    """How long to wait for something new before asking the same again."""
+    """Pause before the same vote is repeated."""
 
     def __init__(self, add: Callable[[Tensor], object], ranks: int, *, always: bool) -> None:
         self.active = always
         self.always = always
         self.refused: Sequence[bool] = ()
-        """What this rank had ready when nothing was ready on all ranks."""
+        """Readiness of this rank in the last vote without a result."""
         self._add = add
         self._ranks = ranks
         self._held_ns = 0
@@ -59,7 +46,7 @@ class Overtaking:
         self._start = time.monotonic_ns()
 
     def held(self, now: bool) -> None:
-        """Say whether something ready waits for something that is not."""
+        """Record whether a ready transfer is delayed by one that is not ready."""
         if now != (self._since is not None):
             if self._since is not None:
                 self._held_ns += time.monotonic_ns() - self._since
@@ -75,13 +62,9 @@ class Overtaking:
         self.active = held > _SHARE * whole
 
     def vote(self, ready: Sequence[bool], firm: Sequence[bool]) -> list[int]:
-        """Return which of the waiting transfers go next; none if no rank has what all have.
+        """Return the positions of the waiting transfers that go next; may be none.
 
-        Parameters
-        ----------
-        ready, firm : sequence of bool
-            Of what waits, in the order of the plan: whether it is ready here, and whether nothing
-            may overtake it.
+        Firm transfers may not be overtaken. `ready` and `firm` are in the plan's order.
         """
         rows = torch.tensor(ready, dtype=torch.int32)
         self._add(rows)

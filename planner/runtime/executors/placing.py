@@ -1,14 +1,11 @@
-"""Where in memory the pieces of batches lie, so that cut parameters are whole again once summed up.
+"""Memory layout of batches, so that cut parameters are contiguous after the sum.
 
-Problem. The pieces of a cut parameter travel in several messages. Each message has to be one
-stretch of memory, and so has the parameter's mean: else it is put together by a copy.
-
-Method. Messages lie one behind the other where a cut parameter ends one and begins the next; what
-lies between is whole. Parameters are taken in turn; one that would put a message beside two others,
-or in a circle, is left to be copied.
-
-Guarantee. Each message is one stretch, with each of its pieces once. Complexity. O(pieces) for
-each chain of messages. Source. Own.
+Problem: The pieces of a cut parameter travel in several messages. Each message must be contiguous,
+and so should the parameter's mean, to save a copy.
+Method: Greedy chaining: a message that ends with a cut parameter is followed by the one that begins
+with it. A parameter that would need two successors or a cycle is copied instead.
+Guarantee: Each message is contiguous, with each of its pieces once.
+Complexity: O(pieces) per chain of messages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,50 +21,42 @@ __all__ = ["Stretch", "lay_out"]
 
 
 class Stretch:
-    """What one batch has of one type of numbers.
-
-    Attributes
-    ----------
-    pieces : list of (str, Elements)
-        Names of parameters, and which elements; in the order in which they lie there.
-    flat : Tensor
-        The memory.
-    """
+    """The part of a batch in one data type: contiguous memory `flat` with pieces in order."""
 
     def __init__(self, pieces: list[tuple[str, Elements]]) -> None:
         self.pieces = pieces
         self.flat = torch.empty(0)
         self.next: Stretch | None = None
         self.first: str | None = None
-        """The cut parameter that it begins with."""
+        """The cut parameter it begins with, which ends the previous stretch."""
         self.last: str | None = None
 
     def __len__(self) -> int:
         return sum(len(elements) for _, elements in self.pieces)
 
     def may_link(self, name: str, behind: "Stretch") -> bool:
-        """Tell whether another one may come next, with some of a parameter on both sides."""
+        """Return whether `behind` may follow, with pieces of a parameter on both sides."""
         if self.last is not None or behind.first is not None:
             return False
         for stretch, other in ((self, self.first), (behind, behind.last)):
             if len(stretch.pieces) > 1 and other == name:
-                return False  # it would be at both ends, with others between
+                return False  # the parameter would be at both ends, with others between
         end: Stretch | None = behind
         while end is not None and end is not self:
             end = end.next
         return end is None
 
     def link(self, name: str, behind: "Stretch") -> None:
-        """Let another one come next."""
+        """Let another stretch follow."""
         self.next, self.last, behind.first = behind, name, name
 
     def unlink(self) -> None:
-        """Take that back."""
+        """Undo `link`."""
         assert self.next is not None
         self.next.first = self.next = self.last = None
 
     def sort(self) -> None:
-        """Put what is cut to the ends."""
+        """Move the pieces of cut parameters to the ends."""
         if len(self.pieces) > 1:
             self.pieces.sort(key=lambda piece: (piece[0] == self.last) - (piece[0] == self.first))
 
@@ -101,7 +90,7 @@ def lay_out(
 
 
 def _link(name: str, chain: Sequence[Stretch]) -> None:
-    """Put stretches one behind the other, or leave them as they are."""
+    """Chain the stretches of a parameter, or leave them unchained if that is impossible."""
     linked: list[Stretch] = []
     for stretch, behind in pairwise(chain):
         if not stretch.may_link(name, behind):

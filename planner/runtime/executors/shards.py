@@ -1,33 +1,14 @@
-"""Pulls sharded parameters ahead of the forward pass, and pushes gradients behind the backward one.
+"""Executor of sharded training, with a parameter server for a slice on every rank.
 
-Problem. Execute a sequence of pushes and pulls where every rank is the parameter server of one
-shard: gradients leave as soon as the backward pass has them, parameters have to arrive before the
-forward pass reads them. A plan may leave the last pushes to the next forward pass, between pulls.
-
-Method. The cuts of all batches leave cells of each parameter (`columns`), one if it is not cut. A
-cell is cut into as many slices of equal length as there are ranks (the last ones may be shorter or
-empty), and each rank keeps and updates its slice of every cell. A push batch sends each rank its
-slices of the gradients, divided by the number of ranks, once all of them are complete, and they are
-added up. `step` lets the pulls go, each in its turn. Before one that follows pushes, the channel
-has the optimiser update this rank's slices of what these brought, with the learning rate and the
-other settings that held when `step` was called. A pull batch gathers everybody's slices; the next
-forward pass waits, where it first reads a parameter, for the last batch with some of it.
-
-Guarantee. Batches travel in the planned order on every rank, pushes and pulls; what is pulled
-before it was pushed is refused. After `finish`, weights are those of plain data-parallel training;
-bit by bit where the order of sums is the same (but for what `optimisers.sliced` says of rounding).
-A gradient that is missing, that comes twice, or that is changed after it was sent ends the step
-with an error.
-
-Complexity. In either direction each rank sends (N-1)/N of the bytes of all parameters, and less
-than N elements more for each cell that cannot be cut evenly. Beside the parameters and their
-gradients, a rank keeps 1/N of the optimiser's state and of the gradients' means, and room for two
-messages and what comes back, together a quarter of the parameters' size or 1 MiB: a larger batch is
-cut (`halves.most_columns`), and copied while others are on their way. The optimiser is called once
-for each run of pushes; gradients that are pushed behind `step` live until then.
-
-Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communication and
-Computation"; a slice of every cell on each rank is how ours shares the servers' work.
+Method: Each rank keeps and updates a slice of every cell of the parameters (`columns`). A push
+sends each rank its slices of the gradients once they are complete. `step` releases the pulls;
+before the first pull after pushes, the channel's thread updates this rank's slices. A pull gathers
+the slices of all ranks; the next forward pass waits for it where it reads a parameter.
+Guarantee: Batches keep the planned order on every rank. After `finish` the weights are those of
+plain data-parallel training. Faulty gradients stop the step. Limits and memory: docs/runtime.md.
+Complexity: Each rank sends (N-1)/N of the parameters per direction, plus padding.
+Source: Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communication and
+Computation"; a slice of every cell per rank shares the servers' work (own).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,12 +47,12 @@ class ShardExecutor(SlicedExecutor):
     Parameters
     ----------
     model, program, world
-        See `Executor`. Frozen parameters in the program are passed over.
+        See `Executor`. Frozen parameters in the program are skipped.
     optimizer : Optimizer
-        One of torch's that update each element by itself, before its first step. Until `close`, its
-        groups hold this rank's slices in place of the parameters.
+        An elementwise one of torch's, before its first step. Until `close`, its groups hold this
+        rank's slices in place of the parameters.
     interpreters : mapping from Recipe to Interpreter, optional
-        By whose halves batches are summed up, or handed out, that name these programs; others are
+        Collective programs whose halves push and pull the batches that name them; other batches are
         exchanged directly.
     """
 
@@ -104,18 +85,18 @@ class ShardExecutor(SlicedExecutor):
         self._last = {
             parameter: number for number, parameters in enumerate(pulls) for parameter in parameters
         }
-        """The last pull with some of each parameter."""
+        """The last pull that carries part of each parameter."""
         self._ending: list[list[nn.Parameter]] = [[] for _ in pulls]
         for parameter, number in self._last.items():
             self._ending[number].append(parameter)
         self._cells = [cell for parameter in self._last for cell in cells[parameter]]
         slices = self._slices(world.rank)
         self._numbers = {cell: number for number, (cell, _) in enumerate(slices)}
-        """By cell: the number of this rank's slice of it, unless that is empty."""
+        """By cell: the number of this rank's slice, unless it is empty."""
         self._brought = [
             self._slices_in(messages) for way, _, messages in self._transfers if way == "push"
         ]
-        """By push: the numbers of this rank's slices that it brings."""
+        """By push: the numbers of this rank's slices whose gradients it carries."""
         self._means = {
             cell: torch.zeros(len(own), dtype=own.parameter.dtype) for cell, own in slices
         }
@@ -126,7 +107,7 @@ class ShardExecutor(SlicedExecutor):
         self._open(0)
 
     def check(self, program: ShardProgram) -> None:
-        """Check that the plan carries every element once in each direction, and pushes it first."""
+        """Check that the plan carries each element once per direction, the push before the pull."""
         check_elementwise(self.optimizer)
         trained = self._trained(program)
         check_cover(trained.pulls, self.parameters, "pull.batches")
@@ -146,7 +127,7 @@ class ShardExecutor(SlicedExecutor):
             pulls += 1
 
     def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Let the batches go whose gradients are now complete."""
+        """Release the batches that this gradient completes."""
         complete, gradient = self.gradients.take(parameter), parameter.grad
         assert gradient is not None
         for number in self.gradients.batches_of[self.gradients.index[parameter]]:
@@ -155,7 +136,7 @@ class ShardExecutor(SlicedExecutor):
             self.channel.release(self._pushing[number])
 
     def update(self) -> None:
-        """Let the pulls go, and the updates before them; ask for the next step's transfers."""
+        """Release the pulls and the updates before them; submit the next step's transfers."""
         self.gradients.check()
         self.remember()
         self.pulling = [ticket for ticket in self._tickets if ticket.direction == "pull"]
@@ -165,24 +146,24 @@ class ShardExecutor(SlicedExecutor):
         self._open(self.steps + 1)
 
     def finish_one(self, parameter: nn.Parameter) -> None:
-        """Put in place a parameter, and those that are complete with it, once it has arrived."""
+        """Wait for a parameter's last pull, and finish the parameters that it completes."""
         number = self._last[parameter]
         self.channel.wait(self.pulling[number])
         for companion in self._ending[number]:
             self.put_in_place(companion, number)
 
     def _slices(self, rank: int) -> list[tuple[Elements, Elements]]:
-        """Return the cells of which a rank has a slice that is not empty, with that."""
+        """Return the cells of which a rank has a non-empty slice, with that slice."""
         every = ((cell, slice_of(cell, rank, self.world.size)) for cell in self._cells)
         return [(cell, own) for cell, own in every if len(own)]
 
     def _trained(self, program: ShardProgram) -> ShardProgram:
-        """Return a program without the parameters that are not trained."""
+        """Return the program without frozen parameters."""
         frozen = {name for name, _ in named(self.model)} - self.parameters.keys()
         return with_pieces(program, lambda piece: None if piece.parameter in frozen else piece)
 
     def _open(self, step: int) -> None:
-        """Ask for a step's transfers, and for the updates before pulls."""
+        """Submit a step's transfers, and the updates before pulls."""
         self.gradients.begin()
         self._tickets, self._pushing, self._leaving = [], [], []
         pulls, pushed = 0, list[int]()
@@ -206,12 +187,12 @@ class ShardExecutor(SlicedExecutor):
         self.channel.submit(self._tickets)
 
     def _slices_in(self, messages: Iterable[SliceMessage]) -> list[int]:
-        """Return the numbers of this rank's slices that messages bring."""
+        """Return the numbers of this rank's slices that messages carry."""
         cells = dict.fromkeys(columns.cell for message in messages for columns in message.columns)
         return [self._numbers[cell] for cell in cells if cell in self._numbers]
 
     def _update(self, numbers: Sequence[int]) -> None:
-        """Update this rank's slices by what was pushed."""
+        """Update this rank's slices with the pushed gradients."""
         means = list(self._means.values())
         self.sliced.step({number: means[number] for number in numbers})
 
@@ -221,15 +202,15 @@ class ShardExecutor(SlicedExecutor):
         messages: Sequence[SliceMessage],
         gradients: dict[nn.Parameter, Tensor],
     ) -> None:
-        """Give each rank its slices of the gradients, and add up this rank's."""
+        """Send each rank its slices of the gradients, and sum this rank's."""
         push(halves, messages, self.world.rank, self._room, gradients, self._means)
-        gradients.clear()  # nobody else may have them any more
+        gradients.clear()  # often the last reference, so their memory is freed
 
     def _pull(self, halves: Halves, messages: Sequence[SliceMessage]) -> None:
         """Write all ranks' slices into the parameters.
 
-        They may be written here, in the channel's thread: all of them are pending, and the gate
-        lets nobody read one before `finish_one` has waited for its last batch.
+        Writing in the channel's thread is safe: all parameters are pending, and the gate blocks
+        reads until `finish_one` has waited for the last batch.
         """
         pull(halves, messages, self.world.rank, self._room, self.flats)
 

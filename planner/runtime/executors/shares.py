@@ -1,12 +1,9 @@
-"""Pushes and pulls one batch of shards: copied into messages, exchanged, and copied out of them.
+"""Push and pull one batch of shards: copy into messages, exchange, copy out.
 
-Problem. Of each cell (`columns`) a rank keeps a slice. A push brings it the mean of all ranks'
-gradients there, a pull brings all ranks' slices together. While something is copied, the network
-should not idle.
-
-Method. Messages of a batch follow each other, two on their way at once (`halves.in_turn`): one is
-copied while another travels. Complexity. Each element is copied into a message and out of it; in a
-push, out of it only on the rank that keeps it. Source. Own.
+Method: Two messages of a batch are in flight at a time (`halves.in_turn`), so that one is copied
+while another travels.
+Complexity: Each element is copied into a message and out of it; in a push, out of it only on its
+rank.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +20,7 @@ __all__ = ["pull", "push", "room_for"]
 
 
 def room_for(messages: Sequence[SliceMessage]) -> Tensor:
-    """Return room for any of some messages, as often as they are on their way at once."""
+    """Return buffers for the largest message, one pair for each message in flight."""
     largest = max(message.size_bytes for message in messages)
     return torch.zeros(AT_ONCE, 2, largest, dtype=torch.uint8)
 
@@ -36,7 +33,7 @@ def push(
     gradients: Mapping[nn.Parameter, Tensor],
     means: Mapping[Elements, Tensor],
 ) -> None:
-    """Write the means of all ranks' gradients in this rank's slices of cells into `means`."""
+    """Write the means of all ranks' gradients, in this rank's slices of cells, into `means`."""
 
     def begun(message: SliceMessage, sent: Tensor, received: Tensor) -> Callable[[], None]:
         for columns in message.columns:
@@ -68,7 +65,7 @@ def pull(
     room: Tensor,
     flats: Mapping[nn.Parameter, Tensor],
 ) -> None:
-    """Write all ranks' slices into the values of parameters, which hold this rank's."""
+    """Write all ranks' slices into `flats`, the parameters' values, which hold this rank's."""
 
     def begun(message: SliceMessage, matrix: Tensor) -> Callable[[], None]:
         for columns in message.columns:

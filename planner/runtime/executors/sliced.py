@@ -1,4 +1,4 @@
-"""What executors have in common in which each rank updates some elements of the parameters."""
+"""Common part of executors in which each rank updates some elements of the parameters."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,38 +16,33 @@ __all__ = ["SlicedExecutor"]
 
 
 class SlicedExecutor(Executor):
-    """An executor of which each rank updates some elements; see `optimisers.sliced`.
+    """An executor in which each rank updates some elements; see `optimisers.sliced`.
 
-    ``executor.optimizer.state_dict()`` is the state of these alone: a checkpoint needs one of every
-    rank, and as many ranks to go on from it. `close` gives the optimiser its parameters back,
+    ``executor.optimizer.state_dict()`` is the state of these elements alone: a checkpoint needs one
+    of every rank, and as many ranks to resume. `close` gives the optimiser its parameters back,
     without that state.
 
-    Values that are written into the model's parameters between steps count, if all ranks write
-    them; `finish` has to be called before.
+    Values written into the model's parameters between steps count if all ranks write them after
+    `finish`.
     """
 
     def begin(self, batches: Sequence[Iterable[nn.Parameter]], slices: Iterable[Elements]) -> None:
-        """Take over the optimiser.
+        """Take over the optimiser, to update this rank's slices, none of them empty.
 
-        Parameters
-        ----------
-        batches : sequence of iterable of Parameter
-            Whose gradients leave together.
-        slices : iterable of Elements
-            What this rank updates, none of it empty.
+        The gradients of each of `batches` leave together.
         """
         instead = "to clip or scale gradients takes their means, which no rank has as a whole"
         self.gradients = Gradients(batches, self.names, self.stop, instead)
         self.pulling: list[Ticket] = []
-        """The last pulls that were asked for."""
+        """The pulls of the current step."""
         self.sliced = SlicedOptimizer(self.optimizer, slices)
         self.flats = {parameter: flat_values(parameter) for parameter in self.names}
-        """Where new values of each parameter are written: in its own memory if that is flat."""
+        """Destination of new values: the parameter's own memory if it is contiguous."""
         self._groups = parameters_of(self.optimizer)
         self._versions = {parameter: version(parameter) for parameter in self.names}
 
     def remember(self) -> None:
-        """End a backward pass: from now on slices may be updated, by what is remembered here."""
+        """End a backward pass: remember the settings for the updates of slices that follow."""
         self.gradients.forget()
         self.flats = {parameter: flat_values(parameter) for parameter in self.names}
         self.sliced.remember(self.flats)
@@ -55,15 +50,15 @@ class SlicedExecutor(Executor):
         self.gate.pending = set(self.names)
 
     def finish_all(self) -> None:
-        """Put all pending parameters in place, and serve the other ranks to the end."""
+        """Finish all pending parameters, and serve the other ranks to the end."""
         for ticket in self.pulling:
             self.channel.wait(ticket)
         for parameter in tuple(self.gate.pending):
-            if parameter in self.gate.pending:  # else it came with another one
+            if parameter in self.gate.pending:  # otherwise finished with another parameter
                 self.finish_one(parameter)
 
     def put_in_place(self, parameter: nn.Parameter, batch: int) -> None:
-        """Say that all new values of a pending parameter have arrived, and with what."""
+        """Complete a pending parameter whose new values have arrived, the last ones in `batch`."""
         if version(parameter) != self._versions[parameter]:
             self.stop(
                 f"{self.names[parameter]} was changed while new values were on their way: call "
@@ -74,13 +69,13 @@ class SlicedExecutor(Executor):
         with torch.inference_mode(mode=False), torch.no_grad():
             values = self.flats[parameter]
             if values.data_ptr() == parameter.data_ptr():
-                increment_version(parameter)  # as if they had been written here and now
+                increment_version(parameter)  # autograd must see the write of the channel's thread
             else:
                 parameter.copy_(values.view_as(parameter))
         self._versions[parameter] = version(parameter)
 
     def close(self) -> None:
-        """Finish, leave the model as a plain one, and give the optimiser its parameters back."""
+        """Finish, remove the hooks, and give the optimiser its parameters back."""
         if not self._closed:
             try:
                 super().close()

@@ -1,27 +1,13 @@
-"""Lets each rank sum up one slice of the gradient, update it, and hand it out, turn by turn.
+"""Executor of BigDL's synchronisation: each rank sums, updates and hands out one slice, in turns.
 
-Problem. Execute BigDL's synchronisation: all gradients, one after the other, form one vector; each
-rank owns a slice of it, pulls that slice from every other rank in a planned order, updates the
-weights in it, and then pulls the other slices of the weights in the same order.
-
-Method. The vector is only thought of: gradients and weights stay where they are. In each turn every
-rank receives from the one it asks, and sends to those that ask it, whom it knows from the orders of
-all ranks, slices of its gradients divided by the number of ranks. What was pulled is added to this
-rank's own slice in the order of the turns. The weights' turns write into the parameters, and run
-while the next forward pass begins: it waits for the slices of each parameter where it reads it.
-
-Guarantee. A turn's transfers match each other, so no order can lead to a deadlock. After `finish`,
-weights are those of plain data-parallel training; bit by bit where the order of sums is the same
-(but for what `optimisers.sliced` says of rounding).
-A gradient that is missing, that comes twice, or that is changed after the backward pass ends the
-step with an error.
-
-Complexity. Each rank receives (N-1)/N of the gradient and as much of the weights, in N - 1 turns
-each. Beside the parameters and their gradients, a rank keeps 1/N of the optimiser's state, the mean
-of its slice, and room for a slice to receive and one to send for each rank that asks it at once:
-one where the orders are rotated.
-
-Source. Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
+Problem: All gradients form one vector. Each rank pulls its slice of it from all other ranks in a
+planned order, updates the weights there, and pulls the other slices of the weights in that order.
+Method: The vector stays virtual: gradients and weights stay in place. In each turn a rank receives
+from the rank it asks, and sends to the ranks that ask it. The weights' turns overlap with the next
+forward pass, which waits for a parameter's slices where it reads them.
+Guarantee: Turns match between ranks, so no order can deadlock. Weights as in `shards`.
+Complexity: 2(N-1) turns; each rank receives (N-1)/N of gradients and of weights.
+Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
 on Apache Spark", section "Communications in BigDL".
 """
 
@@ -50,17 +36,17 @@ __all__ = ["SliceExecutor", "check_slices"]
 class SliceExecutor(SlicedExecutor):
     """Executes a `SliceProgram`.
 
-    What is written in `trace` as a batch is a turn, "push" of gradients and "pull" of weights.
+    In `trace` a batch is a turn: "push" of gradients, "pull" of weights.
 
     Parameters
     ----------
     model : Module
-        See `Executor`; its trainable parameters are of one type of numbers.
+        See `Executor`; its trainable parameters have one data type.
     program, world
         See `Executor`.
     optimizer : Optimizer
-        One of torch's that update each element by itself, before its first step. Until `close`, its
-        groups hold this rank's part of the parameters.
+        An elementwise one of torch's, before its first step. Until `close`, its groups hold this
+        rank's part of the parameters.
     """
 
     def __init__(
@@ -79,7 +65,7 @@ class SliceExecutor(SlicedExecutor):
         self._turns_of = {parameter: self._turns(*span) for parameter, span in self._spans.items()}
 
     def check(self, program: SliceProgram) -> None:
-        """Check that the plan is about this model and this number of ranks."""
+        """Check that the plan fits this model and this number of ranks."""
         check_elementwise(self.optimizer)
         first = next(iter(self.names)).dtype
         for name, parameter in self.parameters.items():
@@ -90,11 +76,11 @@ class SliceExecutor(SlicedExecutor):
         check_slices(program, self.world.size, sum(parameter.numel() for parameter in self.names))
 
     def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Note it; the gradient leaves as a whole."""
+        """Record the gradient; all gradients leave together."""
         self.gradients.take(parameter)
 
     def update(self) -> None:
-        """Pull this rank's slice of the gradient, update it, and ask for the other slices."""
+        """Pull this rank's slice of the gradient, update it, and submit the other slices' pulls."""
         self.gradients.check()
         self._pack(self._mean, self.world.rank)
         for ticket in self._submit("push", self._add):
@@ -106,14 +92,14 @@ class SliceExecutor(SlicedExecutor):
         self.pulling = self._submit("pull", self._spread)
 
     def finish_one(self, parameter: nn.Parameter) -> None:
-        """Put a parameter in place once all slices that it reaches into have arrived."""
+        """Finish a parameter once all slices that overlap with it have arrived."""
         turns = self._turns_of[parameter]
         for turn in turns:
             self.channel.wait(self.pulling[turn])
         self.put_in_place(parameter, turns[-1] if turns else 0)
 
     def _turns(self, begin: int, end: int) -> tuple[int, ...]:
-        """Return the turns in which this rank pulls some of the elements begin … end-1."""
+        """Return the turns in which this rank pulls some of the elements [begin, end)."""
         order = self._program.pull_order[self.world.rank]
         bounds = [self._program.slices[owner] for owner in order]
         return tuple(
@@ -123,7 +109,7 @@ class SliceExecutor(SlicedExecutor):
         )
 
     def _overlaps(self, start: int, stop: int) -> list["_Placed"]:
-        """Return which elements of which parameters a slice of the vector has."""
+        """Return the elements of parameters in a slice of the vector."""
         return [
             _Placed(
                 Elements(parameter, max(begin, start) - begin, min(end, stop) - begin),
@@ -134,7 +120,7 @@ class SliceExecutor(SlicedExecutor):
         ]
 
     def _pack(self, flat: Tensor, rank: int) -> None:
-        """Copy a rank's slice of this rank's gradient, divided by the number of ranks."""
+        """Copy a rank's slice of the local gradient, divided by the number of ranks."""
         for placed in self._placed[rank]:
             taken = self.gradients.taken[self.gradients.index[placed.elements.parameter]]
             assert taken is not None
@@ -142,7 +128,7 @@ class SliceExecutor(SlicedExecutor):
             torch.mul(gradient, 1 / self.world.size, out=placed.of(flat))
 
     def _room(self, number: int, rank: int) -> Tensor:
-        """Return room for a rank's slice, the same in each turn."""
+        """Return a buffer for a rank's slice, the same in each turn."""
         while len(self._rooms) <= number:
             most = max(stop - start for start, stop in self._program.slices)
             self._rooms.append(torch.zeros(most, dtype=self._mean.dtype))
@@ -150,20 +136,20 @@ class SliceExecutor(SlicedExecutor):
         return self._rooms[number][: stop - start]
 
     def _add(self, turn: int, asked: int, asking: Sequence[int]) -> None:
-        """Send others their slices of the gradient; add to this rank's what one of them sends."""
+        """Send other ranks their slices of the gradient; add the received one to this rank's."""
         sent = {}
         for number, peer in enumerate(asking, 1):
             sent[peer] = self._room(number, peer)
             self._pack(sent[peer], peer)
         received = self._room(0, self.world.rank)
         self._exchange(turn, asked, received, sent)
-        if asked != self.world.rank:  # turn by turn, so sums are the same bits in every run
+        if asked != self.world.rank:  # added in the order of turns: the same bits in every run
             self._mean += received
 
     def _spread(self, turn: int, asked: int, asking: Sequence[int]) -> None:
-        """Send others this rank's slice of the weights; write that of one of them in its place."""
+        """Send other ranks this rank's slice of the weights; put the received one in its place."""
         own = self._room(1, self.world.rank)
-        if turn == 0:  # pushes are over: room 1 is written here, and only read by later turns
+        if turn == 0:  # the pushes are over; later turns only read buffer 1
             for placed in self._placed[self.world.rank]:
                 placed.of(own).copy_(placed.elements.of(self.flats[placed.elements.parameter]))
         received = self._room(0, asked)
@@ -176,7 +162,7 @@ class SliceExecutor(SlicedExecutor):
     def _submit(
         self, direction: str, turn_of: Callable[[int, int, Sequence[int]], None]
     ) -> list[Ticket]:
-        """Ask for the turns of one phase, in each of which this rank asks one, and some ask it."""
+        """Submit the turns of one phase."""
         rank, order = self.world.rank, self._program.pull_order
         tickets = []
         for turn, asked in enumerate(order[rank]):
@@ -187,28 +173,27 @@ class SliceExecutor(SlicedExecutor):
         return tickets
 
     def _exchange(self, tag: int, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
-        """Receive from the rank that is asked, and send to those that ask this one."""
         exchange(self.group, self._others({asked: received}), self._others(sent), tag)()
 
     def _others(self, parts: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Return what is not this rank's own, and not empty."""
+        """Return the non-empty parts of other ranks."""
         own = self.world.rank
         return {rank: part for rank, part in parts.items() if rank != own and part.numel()}
 
 
 class _Placed(NamedTuple):
-    """Elements of a parameter, and where they begin in a slice of the vector."""
+    """Elements of a parameter, and their offset in a slice of the vector."""
 
     elements: Elements
     place: int
 
     def of(self, flat: Tensor) -> Tensor:
-        """Return where they lie in that slice."""
+        """Return the place of the elements in a slice."""
         return flat[self.place : self.place + len(self.elements)]
 
 
 def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, int]]:
-    """Return where each parameter's elements lie in the vector."""
+    """Return each parameter's range of elements in the vector."""
     several = tuple(parameters)
     ends = accumulate(parameter.numel() for parameter in several)
     return {
@@ -218,12 +203,9 @@ def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, 
 
 
 def check_slices(program: SliceProgram, ranks: int, elements: int) -> None:
-    """Check that slices make up a vector of some elements, and that each rank pulls them all.
+    """Check that the slices cover a vector of `elements`, and that each rank pulls them all.
 
-    Raises
-    ------
-    InvalidPlanError
-        With the first slice or order that does not fit.
+    The first slice or order that does not fit raises an `InvalidPlanError`.
     """
     if len(program.slices) != ranks:
         raise InvalidPlanError(

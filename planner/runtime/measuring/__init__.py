@@ -1,1 +1,1 @@
-"""Timing: sweeps of the network, trial runs, traces of steps, and what plans predicted of them."""
+"""Measurements: sweeps of the network, trial runs, traces, and comparisons with predictions."""

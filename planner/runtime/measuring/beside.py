@@ -1,19 +1,14 @@
-"""Times transfers and computation alone and beside each other (`planner.interference`).
+"""Measure the contention (`beside`) between transfers and computation (`planner.interference`).
 
-Problem. Somebody's processor sends. How much of it does a transfer take from computation, and how
-much longer does it last there?
-
-Method. Transfers go through an executor's channel one after the other, gradients copied into their
-messages where gloo's ring sums them up; products of matrices, or passes of the model that will be
-trained, run in this thread, with torch's threads as they are set. Each round times, for each size,
-the computation alone, the transfers alone, and transfers beside computation until the last one has
-ended. What the computation is behind by, for each transfer, is its processor time: copies and
-hand-overs are in it. Medians over the rounds, those of the rank that loses most: it is the one that
-all wait for. The largest transfer tells by which factor transfers last longer; what smaller ones
-last longer than that is the delay.
-
-Guarantee. All ranks return the same. Complexity. (1 + rounds) · sizes samples of `SAMPLE_S`, or of
-one pass if it is longer, three of each. Source. Own.
+Method: Transfers run through an executor's channel, one after the other; products of matrices, or
+passes of the model, run in this thread. Each round times, for each size, computation alone,
+transfers alone, and both together until the last transfer ends. The computation's delay per
+transfer is the transfer's processor time, copies and hand-overs included. Medians over the rounds
+count, of the rank that loses most. The largest transfer gives the slowdown; the rest of smaller
+ones is the delay.
+Guarantee: All ranks return the same.
+Complexity: (1 + rounds) · sizes samples of `SAMPLE_S`, or of one longer pass; three of each.
+Source: own.
 """
 
 import time
@@ -42,18 +37,17 @@ from planner.sweeps import ELEMENT_BYTES, Collective
 __all__ = ["measure_interference", "passes_of"]
 
 SAMPLE_S = 0.2
-"""How long transfers are timed in one round, and computation beside them."""
+"""Duration of the transfers in one round, alone and with computation."""
 
 SIDE = 512
-"""Rows and columns of the matrices: some milliseconds a product on one core, as layers take, and
-too large for its cache."""
+"""Side of the matrices: a product takes some ms on a core, as layers do, and exceeds its cache."""
 
 DECIMALS = 4
-"""Digits that are kept of the slowdown, and of the processor time of a byte."""
+"""Digits of the slowdown, and of the processor time per byte."""
 
 
 class _Sample(NamedTuple):
-    """Of one transfer: what it takes from computation, lasts alone, and lasts longer beside it."""
+    """Of one transfer: its processor time, its time alone, and its extra time under contention."""
 
     processor_ns: float
     alone_ns: float
@@ -69,27 +63,11 @@ def measure_interference(
     compute: Callable[[], object] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Interference:
-    """Time transfers beside computation. Every rank has to call it, with the same arguments.
+    """Measure contention of transfers and computation; all ranks call it with the same arguments.
 
-    Parameters
-    ----------
-    world : World
-        The job.
-    collective : str or AllReduce
-        As in `planner.runtime.measuring.sweep.measure_network`.
-    sizes : sequence of int
-        At least two sizes in bytes, multiples of 4.
-    rounds : int
-        Measured rounds, after one that is not.
-    compute : callable, optional
-        Computes for a while, such as `passes_of` a model; by default a product of matrices.
-    progress : callable, optional
-        Called after each round with how many are done, of how many.
-
-    Raises
-    ------
-    CommunicationError
-        If a transfer fails.
+    `sizes` are at least two, in bytes, multiples of 4; `rounds` follow an unmeasured one. `compute`
+    computes for a while, such as `passes_of` a model; by default it multiplies matrices. `progress`
+    is called after each round with the number done and the total.
     """
     compute = _product() if compute is None else compute
     ring = QueuedRing(world.new_line()) if collective == "all_reduce" else collective
@@ -113,7 +91,7 @@ def measure_interference(
 
 
 def _fitted(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
-    """Return the interference that samples of increasing sizes show."""
+    """Fit the contention parameters to samples of increasing sizes."""
     taken = [
         (size, max(round(sample.processor_ns), 1))
         for size, sample in zip(sizes, samples, strict=True)
@@ -133,7 +111,7 @@ def _fitted(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
 def _transfers(
     world: World, collective: Collective | AllReduce, elements: int
 ) -> Callable[[int], list[Ticket]]:
-    """Return what makes so many transfers, as executors do."""
+    """Return a function that makes the given number of transfers, as executors do."""
     if isinstance(collective, QueuedRing):
         values = {"values": nn.Parameter(torch.zeros(elements))}
         (message,) = messages_of([Batch((Piece("values"),))], values, world.size)
@@ -162,7 +140,7 @@ def _sample(
     channel: Channel,
     trace: Trace,
 ) -> _Sample:
-    """Time a transfer alone and beside computation."""
+    """Time a transfer alone and with computation."""
 
     def begun(count: int) -> tuple[int, Ticket]:
         tickets = made(count)
@@ -197,7 +175,7 @@ def _sample(
 
 
 def _computed(compute: Callable[[], object], go_on: Callable[[int], bool]) -> tuple[int, int]:
-    """Compute again and again; return how long that took, in ns, and how often."""
+    """Compute repeatedly; return the total time (ns) and the number of repetitions."""
     count, start = 0, time.monotonic_ns()
     while count == 0 or go_on(time.monotonic_ns() - start):
         compute()
@@ -206,14 +184,10 @@ def _computed(compute: Callable[[], object], go_on: Callable[[int], bool]) -> tu
 
 
 def _product() -> Callable[[], object]:
-    """Return what multiplies matrices."""
     matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
     return partial(torch.mm, matrix, matrix, out=out)
 
 
 def passes_of(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[], object]:
-    """Return what runs a model's forward and backward pass, for `measure_interference`.
-
-    It raises `MeasurementError` if the model fails.
-    """
+    """Return a function that runs a model's forward and backward pass, to measure contention."""
     return partial(time_bare, model, inputs, clock_for(model))

@@ -1,4 +1,4 @@
-"""What else ran on the machine of rank 0 while a job was measured. Needs no torch."""
+"""Other load on the machine of rank 0 during a measurement. Needs no torch."""
 
 import json
 import platform
@@ -14,16 +14,9 @@ __all__ = ["machine_of", "together"]
 
 
 def machine_of(world: "World", threads: int, before: machine.Load) -> Circumstances:
-    """Return what is known of the machine of rank 0. Every rank has to call it.
+    """Return the circumstances on the machine of rank 0 since `before`. Every rank has to call it.
 
-    Parameters
-    ----------
-    world : World
-        The job.
-    threads : int
-        Threads this rank computes with.
-    before : Load
-        When the measurement began.
+    `threads` is the number of threads this rank computes with.
     """
     now = machine.Load.now()
     own_s = now.own_s - before.own_s
@@ -32,14 +25,9 @@ def machine_of(world: "World", threads: int, before: machine.Load) -> Circumstan
 
 
 def together(texts: tuple[str, ...], before: machine.Load, now: machine.Load) -> Circumstances:
-    """Return what the ranks of one machine, that of the first, make of it.
+    """Combine the ranks' reports for the machine of the first rank.
 
-    Parameters
-    ----------
-    texts : tuple of str
-        Of each rank: its machine, its threads, what it computed, where it may run.
-    before, now : Load
-        When the measurement began and ended, on the first rank.
+    `texts` hold for each rank its machine, threads, processor time (s) and allowed processors.
     """
     ranks = [json.loads(text) for text in texts]
     here = [rank for rank in ranks if rank[0] == ranks[0][0]]

@@ -1,4 +1,4 @@
-"""A step as predicted above the same as measured, on one axis. Needs no torch."""
+"""Draw a predicted step above the measured one, on one axis. Needs no torch."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ _COMPUTATION, _NETWORK = "computation", "network"
 
 
 class Moment(NamedTuple):
-    """When a layer begins to compute in one pass, on the monotonic clock."""
+    """The start of a layer's computation in one pass, on the monotonic clock."""
 
     of: Literal["forward", "backward"]
     layer: str
@@ -27,9 +27,9 @@ class Moment(NamedTuple):
 
 
 def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
-    """Return what plans predict of a step, from the start of its backward pass; None if nothing.
+    """Return the predicted timeline of a step, from the start of its backward pass, or None.
 
-    Of plans that push and pull, the pulls begin where the pushes have ended.
+    Of plans that push and pull, the pulls begin at the end of the pushes.
     """
     if len({answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}) == 1:
         return None  # half a step
@@ -55,16 +55,10 @@ def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
 
 
 def shown_step(events: Iterable[Event], usual_ns: Sequence[int]) -> tuple[int, int, int]:
-    """Return the step that takes about as long as usual, and when its backward pass begins, ends.
+    """Return a step of typical length, and the starts of its and the next backward pass (ns).
 
-    A step counts from one backward pass to the next. The first one, which warms up, is left out.
-
-    Parameters
-    ----------
-    events : iterable of Event
-        Of one rank, three steps at least.
-    usual_ns : sequence of int
-        What steps take.
+    `events` are those of one rank, at least three steps; the first step, a warm-up, is left out.
+    The typical length is the median of `usual_ns`.
     """
     starts = {event.step: event.start_ns for event in events if event.kind == "backward"}
     usual = median(usual_ns)
@@ -76,16 +70,9 @@ def shown_step(events: Iterable[Event], usual_ns: Sequence[int]) -> tuple[int, i
 
 
 def in_layers(timeline: Timeline, moments: Sequence[Moment], start_ns: int) -> Timeline:
-    """Return a timeline whose passes are cut into layers.
+    """Return the timeline with its passes cut into layers.
 
-    Parameters
-    ----------
-    timeline : Timeline
-        Its passes lie on resources of their own.
-    moments : sequence of Moment
-        When layers begin.
-    start_ns : int
-        The timeline's 0 on their clock.
+    `start_ns` is the timeline's time 0 on the clock of the moments.
     """
     intervals: list[Interval] = []
     ordered = sorted(moments, key=lambda moment: moment.time_ns)
@@ -113,20 +100,9 @@ def beside_each_other(
     moments: Sequence[Moment],
     usual_ns: Sequence[int],
 ) -> tuple[str, Timeline, int | None]:
-    """Return a title, which says how predictions do, one timeline of both, and the bound on a step.
+    """Return a title, a timeline of prediction and measurement, and the step's lower bound.
 
-    Parameters
-    ----------
-    name : str
-        What was run.
-    answers : sequence of answers
-        The plans.
-    events : sequence of Event
-        What was measured on one rank.
-    moments : sequence of Moment
-        When its layers began.
-    usual_ns : sequence of int
-        What steps take.
+    `events` and `moments` are those of one rank; `usual_ns` are the lengths of steps.
     """
     step, start, end = shown_step(events, usual_ns)
     measured = in_layers(timeline_of([events], step), moments, start)

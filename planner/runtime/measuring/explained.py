@@ -1,16 +1,11 @@
-"""What of a run was other than predicted, and why: events in, sentences out. Needs no torch.
+"""Explain the differences between a measured run and its prediction in sentences. Needs no torch.
 
-Problem. "Off by 20 %" says nothing about what to do. A step is computation, waiting for transfers,
-and the rest (the update, and what lies between), each with causes of its own.
-
-Method. Each part is measured from the events and held against what the plan says; what is off by
-more than a bound, and by a share of the step that matters, gets a sentence with what was seen of
-the cause. What a transfer takes is that of the rank it keeps least: the others wait there for the
-last rank to come, which is no matter of the network.
-
-Complexity. O(n log n) for n events.
-
-Source. Own.
+Method: A step is computation, waiting for transfers, and the rest (the update and gaps). Each part
+is compared with the plan. A part that is off by more than `OFF`, and by a relevant share of the
+step, gets a sentence with its likely cause. A transfer's time is that of the rank it occupies
+least: the other ranks wait in it for the last rank, which says nothing about the network.
+Complexity: O(n log n) for n events.
+Source: own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,11 +24,10 @@ from planner.units import counted, format_ns
 __all__ = ["RatioInterval", "against", "explained", "other_threads"]
 
 OFF = 0.10
-"""A part off by no more is as predicted: on a shared machine runs of the same plan differ by about
-as much."""
+"""Tolerance: on a shared machine runs of the same plan differ by about as much."""
 
 MATTERS = 0.03
-"""Smaller shares of the step are not worth a sentence: others explain more."""
+"""Smaller shares of the step get no sentence, since other parts explain more."""
 
 Run = tuple[Sequence[Sequence[Event]], int]
 """The events of every rank, and the first step that counts."""
@@ -41,15 +35,9 @@ Run = tuple[Sequence[Sequence[Event]], int]
 
 @dataclass(frozen=True, slots=True)
 class RatioInterval:
-    """How many times as fast as something else, by rounds.
+    """Interval of a ratio over rounds: median, minimum and maximum.
 
-    Attributes
-    ----------
-    median, low, high : float
-        Over the rounds. The median of all rounds there could be lies between `low` and `high`, the
-        least and the largest, with probability 1 - 2^(1-n) for n rounds.
-    rounds : int
-        n.
+    The true median lies in [low, high] with probability 1 - 2^(1-n) for n rounds.
     """
 
     median: float
@@ -59,34 +47,24 @@ class RatioInterval:
 
     @property
     def confidence(self) -> float:
-        """That probability: 0 for a single round."""
+        """The probability that the true median lies in the interval; 0 for a single round."""
         return 1 - 2.0 ** (1 - self.rounds)
 
     @property
     def differs(self) -> bool:
-        """Whether 1 lies outside; one round alone cannot tell."""
+        """Whether 1 lies outside the interval; unknown, hence False, for a single round."""
         return self.rounds > 1 and not self.low <= 1 <= self.high
 
 
 def against(ratios: Sequence[float]) -> RatioInterval:
-    """Return the interval of the ratios of some rounds, at least one."""
+    """Return the interval of the ratios of at least one round."""
     return RatioInterval(median(ratios), min(ratios), max(ratios), len(ratios))
 
 
 def explained(
     answers: Sequence[Answer], runs: Sequence[Run], machine: Circumstances | None = None
 ) -> tuple[str, ...]:
-    """Return what was other than predicted, what matters most first; the steps before it.
-
-    Parameters
-    ----------
-    answers : sequence of answers
-        The plans.
-    runs : sequence of (events, int)
-        What was measured of them.
-    machine : Circumstances, optional
-        What is known of the machine meanwhile.
-    """
+    """Return the differences from the prediction, the whole step first, then the largest first."""
     steps = [step for events, first in runs for step in slowest(events, first)]
     if not steps:
         return ()
@@ -136,14 +114,9 @@ def _whole(predicted: int | None, took: int) -> Iterable[str]:
 
 
 def other_threads(answers: Sequence[Answer], ranks: Sequence[int]) -> tuple[str, ...]:
-    """Return that ranks compute with other threads than the profiles of the plans, if they do.
+    """Return a sentence if ranks compute with other threads than the profiles of the plans.
 
-    Parameters
-    ----------
-    answers : sequence of answers
-        The plans.
-    ranks : sequence of int
-        Threads of each rank; empty if unknown.
+    `ranks` holds the threads of each rank; empty if unknown.
     """
     profiled = {answer.profile_threads for answer in answers if answer.profile_threads is not UNSET}
     if not ranks or not profiled or profiled == set(ranks):
@@ -170,7 +143,7 @@ def _of_computation(about: str, predicted: int, took: int, why: str, other: Sequ
 
 
 def _computation(runs: Sequence[Run], passes: Sequence[str]) -> int:
-    """Return what passes take of a step without waiting, on the slowest rank."""
+    """Return the median time of passes per step without waiting, on the slowest rank (ns)."""
     times: list[int] = []
     for ranks, first in runs:
         each = [_computed(events, passes) for events in ranks]
@@ -180,7 +153,7 @@ def _computation(runs: Sequence[Run], passes: Sequence[str]) -> int:
 
 
 def _computed(events: Iterable[Event], passes: Sequence[str]) -> dict[int, int]:
-    """Return what passes take on one rank without waiting, by step."""
+    """Return the time of passes without waiting on one rank, by step (ns)."""
     known = tuple(events)
     waits = [event for event in known if event.kind == "wait"]
     whole = {event.step for event in known if event.kind == "step"}
@@ -197,7 +170,7 @@ def _computed(events: Iterable[Event], passes: Sequence[str]) -> dict[int, int]:
 
 
 def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[str]:
-    """Yield by how much transfers were slower, or faster, than the plan's network says."""
+    """Yield a sentence if transfers were slower or faster than the plan's network."""
     known = predicted_transfers(answers)
     pairs = {
         name: (known[name].time_ns, median(batch.sending_ns))
@@ -222,7 +195,7 @@ def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[st
 
 
 def _of_order(runs: Sequence[Run]) -> Iterable[str]:
-    """Yield which transfers left before others that the plan has before them."""
+    """Yield a sentence about batches that left before earlier batches of the plan."""
     overtook: dict[str, int] = {}
     steps = 0
     for ranks, first in runs:

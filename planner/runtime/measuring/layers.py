@@ -1,14 +1,8 @@
-"""When each layer of a model computes in training steps, to draw them. Needs torch.
+"""Record when each layer computes, to draw a step by layers. Needs torch.
 
-Problem. A picture of a step shall set its computation beside the plan's, layer by layer, but what
-executors record knows only passes.
-
-Method. Hooks note the moment a layer's call begins in the forward pass, and in the backward pass
-the moment the gradient of its output is there; until the next such moment the time is the layer's.
-A layer is a module without modules inside. Hooks take time, so only steps that are drawn and not
-counted are watched.
-
-Source. Own.
+Hooks record the start of a layer's call in the forward pass, and in the backward pass the moment
+its output's gradient is ready. The time up to the next record is the layer's. A layer is a module
+without submodules. Hooks cost time, so they watch only steps that are drawn and not measured.
 """
 
 import time
@@ -26,7 +20,7 @@ __all__ = ["watching"]
 
 @contextmanager
 def watching(model: nn.Module) -> Iterator[list[Moment]]:
-    """Watch a model's layers; yield the list of moments, which grows as it computes."""
+    """Watch a model's layers; yield the list of moments, which grows as the model computes."""
     moments: list[Moment] = []
     with ExitStack() as hooks:
         for name, module in model.named_modules():

@@ -1,9 +1,9 @@
-"""What a rank measured, beside what its plan predicted. Needs no torch.
+"""Times measured by the ranks, compared with the plan's prediction. Needs no torch.
 
-A training step lasts from one call of `Executor.step` to the next: forward pass, backward pass,
-update. Exposed communication is the time in it in which the computation waits for a transfer. Of
-plans that pull and push, the forward phase lasts from where the pulls begin, at the end of the last
-step or later, to the end of the forward pass; the backward phase from there to the end of the last
+A training step lasts from one call of `Executor.step` to the next: forward pass, backward pass and
+update. Exposed communication is the part in which the computation waits for transfers. For plans
+that pull and push, the forward phase lasts from the start of the pulls (at the end of the previous
+step or later) to the end of the forward pass; the backward phase from there to the end of the last
 push.
 """
 
@@ -39,16 +39,16 @@ __all__ = [
 
 
 class StepTime(NamedTuple):
-    """What one step lasted on one rank, in ns.
+    """Times of one step on one rank (ns).
 
     Attributes
     ----------
     step_ns : int
         The whole step.
     exposed_ns : int
-        The part of it in which the computation waited for transfers.
+        Exposed communication: the computation waits for transfers.
     forward_phase_ns, backward_phase_ns : int
-        See the module.
+        For plans that pull and push; see the module.
     """
 
     step_ns: int
@@ -58,7 +58,7 @@ class StepTime(NamedTuple):
 
 
 def off_by(predicted_ns: float, measured_ns: float) -> float | None:
-    """Return predicted / measured - 1: above 0 the prediction was too long.
+    """Return predicted / measured - 1; positive if the prediction was too long.
 
     None if nothing was measured.
     """
@@ -67,16 +67,16 @@ def off_by(predicted_ns: float, measured_ns: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTime:
-    """A time that a plan predicts, and its measurements.
+    """A predicted time and its measurements.
 
     Attributes
     ----------
     name : str
-        Of what.
+        The measured quantity.
     predicted_ns : int or None
-        What the plan says; None where it says nothing.
+        The prediction; None if the plan makes none.
     measured_ns : tuple of int
-        One value a step, that of the slowest rank.
+        One value per step, of the slowest rank.
     """
 
     name: str
@@ -90,13 +90,13 @@ class MeasuredTime:
 
     @property
     def error(self) -> float | None:
-        """See `off_by`; None without a prediction."""
+        """The relative error (see `off_by`); None without a prediction."""
         return None if self.predicted_ns is None else off_by(self.predicted_ns, self.median_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTime:
-    """What the transfers of one batch took.
+    """Times of the transfers of one batch.
 
     Attributes
     ----------
@@ -105,13 +105,12 @@ class BatchTime:
     batch : int
         Number of the batch in the plan.
     measured_ns : tuple of int
-        One value a step: how long the channel of the slowest rank was busy with it, waiting for
-        other ranks included.
+        One value per step: how long the transfer occupied the channel of the slowest rank,
+        including waiting for other ranks.
     overtook : int
-        In how many steps it left before one that the plan has before it.
+        Number of steps in which it left before an earlier batch of the plan.
     waited_ns : tuple of int
-        How much of that it waited for the rank that came last: what exceeds the time of the rank
-        that the transfer kept least.
+        The part spent waiting for the last rank: the excess over the rank with the shortest time.
     """
 
     direction: str
@@ -122,12 +121,12 @@ class BatchTime:
 
     @property
     def sending_ns(self) -> tuple[int, ...]:
-        """The same without waiting for other ranks: what the network took."""
+        """The network's time: the measured time without waiting for other ranks."""
         return tuple(map(sub, self.measured_ns, self.waited_ns))
 
 
 def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
-    """Return what each complete step of one rank lasted, by number."""
+    """Return the times of each complete step of one rank, by number."""
     by_step: dict[int, list[Event]] = {}
     waits: list[Event] = []
     for event in events:
@@ -163,7 +162,7 @@ def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
 
 
 def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...]:
-    """Return the largest times over all ranks of each step from `first` on that all completed."""
+    """Return the largest times over all ranks, for each complete step from `first` on."""
     each = [steps_of(events) for events in ranks]
     numbers = sorted(set.intersection(*(set(steps) for steps in each)))
     return tuple(
@@ -174,7 +173,7 @@ def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...
 
 
 def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[MeasuredTime, ...]:
-    """Return what plans predict beside what was measured."""
+    """Return the predictions of plans with the measured times."""
     predicted: dict[str, int | None] = {
         "step": None,
         "exposed communication": None,
@@ -203,7 +202,7 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
 
 
 def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime, ...]:
-    """Return what the transfers of each batch took in the steps from `first` on."""
+    """Return the times of each batch's transfers in the steps from `first` on."""
     lengths: dict[tuple[str, int], dict[int, list[int]]] = {}
     for events in ranks:
         for event in events:
@@ -225,7 +224,7 @@ def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime
 def batches_of(
     runs: Iterable[tuple[Sequence[Iterable[Event]], int]],
 ) -> tuple[BatchTime, ...]:
-    """Return the same over several runs of the same plan: their events and first steps."""
+    """Return the times of each batch over several runs of a plan, given as (events, first step)."""
     known: dict[tuple[str, int], BatchTime] = {}
     for ranks, first in runs:
         for batch in batch_times(ranks, first):
@@ -241,9 +240,9 @@ def batches_of(
 
 
 def _overtaking(events: Iterable[Event], first: int) -> Counter[tuple[str, int]]:
-    """Count the steps in which a batch left before an earlier one; ranks have the same order."""
+    """Count the steps in which a batch left before an earlier one; all ranks share the order."""
     overtook: Counter[tuple[str, int]] = Counter()
-    least: dict[tuple[str, int], int] = {}  # of what left later, by direction and step
+    least: dict[tuple[str, int], int] = {}  # least batch that left later, by direction and step
     for event in reversed(tuple(events)):
         if event.kind == "transfer" and event.step >= first:
             place = event.direction, event.step
@@ -253,7 +252,7 @@ def _overtaking(events: Iterable[Event], first: int) -> Counter[tuple[str, int]]
 
 
 def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
-    """Return what happened on every rank from a step's backward pass to the next one's.
+    """Return the timeline of every rank from a step's backward pass to the next one's.
 
     Each rank's time 0 is the start of its own backward pass.
     """
@@ -295,7 +294,7 @@ def _kind(event: Event) -> Kind:
 
 
 def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interval]:
-    """Return the passes, without the time in which they wait."""
+    """Return the passes without their waiting times."""
     waits = sorted((event.start_ns, event.end_ns) for event in events if event.kind == "wait")
     intervals = []
     for event in events:

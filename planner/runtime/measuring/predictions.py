@@ -1,4 +1,4 @@
-"""What plans predict of each transfer and of the computation. Needs no torch."""
+"""Predicted times of transfers and of the computation. Needs no torch."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,22 +14,14 @@ __all__ = ["PredictedTransfer", "predicted_computation", "predicted_transfers"]
 
 
 class PredictedTransfer(NamedTuple):
-    """What a plan says of one transfer.
-
-    Attributes
-    ----------
-    time_ns : int
-        How long it lasts.
-    size_bytes : int or None
-        How much it carries; None if the plan does not know.
-    """
+    """The predicted time of a transfer, and its bytes; None if the plan does not know them."""
 
     time_ns: int
     size_bytes: int | None
 
 
 def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], PredictedTransfer]:
-    """Return what plans say of each batch, by direction and number."""
+    """Return the predicted transfers, by direction and batch."""
     known: dict[tuple[str, int], PredictedTransfer] = {}
     for answer in answers:
         if isinstance(answer, CaramelAnswer):
@@ -53,7 +45,7 @@ def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], Pred
 
 
 def predicted_computation(answers: Sequence[Answer]) -> dict[tuple[str, ...], int]:
-    """Return what plans say the computation takes, in ns, by the passes that are meant."""
+    """Return the predicted computation time (ns), by the passes it covers."""
     known: dict[tuple[str, ...], int] = {}
     for answer in answers:
         if isinstance(answer, CaramelAnswer | IterationAnswer):

@@ -1,19 +1,14 @@
-"""Times what executors do on the network, for one size after another.
+"""Sweep of the network: time executors' transfers for one size after another.
 
-Problem. How long does a transfer of x bytes take, among these ranks, over these interfaces, with
-this software? Other load and the ranks' own clocks disturb the answer.
-
-Method. Rounds: each goes through all sizes once, every other one backwards, so that a disturbance
-does not meet one size only. All ranks enter a sample together, behind a small all-reduce. Short
-transfers are repeated within a sample, one after the other, in gloo's queue where executors use it;
-how often, and after how many untimed ones, is chosen once for each size from the link (`settling`),
-or from a given time. The time of a sample is that of the slowest rank, which the ranks find at the
-end by one more all-reduce: all of them return the same sweep.
-
-Guarantee. Ranks that would time different things stop with an error before the first transfer.
-
-Complexity. (warm-up + repetitions) · sizes · depths samples; 0.1 s for each size and depth to
-choose, up to a second where a link is slow to settle. Source. Own.
+Method: Each round goes through all sizes, every other one backwards, so that a disturbance affects
+more than one size. All ranks enter a sample together, after a small all-reduce. Short transfers are
+repeated within a sample, in gloo's queue where executors use it; their number comes from
+`settling`, or from a given time. The time of a sample is that of the slowest rank.
+Guarantee: Ranks with different arguments stop with an error before the first transfer. All ranks
+return the same sweep.
+Complexity: (warm-up + repetitions) · sizes · depths samples; 0.1 s per size and depth to choose the
+number of transfers, up to 1 s on links that are slow to settle.
+Source: own.
 """
 
 import time
@@ -48,10 +43,10 @@ __all__ = ["MAX_REPETITIONS", "check_depths", "measure_network", "transfer"]
 MAX_REPETITIONS = 10_000
 _MAX_DEPTH = 64
 _PAUSE_S = 0.05
-"""After it a link that passes bursts passes one again."""
+"""Pause after which a shaped link passes a burst again."""
 
 _Series = Callable[[int], list[int]]
-"""Carries out so many transfers; returns when each ended."""
+"""Runs the given number of transfers; returns when each ended (ns)."""
 
 
 def measure_network(
@@ -72,32 +67,31 @@ def measure_network(
     world : World
         The job.
     collective : {"all_reduce", "all_gather", "reduce_scatter"} or AllReduce
-        What to time: gloo's ring; the pull of a batch, of which each rank sends its share; the push
-        of a batch, where each rank receives and adds up its share; or any way to sum up.
+        Gloo's ring; the pull of a batch, of which each rank sends its share; the push of a batch,
+        of which each rank receives and sums its share; or any all-reduce.
     sizes : sequence of int, optional
-        Sizes in bytes, increasing, at least two, multiples of 4; by default those of `sweep_sizes`
-        up to 4 MB.
+        At least two sizes (bytes), increasing multiples of 4; by default those of `sweep_sizes` up
+        to 4 MB.
     repetitions, warmup : int
-        Measured rounds, and rounds before them, of which there is at least one.
+        Measured rounds, and at least one round before them.
     depths : sequence of int
-        Chunks in flight, increasing from 1; others than 1 only for all-reduces.
+        Chunks in flight, increasing from 1; above 1 only for all-reduces.
     sample_ns : int, optional
-        How long a sample takes at least, however short a transfer is. Where links pass bursts
-        (token buckets), transfers one after the other, as executors send them, take longer than
-        single ones, and a sample has to outlast the burst many times. By default it begins once
-        the burst is spent, which series of up to 0.4 s of transfers show; give a time for links
-        that pass longer bursts.
+        Least duration of a sample. Links that pass bursts (token buckets) are faster for single
+        transfers than for the sequences that executors send. By default a sample starts after the
+        burst, which is found by series of up to 0.4 s. Give a time that is many times the burst for
+        links with longer bursts.
     progress : callable, optional
-        Called after each round with how many are done, of how many.
+        Called after each round with the number done and the total.
 
     Raises
     ------
     InvalidInputError
-        If an argument cannot be used.
+        If an argument is not valid.
     MeasurementError
-        If this rank is alone.
+        If there is only one rank.
     DisagreementError
-        If the ranks would time different things.
+        If the ranks' arguments differ.
     CommunicationError
         If a transfer fails.
     """
@@ -148,26 +142,12 @@ def transfer(
     depth: int = 1,
     all_reduce: AllReduce | None = None,
 ) -> tuple[Callable[[], object], Tensor, Tensor]:
-    """Prepare a transfer; return what carries it out, its input, and its output.
+    """Prepare a transfer; return the function that runs it, its input, and its output.
 
-    Pulls and pushes are those of executors: messages, copies, and what is on its way at once.
-
-    Parameters
-    ----------
-    world : World
-        The job.
-    collective : str
-        What is done. For an all-reduce input and output are one tensor. A pull sends the input,
-        this rank's share, and fills the output with the whole batch; a push sends the input, the
-        whole batch, and fills the output with the mean of this rank's share.
-    elements : int
-        Numbers in the message; of a pull or push, in the batch, rounded up to equal shares.
-    room : Tensor
-        Two rows of zeros, each with room for the message and one number more a rank.
-    depth : int
-        Chunks in flight, of an all-reduce.
-    all_reduce : AllReduce, optional
-        By default gloo's ring.
+    Pulls and pushes are those of executors, with the same messages and copies. An all-reduce has
+    one tensor for input and output. A pull sends this rank's share and fills the whole batch; a
+    push sends the whole batch and fills the mean of this rank's share. `elements` is rounded up to
+    equal shares; `room` holds two rows of zeros, each for the message and one number per rank.
     """
     if collective == "all_reduce":
         total, flat = all_reduce or Ring(world.group), room[0, :elements]
@@ -195,11 +175,11 @@ def _done(run: Callable[[], object]) -> Callable[[], object]:
 def _queued(
     begin: Callable[[], Callable[[], object]], ahead: int = 2, together: int = 1
 ) -> _Series:
-    """Return what carries so many transfers out, and says when each ended.
+    """Return a function that runs transfers and returns the end of each.
 
-    Executors put batches into gloo's queue while those before are on their way (`ahead`): a
-    transfer costs what it keeps the network from others, not the time until it has arrived. So
-    many as are on their way `together` end at about the same time, and cost the same.
+    Executors queue batches in gloo while `ahead` earlier ones are in flight: a transfer costs the
+    time it keeps the network, not its latency. Transfers `together` in flight end at about the same
+    time and share the cost.
     """
 
     def series(count: int) -> list[int]:
@@ -230,10 +210,10 @@ def _rounds(
     sample_ns: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> list[list[int]]:
-    """Return for each run its times in all rounds, those of the slowest rank.
+    """Return for each run its times in all rounds, of the slowest rank.
 
-    Each sample is `behind` so many transfers that do not count: of the first ones in gloo's queue
-    few pieces are on their way, which leave the network idle.
+    Each sample follows `behind` uncounted transfers: gloo's queue starts with few pieces in flight,
+    which leaves the network idle.
     """
     signal = torch.zeros(1)
 
@@ -267,7 +247,7 @@ def _rounds(
 
 
 def _sample(world: World, run: _Series, once_ns: int, sample_ns: int | None) -> Sample:
-    """Return how to time a transfer that took some time once, the same on all ranks."""
+    """Return how to time a transfer that took `once_ns`, the same on all ranks."""
     if sample_ns is not None:
         return Sample(0, repeats(sample_ns, once_ns))
 
@@ -281,7 +261,7 @@ def _sample(world: World, run: _Series, once_ns: int, sample_ns: int | None) -> 
 
 
 def _slowest(world: World, rows: list[list[int]]) -> list[list[int]]:
-    """Return of each time the largest of all ranks."""
+    """Return the maximum of each time over all ranks."""
     times = torch.tensor(rows, dtype=torch.int64)
     distributed.all_reduce(times, op=distributed.ReduceOp.MAX, group=world.group)
     slowest: list[list[int]] = times.tolist()
@@ -301,13 +281,7 @@ def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_depths(collective: Collective | AllReduce, depths: Sequence[int]) -> None:
-    """Refuse depths that a collective cannot be measured at.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path `collective` or `depths`.
-    """
+    """Raise an `InvalidInputError` for depths at which a collective cannot be measured."""
     if isinstance(collective, str) and collective not in COLLECTIVES:
         raise InvalidInputError(
             "collective", f"expected one of {', '.join(COLLECTIVES)}, got {collective!r}"

@@ -1,7 +1,7 @@
-"""What happened when on one rank: computation, transfers, and waiting for them.
+"""Trace of one rank: computation, transfers, and waiting for them.
 
-Times are read from the monotonic clock, which the processes of one machine share; traces of
-different machines are each shifted to the start of their own step.
+Times are those of the monotonic clock, which processes of one machine share. Traces of different
+machines are each shifted to the start of their own step.
 """
 
 import threading
@@ -17,40 +17,23 @@ Kind = Literal["forward", "backward", "update", "transfer", "wait", "step", "rea
 
 
 class Event(NamedTuple):
-    """One stretch of time.
+    """One event of a trace (ns, monotonic clock).
 
-    Attributes
-    ----------
-    kind : str
-        "forward", "backward": a pass; "update": the optimiser; "transfer": a batch in the network;
-        "wait": the computation waits for a batch; "step": from the start of one step to the next;
-        "ready": the moment in which a batch can leave.
-    step : int
-        From 0.
-    batch : int
-        Of the plan; -1 if it concerns none.
-    start_ns, end_ns : int
-        On the monotonic clock.
-    direction : str
-        "pull" or "push" where a plan has both; else empty.
+    Kinds: "forward", "backward": a pass; "update": the optimiser; "transfer": a batch in the
+    network; "wait": the computation waits for a batch; "step": a whole step; "ready": a batch can
+    leave.
     """
 
     kind: Kind
     step: int
-    batch: int
+    batch: int  # -1 without a batch
     start_ns: int
     end_ns: int
-    direction: str = ""
+    direction: str = ""  # "pull" or "push" where a plan has both
 
 
 class Trace:
-    """The last events of one rank, added by its threads as they end.
-
-    Parameters
-    ----------
-    most : int
-        How many are kept; one takes some 170 bytes.
-    """
+    """The last `most` events of one rank, about 170 bytes each; thread-safe."""
 
     def __init__(self, most: int = 100_000) -> None:
         self._events: deque[Event] = deque(maxlen=most)
@@ -63,7 +46,7 @@ class Trace:
 
     @contextmanager
     def span(self, kind: Kind, step: int, batch: int = -1, direction: str = "") -> Iterator[None]:
-        """Add what is done inside as an event, however it ends."""
+        """Add an event for the enclosed code, even if it fails."""
         start = time.monotonic_ns()
         try:
             yield
@@ -72,15 +55,12 @@ class Trace:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The events that are kept, by start."""
+        """The recorded events, by start."""
         with self._lock:
             return tuple(sorted(self._events, key=lambda event: (event.start_ns, event.end_ns)))
 
     def since(self, step: int) -> list[Event]:
-        """Return the events of steps from this one on, the last to end first.
-
-        Complexity: O(events since).
-        """
+        """Return the events from a step on, the last to end first. Complexity: O(these events)."""
         several = []
         with self._lock:
             for event in reversed(self._events):
@@ -90,6 +70,6 @@ class Trace:
         return [event for event in several if event.step >= step]
 
     def clear(self) -> None:
-        """Forget all events."""
+        """Delete all events."""
         with self._lock:
             self._events.clear()

@@ -1,4 +1,4 @@
-"""Runs some training steps as planned, or under plain DDP, and collects what all ranks measured."""
+"""Trial runs: training steps under a plan or plain DDP, with the measurements of all ranks."""
 
 import json
 import time
@@ -26,14 +26,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What the steps of a run were like.
+    """The measurements of a run.
 
     Attributes
     ----------
     events : tuple of tuple of Event
-        What happened on each rank, warm-up included.
+        The events of each rank, warm-up included.
     warmup : int
-        Steps that do not count.
+        Number of first steps that do not count.
     """
 
     events: tuple[tuple[Event, ...], ...]
@@ -52,7 +52,7 @@ def run_plan(
     all_reduce: AllReduce | None = None,
     progress: Progress | None = None,
 ) -> Trial:
-    """Run training steps as planned. Every rank has to call it.
+    """Run training steps under a plan. Every rank has to call it.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def run_plan(
     steps, warmup : int
         Steps that count, and steps before them.
     progress : callable, optional
-        Called with the steps done and their total after each of them.
+        Called after each step with the number done and the total.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def run_ddp(
 ) -> Trial:
     """Run training steps under `DistributedDataParallel`; `options` are its own.
 
-    Its buckets are final from the second step on, so there should be some warm-up.
+    DDP's buckets are final from the second step on, so use a warm-up.
     """
     wrapped = DistributedDataParallel(model, process_group=world.group, **options)
     events: list[Event] = []
@@ -109,7 +109,7 @@ def run_ddp(
 def ddp_steps(
     wrapped: nn.Module, inputs: tuple[Any, ...], optimizer: Optimizer, world: World, steps: int
 ) -> Iterator[tuple[Event, ...]]:
-    """Run training steps of a model that communicates by itself; yield what happened in each."""
+    """Run training steps of a model that communicates by itself; yield the events of each."""
     end = time.monotonic_ns()
     for step in range(steps):
         start = end
@@ -130,7 +130,7 @@ def ddp_steps(
 
 @contextmanager
 def _of_the_model(which: str) -> Iterator[None]:
-    """Make an error that is not one of communication one of the model."""
+    """Turn errors other than the planner's into a `MeasurementError` of the model."""
     try:
         yield
     except PlannerError:

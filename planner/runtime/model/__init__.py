@@ -1,1 +1,1 @@
-"""The model that is trained: its parameters, who reads them when, and which models are refused."""
+"""The trained model: its parameters, their reads, and checks of models and optimisers."""

@@ -1,4 +1,4 @@
-"""Which models and optimisers an executor can take over: refused with what to do instead."""
+"""Check whether an executor can take over a model and an optimiser."""
 
 from collections.abc import Mapping
 
@@ -15,12 +15,9 @@ __all__ = ["check_model", "check_optimizer"]
 
 
 def check_model(model: nn.Module) -> None:
-    """Check that hooks see what a model does, and that nobody else sends for it.
+    """Check that hooks observe the model and that no other wrapper communicates for it.
 
-    Raises
-    ------
-    InvalidInputError
-        If not.
+    Raises an `InvalidInputError` that says what to do instead.
     """
     if isinstance(model, torch.jit.ScriptModule):
         raise InvalidInputError(
@@ -28,7 +25,7 @@ def check_model(model: nn.Module) -> None:
         )
     for name, module in model.named_modules():
         path = f"model.{name}" if name else "model"
-        kinds = {kind.__name__ for kind in type(module).__mro__}  # importing FSDP takes seconds
+        kinds = {kind.__name__ for kind in type(module).__mro__}  # by name: importing FSDP is slow
         if isinstance(module, DistributedDataParallel | DataParallel):
             raise InvalidInputError(
                 path,
@@ -51,12 +48,9 @@ def check_model(model: nn.Module) -> None:
 
 
 def check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> None:
-    """Check that an optimiser updates the named parameters, all and alone, by parts.
+    """Check that an optimiser updates exactly the named parameters, and can update some at a time.
 
-    Raises
-    ------
-    InvalidInputError
-        If not.
+    Raises an `InvalidInputError` that says what to do instead.
     """
     if not isinstance(optimizer, Optimizer):
         raise InvalidInputError(

@@ -1,20 +1,13 @@
-"""Notices that torch.compile makes code, whose reads of parameters nothing shows.
+"""Detect compilations by torch.compile, whose code reads parameters unobserved.
 
-Problem. What torch.compile has made of a function reads parameters in kernels of its own: no hook
-and no function mode of Python sees them. A function that was compiled before looks like any other
-from outside, whatever it calls.
-
-Method. Every such function was once a frame that Dynamo translated, in this process; Dynamo counts
-those, and tells of the next one before it translates it.
-
-Guarantee. `used` is true if code may exist that was compiled, from anything. `before` is called
-ahead of each compilation. If one comes that was not told of (another thread was compiling, or
-Dynamo has been reset), `unnoticed` says so.
-
-Complexity. O(1) a look, and a call a compilation.
-
-Source. `torch._dynamo.callback` and the count of frames, neither of which is a public interface.
-Where a torch has none of them, all code is taken for compiled.
+Problem: Compiled code reads parameters in kernels that no hook or function mode of Python observes,
+and a compiled function looks like any other from outside.
+Method: Dynamo counts the frames it translates in this process, and calls back before each.
+Guarantee: `used` is true if compiled code may exist. `before` is called ahead of each compilation;
+`unnoticed` reports one without a call (another thread compiled, or Dynamo was reset).
+Complexity: O(1) per query; one call per compilation.
+Source: `torch._dynamo.callback` and its count of frames, both private. Without them all code counts
+as compiled.
 """
 
 import weakref
@@ -32,12 +25,9 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class Compilations:
-    """The compilations of this process, from now on and until `close`.
+    """The compilations of this process until `close`.
 
-    Parameters
-    ----------
-    before : callable
-        Called ahead of each, by whichever thread compiles; a bound method, kept weakly.
+    `before` is called ahead of each one by the compiling thread; it is a bound method, kept weakly.
     """
 
     def __init__(self, before: Callable[[], None]) -> None:
@@ -48,7 +38,7 @@ class Compilations:
 
     @property
     def used(self) -> bool:
-        """Whether there may be compiled code."""
+        """Whether compiled code may exist."""
         return _frames() != 0
 
     @property
@@ -57,27 +47,27 @@ class Compilations:
         return not self._known and _frames() != self._frames
 
     def begin(self) -> None:
-        """Begin anew to look out for compilations."""
+        """Start to watch for compilations."""
         self._known, self._frames = False, _frames()
         starts = _starts()
         if starts is None:
             self._frames = None
-        elif self._told not in starts:  # a reset of Dynamo forgets it
+        elif self._told not in starts:  # a reset of Dynamo removes it
             starts.append(self._told)
 
     def close(self) -> None:
-        """Be told no more."""
+        """Stop watching."""
         if (starts := _starts()) is not None:
             with suppress(ValueError):
                 starts.remove(self._told)
 
-    @_disable_dynamo  # a lock of Dynamo is held: it would wait for ever if this were compiled
+    @_disable_dynamo  # Dynamo holds a lock here: compiling this method would deadlock
     def _told(self, _args: object) -> None:
         before = self._before()
         if before is None:
             return
         self._known = True
-        # What is done now is not part of what is compiled: optimisers compute otherwise there.
+        # Optimisers compute differently while compiling, and this call is not compiled.
         flag = getattr(torch.compiler, "_is_compiling_flag", False)
         torch.compiler._is_compiling_flag = False
         try:
@@ -87,12 +77,12 @@ class Compilations:
 
 
 def hides_its_reads(module: nn.Module) -> bool:
-    """Tell whether a module is scripted or compiled."""
+    """Return whether a module is scripted or compiled."""
     return isinstance(module, torch.jit.ScriptModule) or is_compiled(module)
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Tell whether torch.compile made the module, was called on it, or decorates its `forward`."""
+    """Return whether torch.compile made the module, was called on it, or wraps its `forward`."""
     return (
         hasattr(module, "_orig_mod")
         or getattr(module, "_compiled_call_impl", None) is not None
@@ -101,13 +91,13 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def uncompiled(method: _Method) -> _Method:
-    """Keep torch.compile out of a method, and of all that it calls."""
-    # As torch's optimisers do it: `torch.compiler.disable` takes seconds to import.
+    """Exclude a method, and all that it calls, from torch.compile."""
+    # As in torch's optimisers: `torch.compiler.disable` takes seconds to import.
     return _disable_dynamo(method)  # type: ignore[return-value]
 
 
 def _frames() -> int | None:
-    """Return how many frames Dynamo has begun to compile since its last reset; None: unknown."""
+    """Return how many frames Dynamo has begun to compile since its last reset; None if unknown."""
     with suppress(ImportError, AttributeError):
         from torch._dynamo import convert_frame
 
@@ -116,7 +106,7 @@ def _frames() -> int | None:
 
 
 def _starts() -> list[Callable[[Any], None]] | None:
-    """Return what Dynamo calls ahead of compilations."""
+    """Return the callbacks that Dynamo calls ahead of compilations; None if unknown."""
     with suppress(ImportError, AttributeError):
         from torch._dynamo.callback import callback_handler
 

@@ -1,24 +1,13 @@
-"""Waits for parameters at the moment a model reads them, wherever it reads them.
+"""The gate: it finishes a pending parameter at the moment the model reads it.
 
-Problem. Parameters are updated while the next forward pass already runs. Every read of one, by its
-own module or by any other (tied weights, `nn.MultiheadAttention`, functional code), has to wait for
-it, and should wait no earlier.
-
-Method. While any module of the model runs, a torch function mode sees each call of torch with its
-arguments; parameters among them that are still pending are finished first. Where calls of torch
-cannot be seen (scripted or compiled code) nothing may be pending: `hidden` says that such code may
-exist, and executors then finish everything at the end of each step; everything is finished, too,
-before torch.compile translates something for the first time. Parts of the model have hooks, too, in
-case they are called alone; while the whole runs these are taken off, as many small layers would
-feel them.
-
-Guarantee. No call of torch in the model's forward pass sees a pending parameter. Reads that are not
-seen (a view of a parameter that was made in an earlier step and kept; what a scripted function
-reads that is no module's own) leave the parameter in `unread`, so that its gradient can be refused.
-Not noticed is such a read of a parameter that the same forward pass reads visibly afterwards.
-
-Complexity. O(arguments) a call of torch in a forward pass that begins while something is pending;
-two entries of dictionaries a part and pass. Source. Own.
+Problem: Parameters are updated while the next forward pass runs. Every read, by any module (tied
+weights, `nn.MultiheadAttention`, functional code), must wait for its parameter, and no longer.
+Method: In a forward pass a torch function mode finishes pending parameters among the arguments of
+each torch call. If scripted or compiled code may exist, which hides its reads (`hidden`), all are
+finished earlier. Hooks on inner modules serve calls outside the model's forward pass.
+Guarantee: No visible torch call reads a pending parameter. After a hidden read, which leaves it in
+`unread`, its gradient is refused. The exception is in docs/runtime.md.
+Complexity: O(arguments) per torch call while parameters are pending.
 """
 
 import threading
@@ -39,16 +28,8 @@ __all__ = ["Gate"]
 class Gate:
     """Watches a model's forward passes.
 
-    Parameters
-    ----------
-    model : Module
-        The model.
-    finish : callable
-        Finishes one pending parameter.
-    finish_all : callable
-        Finishes all of them.
-    entered, left : callable
-        Called when a forward pass begins and has ended.
+    `finish` finishes one pending parameter, `finish_all` all of them. `entered` and `left` are
+    called at the start and end of a forward pass.
     """
 
     def __init__(
@@ -61,9 +42,9 @@ class Gate:
     ) -> None:
         self.idle = False
         self.pending: set[nn.Parameter] = set()
-        """Parameters that are not what they should be yet."""
+        """Parameters whose update is not complete."""
         self.unread: set[nn.Parameter] = set()
-        """Those that were pending when a forward pass began, and that none has visibly read."""
+        """Parameters pending at the start of a forward pass and not visibly read since."""
         self._finish = finish
         self._finish_all = finish_all
         self._entered = entered
@@ -72,7 +53,7 @@ class Gate:
         self._mode = _Reads(self)
         self._watching = False
         self._late = False
-        self._lock = threading.RLock()  # whoever compiles may do so in another thread
+        self._lock = threading.RLock()  # another thread may compile
         self._compilations = Compilations(self._compiling)
         self._hides = any(map(hides_its_reads, model.modules()))
         self._handles: list[Any] = []
@@ -95,12 +76,12 @@ class Gate:
 
     @property
     def hidden(self) -> bool:
-        """Whether there may be code whose reads cannot be seen."""
+        """Whether code with hidden reads may exist."""
         return self._hides or self._compilations.used
 
     @property
     def overtaken(self) -> bool:
-        """Whether code was compiled since `begin`, and may have read what was pending then."""
+        """Whether code was compiled since `begin` that may have read pending parameters."""
         return self._late and self._compilations.unnoticed
 
     @property
@@ -109,14 +90,14 @@ class Gate:
         return not self._depth
 
     def begin(self) -> None:
-        """Begin a step: what is pending now is to be seen when it is read."""
+        """Begin a step: parameters pending now must be read visibly."""
         self.reset()
         self.unread = set()
         self._late = bool(self.pending)
         self._compilations.begin()
 
     def reset(self) -> None:
-        """Forget forward passes that were interrupted, of which torch does not tell hooks."""
+        """Discard interrupted forward passes, which torch does not report to hooks."""
         self._depth = 0
         self._unwatch()
         self._dress()
@@ -129,26 +110,24 @@ class Gate:
         return _idle_gate, ()
 
     def _for_a_copy(self) -> "Gate":
-        """Return what a copy of the model has in this one's place: a gate that does nothing.
+        """Return an inactive gate for a copy of the model.
 
-        Raises
-        ------
-        PlannerError
-            If parameters are pending: some may have been copied already.
+        Raises a `PlannerError` while parameters are pending, because some may have been copied
+        already.
         """
         if self.pending:
             raise PlannerError("the model is being updated: call finish() before it is copied")
         return _idle_gate()
 
     def close(self) -> None:
-        """Leave the model as it was."""
+        """Remove the hooks from the model."""
         self.reset()
         self._compilations.close()
         for handle in self._handles:
             handle.remove()
 
     def reading(self, value: Any) -> None:
-        """Finish the pending parameters in arguments."""
+        """Finish the pending parameters among arguments."""
         if isinstance(value, torch.Tensor):
             if value in self.unread and isinstance(value, nn.Parameter):
                 with self._lock:
@@ -163,16 +142,16 @@ class Gate:
                 self.reading(item)
 
     def _compiling(self) -> None:
-        """Finish everything: what is compiled now is the first compiled code, and reads it."""
-        with self._lock, suppress(PlannerError):  # the job knows; here Dynamo would wrap it
+        """Finish everything, because the code being compiled may read any parameter."""
+        with self._lock, suppress(PlannerError):  # already reported; Dynamo would wrap the error
             if self.pending:
                 self._finish_all()
             self.unread = set()
 
     def _enter(self, module: nn.Module, _inputs: Any) -> None:
-        if torch.compiler.is_compiling() or self.idle:  # compiled code has no hooks to wait in
+        if torch.compiler.is_compiling() or self.idle:  # compiled code runs no hooks
             return
-        self._depth += 1  # first: if what follows fails, `_leave` is called all the same
+        self._depth += 1  # first, because `_leave` is called even if an error follows
         if self._depth > 1:
             return
         self._entered()
@@ -202,7 +181,7 @@ class Gate:
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def _dress(self) -> None:
-        """Give the modules inside the model their hooks back, ahead of or behind all others."""
+        """Restore the hooks of inner modules, before or after all others."""
         if self._bare:
             self._bare = False
             for hooks, number, first in self._inner:
@@ -218,14 +197,14 @@ class Gate:
 
 
 class _Reads(TorchFunctionMode):
-    """Shows every call of torch to the gate."""
+    """Function mode that reports every torch call to the gate."""
 
     def __init__(self, gate: Gate) -> None:
         super().__init__()
         self._gate = gate
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # While a function is being compiled there is nothing to read yet.
+        # A function that is being compiled reads no values.
         if self._gate.unread and not torch.compiler.is_compiling():
             self._gate.reading(args)
             if kwargs:

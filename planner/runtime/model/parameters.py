@@ -1,4 +1,4 @@
-"""The parameters of a model, and whether a plan is about them."""
+"""The parameters of a model, and checks of plans against them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Elements:
-    """Elements start … stop-1 of a parameter, flattened: what a piece of a plan is in a model."""
+    """Elements [start, stop) of a flattened parameter: a piece of a plan in a model."""
 
     parameter: nn.Parameter
     start: int
@@ -37,32 +37,29 @@ class Elements:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first of them, and the one after the last."""
+        """The range (start, stop)."""
         return self.start, self.stop
 
     def of(self, tensor: Tensor) -> Tensor:
-        """Return them of a tensor that has as many elements as the parameter."""
+        """Return these elements of a tensor as large as the parameter."""
         return tensor.reshape(-1)[self.start : self.stop]
 
 
 def plain_name(name: str) -> str:
-    """Return a parameter's name without what torch.compile adds where it wraps a module."""
+    """Return a parameter's name without the parts that torch.compile adds."""
     return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
 def named(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """Yield a model's parameters, shared ones once, by their plain names."""
+    """Yield a model's parameters by their plain names, shared ones once."""
     for name, parameter in model.named_parameters():
         yield plain_name(name), parameter
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters that get gradients, by name; shared ones once.
+    """Return the parameters that get gradients, by name, shared ones once.
 
-    Raises
-    ------
-    InvalidInputError
-        If there are none, or one is where gloo does not send from.
+    Raises an `InvalidInputError` if there are none, or one is lazy, complex or not on the CPU.
     """
     parameters = {}
     for name, parameter in named(model):
@@ -87,11 +84,11 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def trained_ids(model: nn.Module) -> set[int]:
-    """Return the parameters that are trained, by `id`; many times as fast as `parameters`."""
+    """Return the trained parameters by `id`; much faster than `trainable`."""
     trained: set[int] = set()
     seen: set[int] = set()
     left = [model]
-    while left:  # without names, and without asking modules whether they are empty
+    while left:  # faster than `model.parameters()`, which makes names
         module = left.pop()
         if id(module) not in seen:
             seen.add(id(module))
@@ -115,10 +112,7 @@ def check_cover(
 ) -> None:
     """Check that batches carry every element of every parameter once.
 
-    Raises
-    ------
-    InvalidPlanError
-        With the first batch or parameter that does not fit.
+    The first batch or parameter that does not fit raises an `InvalidPlanError`.
     """
     carried: dict[str, list[Elements]] = {name: [] for name in parameters}
     for number, batch in enumerate(batches):
@@ -152,12 +146,9 @@ def check_cover(
 
 
 def elements_of(piece: Piece, parameters: Mapping[str, nn.Parameter]) -> Elements:
-    """Return which elements the bytes of a piece are.
+    """Return the elements of a piece.
 
-    Raises
-    ------
-    InvalidPlanError
-        If the parameter has no such bytes, or the piece ends inside an element.
+    An `InvalidPlanError` is raised if the parameter has no such bytes, or an element is cut.
     """
     parameter = parameters[piece.parameter]
     width = parameter.element_size()
@@ -178,7 +169,7 @@ def elements_of(piece: Piece, parameters: Mapping[str, nn.Parameter]) -> Element
 def by_dtype(
     pieces: Iterable[Piece], parameters: Mapping[str, nn.Parameter]
 ) -> dict[torch.dtype, list[Piece]]:
-    """Return the pieces of each type of number, in their order; a message has one type."""
+    """Return the pieces of each data type, in order; a message has one type."""
     pieces_of: dict[torch.dtype, list[Piece]] = {}
     for piece in pieces:
         pieces_of.setdefault(parameters[piece.parameter].dtype, []).append(piece)

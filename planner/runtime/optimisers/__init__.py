@@ -1,1 +1,1 @@
-"""The user's optimiser: what ranks compare of it, and how it updates a part of its parameters."""
+"""The user's optimiser: comparison between ranks, and updates of some of its parameters."""

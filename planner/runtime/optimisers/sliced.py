@@ -1,25 +1,13 @@
-"""Lets each rank update some elements of the parameters, with the user's optimiser.
+"""Partitioned optimiser states: each rank updates some elements, with the user's optimiser.
 
-Problem. Where each rank updates only a part of the weights, the user's optimiser has to work on
-that part, with the user's groups and settings, and learning-rate schedulers have to reach it; also
-in a thread beside the training loop, which by then may set up its next step.
-
-Method. In the optimiser's groups the parameters are replaced by flat ones that hold this rank's
-elements of them, one for each run of elements: views of the parameters' own memory, which the
-optimiser updates where it lies. New values of the other elements are written there as they arrive.
-The groups themselves stay, and so do their settings. What updates is a twin of the optimiser: it
-has its class, its hooks and its state, but its own groups and gradients, which no loop touches.
-
-Guarantee. The elements come out as if the whole parameters had been updated, because only
-optimisers are accepted that update each element by itself. (In bfloat16 and float16, and in fused
-optimisers, torch rounds the last few elements of a tensor in another way than those before; there
-the last bit may depend on where parameters are cut.)
-
-Complexity. The optimiser's work and state are those of this rank's elements alone. Parameters whose
-elements do not lie in their order are copied in each step.
-
-Source. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-stage 1 (partitioned optimiser states).
+Problem: The optimiser, its groups and its schedulers must apply to this rank's elements alone, also
+in a thread while the training loop sets up the next step.
+Method: Flat views of the parameters' memory, one per run of elements, replace the parameters in the
+optimiser's groups. A twin with its class, hooks and state, but own groups and gradients, updates.
+Guarantee: Elements are updated as in whole parameters, because only elementwise optimisers are
+accepted; for the last bit see docs/runtime.md.
+Complexity: Work and state of this rank's elements; copies of non-contiguous parameters per step.
+Source: Rajbhandari et al., "ZeRO", stage 1 (partitioned optimiser states).
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,23 +36,18 @@ ELEMENTWISE: tuple[type[Optimizer], ...] = (
     torch.optim.Rprop,
     torch.optim.ASGD,
 )
-"""Optimisers for which a new element depends on the old one and its own gradients alone."""
+"""Elementwise optimisers: a new element depends only on the old one and its own gradients."""
 
 
 class SlicedOptimizer:
-    """An optimiser that updates slices of parameters, until it is given the parameters back.
+    """An optimiser that updates slices of parameters until `restore`.
 
-    Parameters
-    ----------
-    optimizer : Optimizer
-        One that `check_elementwise` accepts.
-    slices : iterable of Elements
-        This rank's slices, several of a parameter or none.
+    `slices` are this rank's; a parameter may have several or none.
     """
 
     def __init__(self, optimizer: Optimizer, slices: Iterable[Elements]) -> None:
         self._optimizer = optimizer
-        # A slice lies in its parameter's own memory, if that is flat.
+        # A slice is a view of its parameter's memory, if that is contiguous.
         self._stand_ins = [
             (own, nn.Parameter(own.of(flat_values(own.parameter)))) for own in slices
         ]
@@ -77,7 +60,7 @@ class SlicedOptimizer:
             for group in optimizer.param_groups
         ]
         whole = dict(optimizer.state)
-        # What Adagrad has before its first step; later on it would be out of date.
+        # Only state from before the first step (Adagrad has some); later state becomes stale.
         self._state = {each: state for each, state in whole.items() if not _begun(state)}
         optimizer.state.clear()
         for own, stand_in in self._stand_ins:
@@ -102,9 +85,9 @@ class SlicedOptimizer:
         self._some = SomeParameters(self._twin, self._updated)
 
     def remember(self, flats: Mapping[nn.Parameter, Tensor]) -> None:
-        """Keep the settings that hold now, and where the parameters lie, for what is updated then.
+        """Remember the current settings and the parameters' memory, for the updates that follow.
 
-        Called by the training loop, where it would call the optimiser's `step`.
+        The training loop calls it in place of the optimiser's `step`.
         """
         for (own, stand_in), updated in zip(self._stand_ins, self._updated, strict=True):
             values = own.of(flats[own.parameter])
@@ -115,7 +98,7 @@ class SlicedOptimizer:
         self._optimizer._opt_called = True  # type: ignore[attr-defined]  # for schedulers
 
     def step(self, gradients: Mapping[int, Tensor]) -> None:
-        """Update slices, which go by their number, by a flat gradient for each; in any thread."""
+        """Update slices, given by number, with flat gradients; in any thread."""
         for number, gradient in gradients.items():
             self._updated[number].grad = gradient
         try:
@@ -125,7 +108,7 @@ class SlicedOptimizer:
                 self._updated[number].grad = None
 
     def restore(self) -> None:
-        """Give the optimiser its parameters back, with the state it had before its first step."""
+        """Give the optimiser its parameters back, with its state from before the first step."""
         for group, before in zip(self._optimizer.param_groups, self._groups, strict=False):
             group.update(before)
         self._optimizer.state.clear()
@@ -133,12 +116,9 @@ class SlicedOptimizer:
 
 
 def check_elementwise(optimizer: Optimizer) -> None:
-    """Check that an optimiser can work on slices; if it has begun, on whole parameters.
+    """Check that an optimiser can update slices, and that its state is that of whole parameters.
 
-    Raises
-    ------
-    InvalidInputError
-        If it cannot.
+    Raises an `InvalidInputError` otherwise.
     """
     if type(optimizer) not in ELEMENTWISE:  # a subclass may do anything
         names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
@@ -160,12 +140,12 @@ def check_elementwise(optimizer: Optimizer) -> None:
 
 
 def flat_values(parameter: nn.Parameter) -> Tensor:
-    """Return a parameter's elements in their order, whose changes do not count as its own."""
+    """Return a parameter's flat values; writing to them does not change its version number."""
     return parameter.data.contiguous().view(-1)
 
 
 def _twin_of(optimizer: Optimizer, parameters: Mapping[nn.Parameter, nn.Parameter]) -> Optimizer:
-    """Return an optimiser with the same hooks, for other parameters in place of its own."""
+    """Return an optimiser with the same hooks for other parameters."""
     twin: Optimizer = object.__new__(type(optimizer))
     twin.__dict__ = {
         **optimizer.__dict__,
@@ -184,7 +164,7 @@ def _begun(state: Mapping[str, Any]) -> bool:
 
 
 def _of_slice(value: Any, own: Elements) -> Any:
-    """Return what an optimiser's state of a parameter is for a slice of it."""
+    """Return the entry of an optimiser's state for a slice of its parameter."""
     if isinstance(value, Tensor) and value.shape == own.parameter.shape and value.dim():
         value = own.of(value)
     return copied(value)

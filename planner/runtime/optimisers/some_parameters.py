@@ -1,17 +1,14 @@
-"""Lets an optimiser update some of its parameters at a time, with the settings of one moment.
+"""Update some parameters of an optimiser at a time, with remembered settings.
 
-Problem. A step's gradients arrive one batch after the other, while learning-rate schedulers already
-set up the next step; an optimiser's `step` looks at all its parameters.
-
-Method. While it steps, its groups hold just the parameters that are to be updated, and the settings
-that were remembered. Groups of none are left out for torch's own optimisers, which do not mind;
-others may count on the places of their groups, so these stay, empty.
-
-Guarantee. After a step the groups are what they were before it. An optimiser that keeps what it
-counts in its groups is found out.
-
-Complexity. O(n log n) for n parameters to update, and O(settings) for each of their groups; for
-optimisers that are not torch's, for each group. Source. Own.
+Problem: Gradients arrive in batches while learning-rate schedulers set up the next step. An
+optimiser's `step` looks at all parameters.
+Method: During a step the groups hold only the parameters to update, with the remembered settings.
+Empty groups are left out for torch's own optimisers. Others may rely on group positions and keep
+them.
+Guarantee: The groups are restored after a step. An optimiser that counts in its groups is detected.
+Complexity: O(n log n) for n parameters and O(settings) per group concerned; for optimisers that are
+not torch's, per group.
+Source: own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,15 +22,7 @@ __all__ = ["SomeParameters", "copied"]
 
 
 class SomeParameters:
-    """An optimiser's parameters, some of which are updated at a time.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Its groups keep their parameters.
-    parameters : sequence of Parameter
-        What may be updated; here each goes by its number.
-    """
+    """The parameters of an optimiser, some of which are updated at a time, by their number."""
 
     def __init__(self, optimizer: Optimizer, parameters: Sequence[nn.Parameter]) -> None:
         self._optimizer = optimizer
@@ -48,14 +37,14 @@ class SomeParameters:
         self._settings: list[dict[str, Any]] = []
 
     def remember(self, groups: Iterable[Mapping[str, Any]] | None = None) -> None:
-        """Keep the settings that its groups, or others, have now for the steps that follow."""
+        """Remember the current settings of the optimiser's groups, or of others."""
         self._settings = [
             {key: copied(value) for key, value in group.items() if key != "params"}
             for group in (self._optimizer.param_groups if groups is None else groups)
         ]
 
     def step(self, numbers: Iterable[int]) -> str | None:
-        """Update some parameters by their gradients; return a setting that this changed, if any."""
+        """Update parameters by their gradients; return a setting the optimiser changed, or None."""
         groups = self._optimizer.param_groups
         every = list(groups)
         chosen: dict[int, list[nn.Parameter]] = {}
@@ -78,7 +67,7 @@ class SomeParameters:
 
 
 def _changed(group: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
-    """Return a setting of a group that is not the one that was remembered."""
+    """Return the first setting of a group that differs from the remembered one."""
     for key, value in group.items():
         if key != "params" and not (key in settings and _same(value, settings[key])):
             return key
@@ -92,5 +81,5 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """Return what does not change with a setting, or an entry of a state."""
+    """Return a copy that later changes of a setting or state do not affect."""
     return value.clone() if isinstance(value, Tensor) else value

@@ -1,7 +1,7 @@
-"""What has to be the same of all ranks' optimisers, as text that can be compared.
+"""Text and hashes to compare the optimisers of all ranks.
 
-Parameters are rank 0's when an executor begins; momenta and the like are each rank's own. If only
-some ranks have loaded a checkpoint, or have another learning rate, weights drift apart unnoticed.
+At the start parameters are those of rank 0, but optimiser states are each rank's own. If only some
+ranks have loaded a checkpoint, or have another learning rate, weights would drift apart unnoticed.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ __all__ = ["contents", "settings", "state"]
 
 
 def settings(optimizer: Optimizer) -> tuple[object, ...]:
-    """Return an optimiser's kind, and the size and settings of each of its groups."""
+    """Return an optimiser's class, and the size and settings of each group."""
     groups = (
         (
             len(group["params"]),
@@ -28,10 +28,7 @@ def settings(optimizer: Optimizer) -> tuple[object, ...]:
 
 
 def state(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> str:
-    """Return a hash of what an optimiser remembers of the parameters named.
-
-    Complexity: reads all of it once.
-    """
+    """Return a hash of the optimiser's state of the named parameters; reads all of it."""
     digest = sha256()
     for parameter, name in names.items():
         for key, value in sorted(optimizer.state.get(parameter, {}).items(), key=str):
@@ -40,10 +37,7 @@ def state(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> str:
 
 
 def contents(parameters: Mapping[str, nn.Parameter]) -> str:
-    """Return a hash of what parameters are.
-
-    Complexity: reads all of it once.
-    """
+    """Return a hash of the values of parameters; reads all of them."""
     digest = sha256()
     for name, parameter in parameters.items():
         digest.update(f"{name} {_plain(parameter)}".encode())
@@ -51,7 +45,7 @@ def contents(parameters: Mapping[str, nn.Parameter]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return a text of what says the same in all processes; of other things, their type."""
+    """Return a text that is equal in all processes; for other objects the type."""
     if isinstance(value, Tensor):
         data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         return f"{value.dtype} {tuple(value.shape)} {sha256(data.numpy().data).hexdigest()}"

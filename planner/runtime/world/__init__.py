@@ -1,1 +1,1 @@
-"""The job: how its ranks meet, agree, and learn that one of them has failed."""
+"""The job: how its ranks join, agree, and detect failures."""

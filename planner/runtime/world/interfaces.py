@@ -1,4 +1,4 @@
-"""Which network interface gloo uses."""
+"""The network interface that gloo uses."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,13 @@ __all__ = ["only", "using"]
 
 
 def only(interfaces: Sequence[str]) -> str | None:
-    """Return the interface for everything, if one is."""
+    """Return the interface if there is exactly one."""
     return interfaces[0] if len(interfaces) == 1 else None
 
 
 @contextmanager
 def using(interface: str | None) -> Iterator[None]:
-    """Let gloo use one network interface, in the way it is told: by a variable."""
+    """Let gloo use one network interface, by its environment variable."""
     before = os.environ.get("GLOO_SOCKET_IFNAME")
     if interface is not None:
         os.environ["GLOO_SOCKET_IFNAME"] = interface

@@ -1,12 +1,11 @@
-"""Joining a job: how its ranks find each other.
+"""Rendezvous of a job's ranks.
 
-Rendezvous is torch's own: its store, at the address every launcher gives by ``MASTER_ADDR`` and
-``MASTER_PORT``, and gloo's process groups on top of it. Where `torch.distributed` is initialised
-already, as trainers do it, the job is that one: ranks meet in a part of its store, and get a group
-of gloo beside what is there.
-
-Guarantee: `join` ends; unless all ranks arrive within the time-out, each that did learns which did
-not, as far as the store still answers. Complexity: O(ranks) messages a rank. Source: own.
+Ranks meet in torch's store, at the ``MASTER_ADDR`` and ``MASTER_PORT`` that every launcher sets,
+and form gloo's process groups there. If `torch.distributed` is initialised already, as by trainers,
+they meet in a part of its store and get a gloo group of their own.
+Guarantee: `join` ends. If ranks do not arrive in time, every other rank learns which, as long as
+the store answers.
+Complexity: O(ranks) messages per rank.
 """
 
 import json
@@ -30,29 +29,29 @@ __all__ = ["join"]
 
 
 def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> World:
-    """Join the job a launcher has started this process for.
+    """Join the job for which a launcher has started this process.
 
-    If `torch.distributed` is initialised already, the job is the one it knows of, whatever its
-    backend; all its ranks have to join. It stays as it is, also when they leave.
+    If `torch.distributed` is initialised already, with any backend, the job is the same one, and
+    all its ranks have to join. It stays initialised when they leave.
 
     Parameters
     ----------
     timeout_s : float
         How long to wait for a rank, here and in every transfer.
     interfaces : sequence of str, optional
-        Network interfaces to use: the one for everything, or, of a BCube, that of each level. By
-        default those in ``PLANNER_INTERFACES``, separated by commas, if that is set. Several do not
-        move what all ranks do together, as no level need reach them all: that goes over gloo's
-        choice, or ``GLOO_SOCKET_IFNAME``.
+        Network interfaces: one for everything, or for a BCube one for each level. By default those
+        in ``PLANNER_INTERFACES``, separated by commas, if it is set. With several interfaces, the
+        communication between all ranks uses gloo's choice, or ``GLOO_SOCKET_IFNAME``, because no
+        level need reach all ranks.
 
     Raises
     ------
     InvalidInputError
-        If the environment does not say which rank of which job this is.
+        If the environment does not define the rank and the job.
     PlannerError
-        If what `torch.distributed` was initialised with has no ranks to meet.
+        If `torch.distributed` was initialised without a store in which ranks can meet.
     CommunicationError
-        If a rank does not arrive in time; the message names all that are missing.
+        If a rank does not arrive in time; the message names all missing ranks.
     """
     guest = distributed.is_initialized()
     rank, size = (distributed.get_rank(), distributed.get_world_size()) if guest else job()[:2]
@@ -94,7 +93,7 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
 
 
 def _store_of_launcher(timeout_s: float) -> Store:
-    """Return the store at the address that the launcher says."""
+    """Return the store at the launcher's address."""
     rank, size, host, port = job()
     hold = holds_store(rank)
     try:
@@ -112,7 +111,7 @@ def _store_of_launcher(timeout_s: float) -> Store:
 
 
 def _store_beside(timeout_s: float) -> Store:
-    """Return a connection of our own to the store that torch was initialised with."""
+    """Return a separate connection to the store that torch was initialised with."""
     backend = distributed.get_backend()
     if not distributed.is_gloo_available():
         raise PlannerError("this torch was built without gloo, which moves what plans say")
@@ -128,9 +127,9 @@ def _store_beside(timeout_s: float) -> Store:
 
 
 def _own(plain: Any, rank: int, timeout_s: float) -> tuple[Store, Store]:
-    """Return the part of a store that belongs to this job, and another one for the watch.
+    """Return this job's part of a store, and another part for the watch.
 
-    A launcher's store outlives jobs: a process may join again, or be started again.
+    A launcher's store outlives jobs: a process may join again, or be restarted.
     """
     start = attempt()
     try:
@@ -150,7 +149,7 @@ def _lost(rank: int, error: Exception) -> CommunicationError:
 
 
 def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
-    """Wait until all ranks are there; whoever misses one first tells the others."""
+    """Wait for all ranks; the first rank that misses one tells the others."""
     try:
         within(timeout_s, lambda: store.set(f"arrived/{rank}", "1"))
         keys = [f"arrived/{peer}" for peer in range(size)]

@@ -1,4 +1,4 @@
-"""What the launcher of a job, such as torchrun, says in a process's environment."""
+"""The environment variables of a launcher, such as torchrun."""
 
 import os
 
@@ -11,14 +11,9 @@ _MAX_RANKS = 2**16
 
 
 def job() -> tuple[int, int, str, int]:
-    """Return this process's rank, the number of ranks, and the host and port where they meet.
+    """Return rank, number of ranks, host and port of this process's job.
 
-    Raises
-    ------
-    PlannerError
-        If no launcher has started this process.
-    InvalidInputError
-        If what the launcher says cannot be.
+    Without a launcher a `PlannerError` is raised, for invalid values an `InvalidInputError`.
     """
     values = {}
     for name in _VARIABLES:
@@ -41,15 +36,15 @@ def job() -> tuple[int, int, str, int]:
 
 
 def attempt() -> str:
-    """Return which start of the job this is, in a store that outlives a start.
+    """Return the restart count of the job, for a store that outlives a restart.
 
-    In one that does not, launchers need not agree: each counts only its own processes' failures.
+    It is "0" without such a store, since each launcher counts only its own processes' failures.
     """
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if _launcher_holds_store() else "0"
 
 
 def holds_store(rank: int) -> bool:
-    """Tell whether the job's store ends with the process of a rank: no launcher holds it."""
+    """Return whether the store ends with the process of this rank: no launcher holds it."""
     return rank == 0 and not _launcher_holds_store()
 
 
@@ -58,5 +53,5 @@ def _launcher_holds_store() -> bool:
 
 
 def listed(variable: str) -> tuple[str, ...]:
-    """Return the names that a variable lists, separated by commas; none if it is not set."""
+    """Return the comma-separated names in a variable; none if it is not set."""
     return tuple(name for name in os.environ.get(variable, "").split(",") if name)

@@ -1,13 +1,10 @@
-"""The store that all ranks share: reaching it, and not waiting for ever where torch would.
+"""The store that all ranks share, with time limits.
 
-Problem. Torch's store has no time limit on its answers: if the process that holds it is stopped,
-or its machine cut off without a word, whoever asks hangs, in C++ code that nothing interrupts.
-
-Method. What may hang runs in a thread of its own, which is left behind when the time is over.
-
-Guarantee. Nobody waits for the store longer than the limit, and a look. Complexity. A thread for
-each question that may hang; what others are to write is looked for in growing intervals. Source.
-Own.
+Problem: Torch's store has no time limit on answers: if its process is stopped or cut off, callers
+hang in C++ code that cannot be interrupted.
+Method: Calls that may hang run in a thread, which is abandoned at the limit.
+Guarantee: No caller waits longer than the limit and one polling interval.
+Complexity: One thread per call that may hang; polling at growing intervals.
 """
 
 import errno
@@ -26,12 +23,12 @@ from torch.distributed.distributed_c10d import Store
 __all__ = ["LOOK_S", "first_line", "hand_out", "missing", "reach", "within"]
 
 LOOK_S = 0.05
-"""How often to look for what others write; at first more often, as they mostly are about to."""
+"""Longest polling interval; it starts shorter, since most values arrive soon."""
 
 _FIRST_LOOK_S = 0.001
 
 _BACKLOG = 2048
-"""Ranks that may wait to be let in, as in torch."""
+"""Ranks that may wait for a connection, as in torch."""
 
 _Result = TypeVar("_Result")
 
@@ -39,21 +36,10 @@ _Result = TypeVar("_Result")
 def within(
     limit_s: float, call: Callable[[], _Result], check: Callable[[], object] | None = None
 ) -> _Result:
-    """Return what a call returns, or raise what it raises, within a time limit.
+    """Return or raise the result of a call, or a `RuntimeError` after `limit_s` seconds.
 
-    Parameters
-    ----------
-    limit_s : float
-        The limit, in seconds.
-    call : callable
-        What may take longer; it then goes on in the background.
-    check : callable, optional
-        Called meanwhile, several times a second; what it raises ends the waiting.
-
-    Raises
-    ------
-    RuntimeError
-        If the time is over.
+    The call then continues in the background. `check` is called meanwhile, several times a second;
+    its error ends the waiting.
     """
     results: list[_Result] = []
     errors: list[BaseException] = []
@@ -79,19 +65,14 @@ def within(
 
 
 def reach(host: str, port: int, size: int, *, hold: bool, timeout_s: float) -> Store:
-    """Return the store at an address, which this process holds or somebody else.
+    """Return the store at an address; `hold` says whether this process holds it.
 
-    Whoever holds it listens at that address alone; if a name is given that other machines may read
-    otherwise, or an address that is not this machine's (of a router, say), at all there are, as
-    torch does.
-
-    Raises
-    ------
-    RuntimeError
-        If it cannot be reached in time, or not held here.
+    The holder listens at that address alone. A host name, which other machines may resolve
+    differently, or an address of another machine (a router's) makes it listen on all interfaces, as
+    torch does. A `RuntimeError` is raised if the store cannot be reached or held in time.
     """
     end = time.monotonic() + timeout_s
-    while not hold:  # without a word; torch would write pages about each attempt
+    while not hold:  # a plain socket, because torch logs pages about each failed attempt
         try:
             socket.create_connection((host, port), max(end - time.monotonic(), LOOK_S)).close()
             break
@@ -116,7 +97,7 @@ def reach(host: str, port: int, size: int, *, hold: bool, timeout_s: float) -> S
 
 
 def _listening(host: str, port: int) -> socket.socket | None:
-    """Return a socket that listens at an address alone; None if others may mean another one."""
+    """Return a socket that listens at an address alone; None if names may resolve differently."""
     if host != "localhost":
         try:
             ip_address(host)
@@ -145,25 +126,10 @@ def missing(
     check: Callable[[], object] | None = None,
     over: str | None = None,
 ) -> tuple[int, ...]:
-    """Wait until a store has all keys; return the positions of those it does not have in time.
+    """Wait until a store has all keys; return the positions of keys missing at the time limit.
 
-    Parameters
-    ----------
-    store : Store
-        Where to look.
-    keys : sequence of str
-        What to wait for.
-    timeout_s : float
-        How long, in seconds.
-    check : callable, optional
-        Called meanwhile.
-    over : str, optional
-        A key that ends the waiting.
-
-    Raises
-    ------
-    RuntimeError
-        If the store does not answer; and what `check` raises.
+    The key `over` ends the waiting; `check` is called meanwhile. A `RuntimeError` is raised if the
+    store does not answer.
     """
     end = time.monotonic() + timeout_s
 
@@ -180,7 +146,7 @@ def missing(
 
 
 def hand_out(store: Store, what: str, rank: int, ranks: Iterable[int], limit_s: float) -> None:
-    """Wait until all ranks have come here, so that the store can end; not for ever."""
+    """Wait, up to the limit, until all ranks have called this, so that the store may end."""
     keys = [f"{what}/{peer}" for peer in ranks]
     with suppress(RuntimeError):
         within(limit_s, lambda: store.set(f"{what}/{rank}", "1"))
@@ -188,7 +154,7 @@ def hand_out(store: Store, what: str, rank: int, ranks: Iterable[int], limit_s: 
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, without what follows on other lines, and where gloo was."""
+    """Return the first line of an error's message, without gloo's source position."""
     line = (str(error).splitlines() or [""])[0] or type(error).__name__
     if line.startswith("[") and "] " in line:  # [/path/of/gloo/pair.cc:537] Read error …
         line = line.partition("] ")[2]

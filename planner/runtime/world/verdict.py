@@ -1,4 +1,4 @@
-"""What follows from a failure and what each rank says of it: the error that all of them raise."""
+"""The verdict on a failure: one error for all ranks, from a record and the ranks' answers."""
 
 import socket
 import struct
@@ -17,13 +17,9 @@ _UP_AND_RUNNING = 0x1 | 0x40
 def verdict_error(verdict: Mapping[str, Any]) -> CommunicationError:
     """Return the error that all ranks raise.
 
-    Parameters
-    ----------
-    verdict : Mapping
-        Under "record" what was noticed first: "rank", "reason", "step", "batch", "peers",
-        "at_fault" and "transfers" as in `Watch.failed`. Under "answers", by rank as text, what the
-        living ranks said: interfaces that are "down", and "transfers" that have begun. Under "gone"
-        the ranks that left before, under "missing" those that did not answer.
+    Keys: "record" holds the first notice, with the arguments of `Watch.failed`, "rank" and
+    "transfers". "answers" holds by rank (as text) the interfaces that are "down" and the number of
+    begun "transfers". "gone" lists the ranks that have left, "missing" those that did not answer.
     """
     record = verdict["record"]
     missing, gone = verdict.get("missing", []), verdict.get("gone", [])
@@ -61,10 +57,10 @@ def verdict_error(verdict: Mapping[str, Any]) -> CommunicationError:
 
 
 def down(interfaces: tuple[str, ...]) -> list[str]:
-    """Return the interfaces that carry nothing, as far as Linux says.
+    """Return the interfaces that are down according to Linux.
 
-    It is asked by a socket: the files under /sys are those of the network namespace in which /sys
-    was mounted, which need not be this process's.
+    A socket is asked, because /sys shows the network namespace in which it was mounted, which may
+    differ from this process's.
     """
     if sys.platform != "linux":
         return []
@@ -76,7 +72,7 @@ def down(interfaces: tuple[str, ...]) -> list[str]:
             request = struct.pack("16s24x", name.encode()[:15])
             try:
                 answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, request)
-            except OSError:  # there is none of that name any more
+            except OSError:  # the interface no longer exists
                 names.append(name)
                 continue
             (flags,) = struct.unpack_from("H", answer, 16)

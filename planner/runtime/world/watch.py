@@ -1,20 +1,14 @@
-"""Notices that a rank of the job has failed, on every rank, and says which.
+"""Failure detection: every rank learns that a rank has failed, and which.
 
-Problem. When a rank fails, its partners notice at their next transfer with it, others later or not
-at all, and none of them knows what happened.
-
-Method. Each rank runs a thread that looks into the job's store several times a second. Whoever
-notices trouble first writes a record there. The threads of all ranks see it and answer a roll call
-with what they know: how far they are, and what is wrong on their machine, computing or not. Once
-all have answered, or after a grace period, the first one writes down what follows from the
-answers: who is dead or cut off, who has left, whose interface is down, who lags behind. Every rank
-wakes up with that same verdict. The rank that holds the store wakes up last.
-
-Guarantee. Once a rank has noticed, every living one that reaches the store stops waiting within
-the grace period and a few looks; one that does not reach it, within its next transfer's time-out
-and the grace period.
-
-Complexity. A few small messages a second and rank. Source. Own.
+Method: A thread per rank polls the job's store. The first rank that notices a problem writes a
+record. The threads of all ranks then answer a roll call with their progress and the state of their
+machine. After all answers, or a grace period, the first rank to finish writes a verdict: who is
+dead or cut off, has left, has an interface down, or is behind. Every rank raises that same verdict.
+The rank that holds the store ends last.
+Guarantee: After a notice, every living rank that reaches the store stops waiting within the grace
+period and a few polls; any other within its next transfer's time-out and the grace period.
+Complexity: A few small messages per second and rank.
+Source: own.
 """
 
 import atexit
@@ -39,10 +33,9 @@ _STORE_TIMEOUT = timedelta(seconds=2)
 
 
 def grace_s(timeout_s: float) -> float:
-    """Return how long a roll call waits for answers.
+    """Return how long a roll call waits for missing answers (s).
 
-    Long enough for a busy machine, and short against the time-out. Where all answer it is not
-    waited for.
+    The time suits a busy machine and is short against the time-out.
     """
     return min(max(timeout_s / 2, 1.0), 10.0)
 
@@ -50,18 +43,8 @@ def grace_s(timeout_s: float) -> float:
 class Watch:
     """One rank's view of whether the job is alive.
 
-    Parameters
-    ----------
-    store : Store
-        What all ranks share; this object uses it alone.
-    rank, size : int
-        This rank, and how many there are.
-    interfaces : tuple of str
-        Network interfaces whose state this rank reports.
-    timeout_s : float
-        How long ranks wait for each other.
-    holds_store : bool
-        Whether the store ends with this process.
+    Only this object uses `store`. It reports the state of `interfaces`. `holds_store` says whether
+    the store ends with this process.
     """
 
     def __init__(
@@ -76,7 +59,7 @@ class Watch:
     ) -> None:
         store.set_timeout(_STORE_TIMEOUT)
         self.step: int | None = None
-        """The training step this rank is in."""
+        """The current training step of this rank."""
         self._store = store
         self._rank = rank
         self._size = size
@@ -98,17 +81,17 @@ class Watch:
 
     @property
     def error(self) -> CommunicationError | None:
-        """What has happened; None while all is well."""
+        """The failure of the job; None while there is none."""
         return self._error
 
     def check(self) -> None:
-        """Raise what has happened, if anything has."""
+        """Raise the failure of the job, if there is one."""
         if self._error is not None:
             raise self._error
 
     @contextmanager
     def transfer(self, step: int | None, batch: int | None) -> Iterator[None]:
-        """Note that a transfer begins, the same on all ranks, and that it ends, if it does."""
+        """Record the start and the successful end of a transfer, the same on all ranks."""
         before = self._transfer
         self._transfers += 1
         self._transfer = step, batch
@@ -124,18 +107,9 @@ class Watch:
         peers: tuple[int, ...] = (),
         at_fault: bool = False,
     ) -> CommunicationError:
-        """Tell all ranks what this one has noticed, and return what is known after the roll call.
+        """Tell all ranks about a problem; return the verdict after the roll call.
 
-        Parameters
-        ----------
-        reason : str
-            What was noticed.
-        step, batch : int, optional
-            In which step and batch.
-        peers : tuple of int
-            Ranks it comes from, if that is known.
-        at_fault : bool
-            Whether it is this rank that cannot go on.
+        `peers` are the ranks that caused it, if known; `at_fault` says that this rank cannot go on.
         """
         with self._settled:
             step = self.step if step is None else step
@@ -150,20 +124,20 @@ class Watch:
             return self._error
 
     def leave(self) -> None:
-        """Stop watching; transfers that still wait for this rank fail with that reason."""
+        """Stop watching; later transfers with this rank fail, with its departure as the reason."""
         atexit.unregister(self._at_exit)
         self._stop.set()
         self._departed.wait(_INTERVAL_S if self._error else self._grace_s + 1)
 
     def wait_for_others(self) -> None:
-        """Return once no rank needs the store of this process any more, or it has taken too long.
+        """Wait, up to the time-out, until no rank needs this process's store.
 
-        Where a launcher holds the store, nobody waits.
+        Ranks do not wait if a launcher holds the store.
         """
         self._thread.join(self._timeout_s + 1 if self._holds_store else 1)
 
     def _at_exit(self) -> None:
-        """Leave although nobody said so, and before threads become dangerous to have."""
+        """Leave the job at interpreter exit, before threads become unsafe."""
         self.leave()
         self.wait_for_others()
 
@@ -196,7 +170,7 @@ class Watch:
         peers: tuple[int, ...],
         at_fault: bool,
     ) -> None:
-        """Remember what this rank has noticed first."""
+        """Remember the first problem of this rank."""
         if self._own is None:
             self._own = {
                 "rank": self._rank,
@@ -209,7 +183,7 @@ class Watch:
             }
 
     def _notice_left(self) -> None:
-        """See whether this rank is in a transfer that one which has left took no part in."""
+        """Record a problem if a rank has left that the current transfer needs."""
         transfer, transfers = self._transfer, self._transfers
         left = [rank for rank in range(self._size) if self._has(f"left/{rank}")]
         away = [rank for rank in left if int(self._store.get(f"left/{rank}")) < transfers]
@@ -228,7 +202,7 @@ class Watch:
             time.sleep(_INTERVAL_S)
 
     def _cut_off(self, what: str) -> CommunicationError:
-        """Return what is known when the store is not reached."""
+        """Return the error for a store that cannot be reached."""
         step, batch = self._transfer or (self.step, None)
         own = self._own or {"step": step, "batch": batch, "reason": None}
         where = ", ".join(
@@ -249,7 +223,7 @@ class Watch:
             self._settled.notify_all()
 
     def _roll_call(self) -> CommunicationError:
-        """Answer the roll call, wait for the others' answers, and agree on what they mean."""
+        """Answer the roll call, collect the other answers, and return the common verdict."""
         record: dict[str, Any] = json.loads(self._store.get("failed"))
         answer = {"down": down(self._interfaces), "transfers": self._transfers}
         self._store.set(f"here/{self._rank}", json.dumps(answer))
@@ -280,7 +254,7 @@ class Watch:
         return verdict_error(verdict)
 
     def _linger(self, others: Iterable[int], limit_s: float) -> None:
-        """Keep the store, if it is this process's, until others need it no more."""
+        """Keep this process's store, if it has one, until the other ranks are done with it."""
         if not self._holds_store:
             return
         left = set(others)

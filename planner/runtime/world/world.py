@@ -1,4 +1,4 @@
-"""The ranks of a job: how they agree, and learn that one of them has failed."""
+"""The ranks of a job: agreement, process groups and failure reports."""
 
 import json
 import os
@@ -25,11 +25,11 @@ from planner.runtime.world.watch import Watch, grace_s
 __all__ = ["AT_ONCE", "PeerError", "World", "blaming", "ranks_named"]
 
 AT_ONCE = 2
-"""Things of a line that are on their way together, as of torch's own groups."""
+"""Transfers of a queue in flight at a time, as in torch's own groups."""
 
 
 class PeerError(RuntimeError):
-    """A transfer failed, and it is known with whom."""
+    """A failed transfer with known peers."""
 
     def __init__(self, message: str, peers: tuple[int, ...]) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class PeerError(RuntimeError):
 
 @contextmanager
 def blaming(peer: int, where: str = "") -> Iterator[None]:
-    """Say with whom a transfer failed."""
+    """Turn a `RuntimeError` into a `PeerError` with the given peer."""
     try:
         yield
     except RuntimeError as error:
@@ -49,8 +49,8 @@ def blaming(peer: int, where: str = "") -> Iterator[None]:
 class World:
     """All ranks of a job, seen from one of them.
 
-    Used in a ``with`` statement it leaves the job at the end, and an exception that ends the
-    statement early is told to the other ranks, which stop with it::
+    As a context manager it leaves the job at the end; an exception is reported to the other ranks,
+    which then stop::
 
         with join() as world, attach(model, plan, optimizer, world) as executor:
             ...
@@ -58,23 +58,23 @@ class World:
     Attributes
     ----------
     rank, size : int
-        This rank, and how many there are.
+        This rank, and the number of ranks.
     timeout_s : float
         How long a transfer may wait for its partner.
     interfaces : tuple of str
-        Network interfaces to use (see `join`); empty: gloo's choice.
+        Network interfaces to use (see `join`); empty for gloo's choice.
     store : Store
-        What all ranks share.
+        The store that all ranks share.
     group : ProcessGroup
-        All of them.
+        A gloo group of all ranks.
     watch : Watch
-        Whether all is well.
+        The failure detection.
     turns : iterator of int
-        Numbers what ranks tell each other, so that names can be used again.
+        Numbers of exchanges in the store, so that their names may repeat.
     attached : set of int
-        The parameters (by `id`) that an executor of this rank has now.
+        The parameters (by `id`) that an executor of this rank uses.
     guest : bool
-        Whether `torch.distributed` was initialised by somebody else, and is left to them.
+        Whether `torch.distributed` was initialised by other code, and stays so on leaving.
     """
 
     rank: int
@@ -98,9 +98,9 @@ class World:
     def report(
         self, error: BaseException | None, step: int | None = None, batch: int | None = None
     ) -> None:
-        """Tell the other ranks of an exception that ends this one, if they do not know it yet.
+        """Report an exception that ends this rank to the other ranks, unless they know it.
 
-        An exit without an error is none: they learn that this rank has left if they need it.
+        An exit without an error is not reported: other ranks learn of it when they need this rank.
         """
         known = self.watch.error is not None or isinstance(error, DisagreementError)
         if error is None or known or (isinstance(error, SystemExit) and not error.code):
@@ -113,14 +113,14 @@ class World:
     def agree(self, what: str, value: str) -> None:
         """Check that all ranks give the same value.
 
-        Every rank has to call it, with the same `what`, before it can return anywhere.
+        Every rank has to call it, with the same `what`; no call returns before.
 
         Raises
         ------
         DisagreementError
             On every rank, if some differ from rank 0.
         CommunicationError
-            If a rank gives none in time.
+            If a rank gives no value in time.
         """
         values = self.gather(what, value)
         different = tuple(rank for rank, theirs in enumerate(values) if theirs != values[0])
@@ -141,7 +141,7 @@ class World:
         Raises
         ------
         CommunicationError
-            If a rank gives none in time.
+            If a rank gives no value in time.
         """
         name = f"{next(self.turns)}/{what}"
         keys = [f"{name}/{rank}" for rank in range(self.size)]
@@ -160,14 +160,14 @@ class World:
         raise self.watch.failed(reason, peers=absent)
 
     def from_first(self, what: str, make: Callable[[], str]) -> str:
-        """Return what rank 0 makes. Every rank has to call it.
+        """Return the result of `make` on rank 0. Every rank has to call it.
 
         Raises
         ------
         PlannerError
-            If it cannot; on all ranks.
+            If `make` raises it; on all ranks.
         CommunicationError
-            If a rank does not come in time.
+            If a rank does not call in time.
         """
         told: dict[str, str] = {}
         if self.rank == 0:
@@ -184,11 +184,11 @@ class World:
         return heard["made"]
 
     def _wait_until_read(self, what: str) -> None:
-        """Let all ranks see what was gathered before this one, which may hold the store, ends."""
+        """Let all ranks read gathered values before this rank, which may hold the store, ends."""
         hand_out(self.store, f"seen/{what}", self.rank, range(self.size), grace_s(self.timeout_s))
 
     def new_group(self, ranks: Sequence[int], interface: str | None = None) -> Any:
-        """Return a process group of some ranks, on a network interface of its own; None for others.
+        """Return a process group of some ranks on a network interface; None on other ranks.
 
         Every rank has to call it, in the same order.
         """
@@ -196,7 +196,7 @@ class World:
         return new_gloo_group(ranks, self.rank, self.timeout_s, interface, self.watch)
 
     def new_line(self) -> Any:
-        """Return gloo among all ranks: two things at once, begun in order; no group of torch's.
+        """Return a gloo queue of all ranks: transfers in order, two in flight; no group of torch's.
 
         Every rank has to call it, in the same order.
         """
@@ -220,7 +220,7 @@ class World:
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Tell the other ranks of an `InvalidInputError`, which ends this one."""
+        """Report an `InvalidInputError` that ends this rank to the other ranks."""
         try:
             yield
         except InvalidInputError as error:
@@ -231,7 +231,7 @@ class World:
     def transferring(
         self, step: int | None = None, batch: int | None = None, peers: tuple[int, ...] = ()
     ) -> Iterator[None]:
-        """Turn what a transfer raises into a `CommunicationError`, and tell the other ranks."""
+        """Turn errors of a transfer into a `CommunicationError`, and tell the other ranks."""
         try:
             with self.watch.transfer(step, batch):
                 yield
@@ -247,14 +247,14 @@ class World:
             raise
 
     def leave(self) -> None:
-        """Leave the job. Every executor has to be closed before.
+        """Leave the job, after closing every executor.
 
-        The rank that holds the store, if no launcher does, waits for the others to leave too, up to
-        the time-out.
+        The rank that holds the store, if no launcher does, waits for the other ranks to leave, up
+        to the time-out.
         """
         self.watch.leave()
         if distributed.is_initialized():
-            with suppress(ValueError):  # a guest's, if the host has gone before
+            with suppress(ValueError):  # a guest's group is gone if its host has ended first
                 distributed.destroy_process_group(self.group if self.guest else None)
         self.watch.wait_for_others()
 
@@ -262,7 +262,7 @@ class World:
 def new_gloo_group(
     ranks: Sequence[int], rank: int, timeout_s: float, interface: str | None, watch: Watch
 ) -> Any:
-    """Return a process group of some ranks, on a network interface; None if `rank` is none of them.
+    """Return a process group of some ranks on a network interface; None on other ranks.
 
     Every rank has to call it, in the same order.
     """
@@ -281,5 +281,5 @@ def new_gloo_group(
 
 
 def ranks_named(ranks: Sequence[int]) -> str:
-    """Return ranks as a sentence names them."""
+    """Return the ranks as words of a sentence."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

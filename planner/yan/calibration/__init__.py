@@ -1,4 +1,4 @@
-"""Where a model's constants come from: measured on this machine, or fitted to measured epochs."""
+"""Constants of the model: measured on this machine, or fitted to measured epochs."""
 
 from planner.yan.calibration.compute import Computation, measure_computation
 from planner.yan.calibration.fit import Fit, fit

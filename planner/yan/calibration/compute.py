@@ -1,26 +1,15 @@
-"""The constants of computation, measured on this machine.
+"""Measurement of the constants of computation on this machine.
 
-Problem: ``C_muladd``, ``C_act`` and ``C_err`` (nanoseconds of a multiply-add, an activation, an
-error term) and ``C_interf(H)``, the ratio of the time H processes take, each on a core of its own,
-to the time each takes alone.
+Problem: measure C_muladd, C_act and C_err (nanoseconds of a multiply-add, an activation, an error
+term), and C_interf(H): the time of H processes on H cores, relative to one process alone.
 
-Method: a dense layer is evaluated for single samples by numpy, matrix times vector; the activation
-function is the logistic one, f(y) = 1 / (1 + exp(-y)), and the error function its derivative times
-a sum, a·(1-a)·s. All in single precision, BLAS on one thread. Interference is that of a whole layer
-(all three). Everything is measured in turn, round after round, so that a machine that slows down
-slows down everything. A constant is the median over the rounds, each on another core, of the median
-time of a call. An interference is the median over the rounds of the median over the processes of
-the ratio to the same process alone in the same round: a core that somebody else slows down is
-compared with itself.
+Method: medians over rounds that measure every quantity in turn; docs/yan.md, "How constants are
+measured and fitted".
 
-Guarantee: none beyond the spread that the provenance states. Weights here stay in the caches; a
-layer whose weights are read from memory takes longer, which fits (`planner.yan.calibration.fit`)
-see.
-
-Complexity: O(repetitions · cores) windows of `WINDOW_NS`.
-
-Source: Yan et al. (KDD'15), slides "Feedforward - Local computation time" and "Chip-level
-Multiprocessing": a micro-benchmark that emulates each phase by its basic operations.
+Guarantee: none beyond the spread in the provenance. The weights stay in the caches here; layers
+that do not fit take longer, which only fits (`planner.yan.calibration.fit`) show.
+Complexity: O(repetitions · cores) windows of `WINDOW_NS`. Source: Yan et al. (KDD'15), slides
+"Feedforward - Local computation time" and "Chip-level Multiprocessing".
 """
 
 import json
@@ -47,10 +36,10 @@ from planner.yan.calibration import worker
 __all__ = ["Computation", "available_processors", "measure_computation"]
 
 WINDOW_NS = 20_000_000
-"""How long each measurement of a round lasts."""
+"""Duration of each measurement of a round."""
 
 LEAD_NS = 2_000_000
-"""How long before a window the processes are told; they wait for its start."""
+"""Time between the commands to the processes and the common start of the window."""
 
 MAX_REPETITIONS = 10_000
 
@@ -66,27 +55,17 @@ _CONSTANTS = ("muladd", "activation", "error")
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """The constants of computation, as `planner.yan.problem.Constants` takes them.
-
-    Attributes
-    ----------
-    muladd_ns, activation_ns, error_ns : Fraction
-        A multiply-add, and the two functions of one neuron.
-    interference : tuple of Fraction
-        How much longer computation takes with 1, 2, … cores at work; the first is 1.
-    provenance : Provenance
-        Where and how they were measured.
-    """
+    """Measured constants of computation, as `planner.yan.problem.Constants` takes them."""
 
     muladd_ns: Fraction
     activation_ns: Fraction
     error_ns: Fraction
-    interference: tuple[Fraction, ...]
+    interference: tuple[Fraction, ...]  # time factor with 1, 2, … busy cores; the first is 1
     provenance: Provenance
 
 
 def available_processors() -> list[int]:
-    """Return the processors this process may use; those on different cores first."""
+    """Return the processors that this process may use, those on different cores first."""
     if not hasattr(os, "sched_getaffinity"):
         return list(range(os.cpu_count() or 1))
     allowed = sorted(os.sched_getaffinity(0))
@@ -112,23 +91,10 @@ def measure_computation(
 ) -> Computation:
     """Measure the constants of computation on this machine.
 
-    Parameters
-    ----------
-    cores : int, optional
-        Most cores at work at once; by default all that this process may use.
-    repetitions : int
-        Rounds, each of which measures everything once.
-    source : str
-        Command that measures, for the provenance.
-    progress : callable, optional
-        Called with the rounds done and their number after each of them.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are not so many cores, or another argument cannot mean anything.
-    MeasurementError
-        If a process that measures fails.
+    `cores` is the largest number of busy cores (default: all available), `repetitions` the number
+    of rounds, `source` the command for the provenance; `progress` gets the rounds done and their
+    number. InvalidInputError if there are fewer cores; MeasurementError if a measuring process
+    fails.
     """
     processors = available_processors()
     if cores is None:
@@ -143,7 +109,7 @@ def measure_computation(
     rounds: dict[str, list[float]] = {kernel: [] for kernel in _CONSTANTS}
     ratios: list[list[float]] = [[] for _ in range(cores)]
     with _workers(processors[:cores]) as (workers, versions):
-        for kernel in (*_CONSTANTS, "layer"):  # fills caches, wakes processors up
+        for kernel in (*_CONSTANTS, "layer"):  # warm-up: fills caches, raises clock rates
             _window(workers, kernel)
         for done in range(repetitions):
             for kernel in _CONSTANTS:
@@ -174,7 +140,7 @@ def measure_computation(
 
 
 def _interference(workers: Sequence["_Worker"]) -> list[float]:
-    """Return how much longer a layer takes in 1, 2, … processes at once."""
+    """Return the time factor of a layer in 1, 2, … concurrent processes."""
     alone = [_window([process], "layer")[0] for process in workers]
     slower = [1.0]
     for count in range(2, len(workers) + 1):
@@ -192,19 +158,19 @@ def _window(workers: Sequence["_Worker"], kernel: str) -> list[float]:
 
 
 class _Worker:
-    """A process that measures (see `planner.yan.calibration.worker`)."""
+    """A measuring process (see `planner.yan.calibration.worker`)."""
 
     def __init__(self, processor: int) -> None:
-        # Run by its path, so that it starts without this package; -P: not what lies beside it.
+        # Run by path, so as not to import this package; -P keeps its folder off the path.
         command = [sys.executable, "-P", str(Path(worker.__file__)), str(processor)]
-        self.process = subprocess.Popen(  # the file beside this one, and a number
+        self.process = subprocess.Popen(  # arguments are a file of this package and a number
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
-            process_group=0,  # an interrupt from the terminal is for this process alone
+            process_group=0,  # a terminal's interrupt reaches the parent only
         )
 
     def tell(self, line: str) -> None:
@@ -233,18 +199,18 @@ class _Worker:
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
-                with suppress(BrokenPipeError):  # what it was not told any more
+                with suppress(BrokenPipeError):  # an unsent command is irrelevant now
                     stream.close()
 
 
 @contextmanager
 def _workers(processors: Sequence[int]) -> Iterator[tuple[list[_Worker], dict[str, str]]]:
-    """Start one process a processor; none is left over, whatever happens."""
+    """Start one process per processor; end all of them on exit."""
     started: list[_Worker] = []
     try:
         for processor in processors:
             process = _Worker(processor)
-            started.append(process)  # at once: an interrupt must find them all
+            started.append(process)  # at once, so that an interrupt ends it too
         versions: dict[str, Any] = {}
         for process in started:
             versions = json.loads(process.answer())
@@ -255,7 +221,6 @@ def _workers(processors: Sequence[int]) -> Iterator[tuple[list[_Worker], dict[st
 
 
 def _rounded(value: float) -> Fraction:
-    """Return a measured number with four significant digits."""
     return Fraction(f"{value:.4g}")
 
 

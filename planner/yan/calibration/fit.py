@@ -1,12 +1,9 @@
-"""The constants of the model, fitted to epochs that were measured, and how good they are.
+"""Constants of the model fitted to measured epochs, with cross-validation.
 
-Problem: how far off is what fitted constants predict of configurations that nobody has run?
+Method: fit to all measurements (`planner.yan.calibration.least_squares`). Then divide them into
+folds, and predict each fold by constants fitted to the others.
 
-Method: the constants are fitted to all measurements (`planner.yan.calibration.least_squares`). Then
-the measurements are divided into folds, and each fold is predicted by constants that were fitted
-to the others.
-
-Guarantee: no prediction has seen its own measurement. Complexity: folds + 1 fits.
+Guarantee: no prediction uses its own measurement. Complexity: folds + 1 fits.
 Source: own; cross-validation is Stone's, J. R. Stat. Soc. B 36 (1974).
 """
 
@@ -26,42 +23,22 @@ __all__ = ["Fit", "fit"]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Fitted constants, and how far they can be trusted.
+    """Fitted constants, and how well they predict.
 
-    Attributes
-    ----------
-    constants : Constants
-        Nine digits of what was fitted; what was held as it was given.
-    held : tuple of str
-        Constants at their starting values, which the measurements do not speak against.
-    at_floor : tuple of str
-        Constants that fit best at next to nothing.
-    rounds : int
-        Rounds it took, also to find what is held.
-    fitted : Errors
-        Of the measurements that were fitted, all of them.
-    folds : int
-        Parts the measurements were divided into for what follows: each part is predicted by
-        constants fitted to the others.
-    held_out : Errors
-        Of these predictions.
-    predictions_ns : tuple of int
-        The predictions, in the order of the measurements.
-    kendall, spearman : float or None
-        Rank correlations (tau-b, rho) of predictions and measurements; None if all are equal.
-    regret : Fraction
-        How much longer the configuration with the least prediction took than the best one; the
-        worst of several that are predicted alike.
+    The errors `held_out`, `predictions_ns`, the rank correlations (Kendall's tau-b, Spearman's rho;
+    None if all are equal) and `regret` are those of the cross-validation. Regret is the relative
+    excess of the measured time of the configuration predicted fastest over the best; the worst of
+    ties.
     """
 
-    constants: Constants
-    held: tuple[str, ...]
-    at_floor: tuple[str, ...]
-    rounds: int
-    fitted: Errors
+    constants: Constants  # nine digits; held constants unchanged
+    held: tuple[str, ...]  # kept at their starting values, which fit as well
+    at_floor: tuple[str, ...]  # fit best near zero
+    rounds: int  # including those that decide which constants to hold
+    fitted: Errors  # of the fit to all measurements
     folds: int
     held_out: Errors
-    predictions_ns: tuple[int, ...]
+    predictions_ns: tuple[int, ...]  # in the order of the measurements
     kendall: float | None
     spearman: float | None
     regret: Fraction
@@ -79,20 +56,20 @@ def fit(
     Parameters
     ----------
     problem : Problem
-        Network, machines, and the constants to start from. Its memory does not matter: what was
-        measured did run.
+        Network, machines, and the constants to start from. Its memory limit is ignored, because the
+        measured configurations did run.
     measurements : sequence of MeasuredEpoch
-        At least two. Measurement i is in part i mod `folds` of the cross-validation.
+        At least two. Measurement i is in fold i mod `folds`.
     folds : int
-        Parts of the cross-validation, at least two; one a measurement where there are fewer.
+        Folds of the cross-validation, at least two; at most one for each measurement.
     progress : callable, optional
-        Called with the number of fits done, and of all, after each of them.
+        Called after each fit with the number of fits done, and of all.
 
     Raises
     ------
     InvalidInputError
-        If there are too few measurements, or one of them is none of a configuration of the
-        problem, with a path such as ``measurements[3].layers[0].threads``.
+        If there are too few measurements, or one does not fit the problem, with a path such as
+        ``measurements[3].layers[0].threads``.
     """
     integer(folds, "folds", minimum=2)
     problem = replace(problem, memory_bytes=None, fixed=())
@@ -118,7 +95,7 @@ def fit(
     rows = [Row(problem, measurement) for measurement in measurements]
     whole = solve(problem, measurements)
     report(1, folds + 1)
-    # What is held out: each measurement is predicted by constants that have not seen it.
+    # Cross-validation: each measurement is predicted by constants fitted without it.
     predictions = [Fraction(0)] * len(rows)
     for part in range(folds):
         others = [

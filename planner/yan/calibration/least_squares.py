@@ -1,28 +1,15 @@
-"""The constants of the model, fitted to epochs that were measured.
+"""Least-squares fit of the model's constants to measured epochs.
 
-Problem: given measured epochs of several configurations, find ``C_muladd``, ``C_act``, ``C_err``,
-one factor for all of ``C_ncost(H)``, and ``1 / C_nbw``, all above 0, with the least sum of squared
-relative errors. Interference and the sizes in bits stay what they are.
+Problem: find C_muladd, C_act, C_err, one factor for all of C_ncost(H), and 1/C_nbw, all above 0,
+with the least sum of squared relative errors. Interference and bits per number are fixed.
+Method: a price is the maximum of linear functions of these constants; trust-region least squares on
+the functions known so far, which exact prices extend. Constants that the data do not determine are
+held. See docs/yan.md, "How constants are measured and fitted".
 
-Method: in these five the model is homogeneous and linear but for the choice of the slowest
-segments: a price is the largest of several linear functions, its gradients. From the start times
-the best common factor, what is known of these functions is fitted by least squares in a trust
-region with bounds; exact prices there make more of them known (by exact differences), and so on
-until what is known promises nothing better. Then each constant, the one with the smallest share of
-the time first, is set back to its start, and the others are fitted once more: it stays there, held,
-unless the sum of squares rises by more than `WORTH` times the variance of what the first fit
-left (Mallows' Cp; Technometrics 15, 1973). So constants are held which the measurements cannot
-tell from others, or not from noise.
-
-Guarantee: what is fitted is never worse, in the sum of squares, than the start times any factor
-that keeps the constants within what a problem takes. It is as a rule the least there is before
-constants are held, but a local minimum is possible: the problem is not convex. The order of the
-measurements has no influence on the constants.
-
-Complexity: O(rounds · measurements) prices, rounds being about ten, and five more for each
-new choice of slowest segments of a measurement.
-
-Source: own; the model is that of Yan et al. (KDD'15).
+Guarantee: never worse than the start times any allowed factor; a local minimum is possible. The
+order of the measurements has no influence.
+Complexity: about ten rounds of O(measurements) prices, and five more for each new choice of slowest
+segments. Source: own; the model is that of Yan et al. (KDD'15).
 """
 
 from collections.abc import Sequence
@@ -44,28 +31,27 @@ __all__ = ["FITTED", "MeasuredEpoch", "Row", "constants_of", "solve"]
 
 
 FITTED = ("muladd_ns", "activation_ns", "error_ns", "latency_ns", "nic_bits_per_s")
-"""The constants that are fitted."""
 
 ROUNDS = 50
-"""Most rounds downhill."""
+"""Most descent rounds of a fit."""
 
 STILL = 1e-9
-"""Relative decrease of the squared errors that is not worth a round."""
+"""Relative decrease of the squared errors below which the descent stops."""
 
 EXACT = 1e-12
-"""Relative error of a price that is none."""
+"""Relative error below which a price counts as exact."""
 
 SAME = 1e-9
-"""Relative error of prices that speaks against nothing, however exact the others are."""
+"""Relative error of prices that always counts as agreement, however exact the others are."""
 
 WORTH = 2
-"""How far squares may rise where a constant is held, in variances of what a fit leaves."""
+"""Allowed increase of the squares for a held constant, in residual variances (Mallows' Cp)."""
 
 FLOOR = 1e-6
-"""Least share of a constant in the epoch it matters most for at first: it stays above 0."""
+"""Initial least share of a constant in the epoch it matters most for, which keeps it above 0."""
 
 INDEPENDENT = 1e-6
-"""How large, relatively, a singular value of the effects must be to count as one."""
+"""Relative size from which a singular value of the effects counts towards the rank."""
 
 STEP = Fraction(1, 2**80)
 """Relative step of exact differences, far below the distance to the next slowest segments."""
@@ -75,22 +61,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEpoch:
-    """How long an epoch took.
-
-    Attributes
-    ----------
-    configuration : Configuration
-        What was run, with its mapping.
-    epoch_ns : int
-        Time of an epoch.
-    """
+    """A configuration that was run, with its mapping, and the measured time of an epoch."""
 
     configuration: Configuration
     epoch_ns: int
 
 
 def _with(start: Constants, values: Sequence[Fraction]) -> Constants:
-    """Return `start` with fitted values: three times, a factor, nanoseconds per bit."""
+    """Return `start` with fitted values: three times, a latency factor, nanoseconds per bit."""
     muladd, activation, error, factor, per_bit = values
     return replace(
         start,
@@ -103,13 +81,13 @@ def _with(start: Constants, values: Sequence[Fraction]) -> Constants:
 
 
 def _values(start: Constants) -> tuple[Fraction, ...]:
-    """Return what `_with` takes to return `start`."""
+    """Return the values for which `_with` returns `start`."""
     per_bit = 10**9 / start.nic_bits_per_s
     return start.muladd_ns, start.activation_ns, start.error_ns, Fraction(1), per_bit
 
 
 class Row:
-    """A measurement, and the prices of one unit of each constant that were met so far."""
+    """A measurement, and the gradients of its price found so far."""
 
     def __init__(self, problem: Problem, measurement: MeasuredEpoch) -> None:
         self.problem = problem
@@ -119,7 +97,7 @@ class Row:
         self.order = (self.measured, repr(self.configuration))
 
     def price(self, constants: Constants) -> Fraction:
-        """Return what the epoch takes with these constants (ns)."""
+        """Return the time of the epoch with these constants (ns)."""
         problem = replace(self.problem, constants=constants)
         return priced(problem, self.configuration, self._segments).epoch
 
@@ -128,7 +106,7 @@ class Row:
         return cut(self.problem, self.configuration)
 
     def at(self, values: Sequence[float]) -> float:
-        """Return the price, and see to it that its gradient is known."""
+        """Return the price, and add its gradient to the known ones."""
         price = float(self._at([Fraction(value) for value in values]))
         for known in self.gradients:
             if abs(float(known @ np.array(values)) - price) <= 1e-13 * price:
@@ -140,10 +118,10 @@ class Row:
         return self.price(_with(self.problem.constants, values))
 
     def _differences(self, values: list[Fraction]) -> Array:
-        """Return the gradient at `values`, or, if there is none, right beside them.
+        """Return the gradient at `values`, or next to them if it does not exist there.
 
-        There is none where two segments that differ are equally slow: differences to the right then
-        add up to more than the price.
+        It does not exist where two different segments are equally slow; then the differences to the
+        right sum to more than the price.
         """
         for attempt in range(4):
             beside = [
@@ -161,7 +139,7 @@ class Row:
 
 
 class Solution(NamedTuple):
-    """Constants in the form `_with` takes, and what is to be said of them."""
+    """Constants in the form `_with` takes; indices of the held ones and of those at the floor."""
 
     values: Array
     held: frozenset[int]
@@ -170,14 +148,14 @@ class Solution(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """Constants in units of a `_Search`, and the sum of the squared errors they make."""
+    """Constants in units of a `_Search`, and their sum of squared errors."""
 
     values: Array
     error: float
 
 
 def solve(problem: Problem, measurements: Sequence[MeasuredEpoch]) -> Solution:
-    """Fit the constants to some measurements."""
+    """Return the constants fitted to some measurements."""
     search = _Search(problem, measurements)
     point = search.fitted(search.scaled, frozenset())
     nothing = len(search.rows) * SAME**2
@@ -194,15 +172,14 @@ def solve(problem: Problem, measurements: Sequence[MeasuredEpoch]) -> Solution:
 
 
 class _Search:
-    """Looks for constants, in units such that 1 of each, priced as at the start, is an epoch.
+    """Fit in normalised units: 1 unit of a constant costs one epoch.
 
-    That is the measured epoch it matters most for. A price is the largest of what its gradients
-    make of the constants, as far as they are known; all that is known is in `effects`, relative to
-    what was measured.
+    This is the measured epoch in which the constant matters most, priced at the start. The price is
+    the maximum over the known gradients, which `effects` has relative to the measurements.
     """
 
     def __init__(self, problem: Problem, measurements: Sequence[MeasuredEpoch]) -> None:
-        # Sorted, so that sums are rounded alike in any order.
+        # Sorted, so that the order of the measurements does not affect rounding.
         self.rows = sorted(
             (Row(problem, measurement) for measurement in measurements), key=lambda row: row.order
         )
@@ -223,7 +200,7 @@ class _Search:
         self.high = most
 
     def price(self, values: Array) -> Array:
-        """Return the prices of all that was measured, relative to what it took."""
+        """Return the prices of all measurements, relative to the measured times."""
         exact = (values * self.unit).tolist()
         relative: Array = np.array([row.at(exact) for row in self.rows]) / self.measured
         return relative
@@ -232,7 +209,7 @@ class _Search:
         return float(np.square(self.price(values) - 1).sum())
 
     def effects(self) -> Array:
-        """Return all that is known: of a row, a gradient, a constant."""
+        """Return the known gradients; shape (rows, gradients, constants)."""
         most = max(len(row.gradients) for row in self.rows)
         padded = [
             row.gradients + row.gradients[:1] * (most - len(row.gradients)) for row in self.rows
@@ -241,15 +218,15 @@ class _Search:
         return effects
 
     def variance(self, point: _Point) -> float:
-        """Return the variance of what is left, given how many constants can be told; 0 if all."""
+        """Return the residual variance; 0 if the data are too few to leave any."""
         effects = _active(self.effects(), point.values)
         known = int(np.linalg.matrix_rank(effects, tol=INDEPENDENT * np.linalg.norm(effects, 2)))
         return point.error / (len(self.rows) - known) if len(self.rows) > known else 0.0
 
     def fitted(self, begin: _Point, held: frozenset[int], limit: float = np.inf) -> _Point:
-        """Go downhill from somewhere; constants in `held` are those of the start.
+        """Descend from a point; constants in `held` keep their starting values.
 
-        The error is infinite where it seems to end above `limit`.
+        The error is infinite if it seems to end above `limit`.
         """
         free = np.array([place for place in range(len(FITTED)) if place not in held], dtype=int)
         if not len(free):
@@ -271,7 +248,7 @@ class _Search:
         return best
 
     def _promising(self, values: Array, free: NDArray[np.intp]) -> _Point:
-        """Return what fits best as far as gradients are known, found from `values` downhill."""
+        """Return the best fit under the known gradients, found by descent from `values`."""
         from scipy.optimize import least_squares, lsq_linear
 
         effects = self.effects()
@@ -293,7 +270,8 @@ class _Search:
         steps = least_squares(
             residuals, begin, jacobian, bounds, xtol=EXACT, ftol=EXACT, gtol=EXACT, x_scale="jac"
         ).x
-        # Steps end a little inside the bounds, and creep where constants are hard to tell apart.
+        # The trust region ends slightly inside the bounds, and is slow where constants are
+        # correlated.
         rest = residuals(steps) - jacobian(steps) @ steps
         jump = lsq_linear(jacobian(steps), -rest, bounds, method="bvls").x
         candidates = [np.clip(candidate, *bounds) for candidate in (steps, jump)]
@@ -307,14 +285,14 @@ class _Search:
 
 
 def _active(effects: Array, values: Array) -> Array:
-    """Return the gradients that make the prices at `values`."""
+    """Return the gradients that attain the prices at `values`."""
     chosen: Array = effects[np.arange(len(effects)), (effects @ values).argmax(axis=1)]
     return chosen
 
 
 def _limits(start: Constants) -> tuple[Array, Array]:
-    """Return the least and the largest values that `_with` can make constants of."""
-    most = MAX_VALUE * (1 - 1e-6)  # room for exact differences
+    """Return the least and the largest values that `_with` can turn into valid constants."""
+    most = MAX_VALUE * (1 - 1e-6)  # leaves room for exact differences
     slowest = float(max(start.latency_ns))
     return (
         np.array([0, 0, 0, 0, 10**9 / most]),
@@ -323,7 +301,7 @@ def _limits(start: Constants) -> tuple[Array, Array]:
 
 
 def constants_of(start: Constants, solution: Solution) -> Constants:
-    """Return nine digits of what was fitted, and the rest as it was given."""
+    """Return the fitted constants with nine digits, and the others unchanged."""
     before = _values(start)
     values = [
         before[place]

@@ -1,7 +1,7 @@
-"""How good predictions are: their errors, their order, and what it costs to follow them.
+"""Quality of predictions: relative errors, rank correlation, and regret.
 
-Complexity: O(n log n) in the number of predictions. Source: Yan et al. (KDD'15) report the relative
-errors of their model, and whether it puts configurations in the right order.
+Complexity: O(n log n) in the number of predictions. Source: Yan et al. (KDD'15) report relative
+errors and the order of configurations.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,7 @@ __all__ = ["Errors", "correlations", "errors", "regret"]
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How far predictions are off, relative to what was measured.
-
-    Attributes
-    ----------
-    mean, largest : float
-        Mean and largest absolute error.
-    """
+    """Mean and largest absolute error of predictions, relative to the measurements."""
 
     mean: float
     largest: float
@@ -38,7 +32,7 @@ def errors(predictions: Sequence[Fraction], measured: Sequence[int]) -> Errors:
 def correlations(
     predictions: Sequence[Fraction], measured: Sequence[int]
 ) -> tuple[float | None, float | None]:
-    """Return Kendall's tau-b and Spearman's rho; None for both if one side is all the same."""
+    """Return Kendall's tau-b and Spearman's rho; None for both if one side is constant."""
     from scipy.stats import kendalltau, spearmanr
 
     if len(set(predictions)) == 1 or len(set(measured)) == 1:
@@ -48,13 +42,13 @@ def correlations(
 
 
 def _ranks(numbers: Sequence[Fraction]) -> list[int]:
-    """Return the place of each number among the different ones."""
+    """Return the rank of each number among the distinct ones."""
     rank = {number: place for place, number in enumerate(sorted(set(numbers)))}
     return [rank[number] for number in numbers]
 
 
 def regret(predictions: Sequence[Fraction], measured: Sequence[int]) -> Fraction:
-    """Return by how much what is predicted least exceeds the least, relatively; ties at worst."""
+    """Return the relative excess of the predicted best over the measured best; ties at worst."""
     least = min(predictions)
     chosen = max(
         known

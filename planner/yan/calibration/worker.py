@@ -1,10 +1,10 @@
-"""One process that computes when it is told to; `planner.yan.calibration.compute` starts several.
+"""A measuring process; `planner.yan.calibration.compute` starts several.
 
-Run as a script, with the number of the processor to keep to. It first writes a line of JSON with
-the versions of what it computes with. Then, for each line ``KERNEL START STOP`` it reads, it calls
-the kernel over and over from START to STOP (of the system-wide monotonic clock, in nanoseconds), so
-that several processes run at the same time however late each was told, and answers with the median
-time of a call. It ends when its input does, also if whoever started it was killed.
+Run as a script with the number of the processor to pin to. It first writes a JSON line with library
+versions. For each input line ``KERNEL START STOP`` it calls the kernel from START to STOP
+(system-wide monotonic clock, ns), so that several processes run at the same time however late each
+got its line, and writes the median time of an operation. It ends with its input, also if its parent
+was killed.
 """
 
 import json
@@ -22,7 +22,7 @@ SIDE = 512
 """Neurons of the dense layer, and inputs of each.
 
 Its weights (1 MiB in single precision) fit into any processor's caches: a larger matrix would
-measure how fast memory is read, a much smaller one what calling numpy takes.
+measure memory bandwidth, a much smaller one the overhead of calling numpy.
 """
 
 NEURONS = 16384
@@ -30,7 +30,7 @@ NEURONS = 16384
 
 
 def kernels() -> dict[str, tuple[Callable[[], object], int]]:
-    """Return what can be computed: a function, and how many operations a call of it makes."""
+    """Return each kernel: a function, and the number of operations of a call."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -42,7 +42,7 @@ def kernels() -> dict[str, tuple[Callable[[], object], int]]:
     many, outputs, terms = numbers(NEURONS), numbers(NEURONS), numbers(NEURONS)
     weights /= SIDE**0.5
 
-    # In place, so that no time goes into memory that is asked for.
+    # In place, so that no time is spent on allocation.
     def activate(sums: Any, outputs: Any) -> None:
         np.negative(sums, out=outputs)
         np.exp(outputs, out=outputs)
@@ -71,7 +71,7 @@ def kernels() -> dict[str, tuple[Callable[[], object], int]]:
 
 
 def timed(call: Callable[[], object], start: int, stop: int) -> float:
-    """Return the median time of a call, in nanoseconds, when called from `start` to `stop`."""
+    """Return the median time of a call (ns) between `start` and `stop`."""
     clock = time.monotonic_ns
     while clock() < start:
         pass
@@ -86,8 +86,8 @@ def timed(call: Callable[[], object], start: int, stop: int) -> float:
 
 
 def main() -> None:
-    """Answer until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this one decides
+    """Answer commands until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(sys.argv[1])})
     import numpy as np

@@ -1,4 +1,4 @@
-"""Batches for several scenarios: against all batches of few layers, and as they say themselves."""
+"""Regret of batches, and batches for several scenarios: against all batches of few layers."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -6,12 +6,16 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner.ibatch.outlook import ENUMERATED, solve_for
 
 from planner import ibatch
+from planner.deadline import NEVER
 from planner.errors import InvalidInputError
+from planner.ibatch import IBATCH
+from planner.ibatch.family import ENUMERATED
 from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
-from tests.oracles import all_boundaries, boundaries_of, objective
+from planner.solving.what_if import regrets, robust_plan
+from planner.validation import MAX_VALUE
+from tests.oracles import all_boundaries, boundaries_of, brute_force, objective
 from tests.strategies import problems
 
 percentiles = st.none() | st.sampled_from([Fraction(50), Fraction(90), Fraction(100)])
@@ -24,6 +28,22 @@ def spread_problems(draw: st.DrawFn, most: int = 6) -> ibatch.Problem:
     return replace(
         problem, spread_ns=draw(st.lists(st.integers(0, 60), min_size=count, max_size=count))
     )
+
+
+def takes(problem: ibatch.Problem, plan: ibatch.Plan, scenario: Scenario) -> int:
+    """What batches last in a scenario."""
+    lasts = objective(IBATCH.perturb(problem, scenario), boundaries_of(problem, plan))
+    assert lasts is not None
+    return lasts
+
+
+def small() -> ibatch.Problem:
+    return ibatch.Problem(compute_ns=(5, 9), startup_ns=2, transfer_ns=(3, 6))
+
+
+def large() -> ibatch.Problem:
+    """One whose start-up may not be twice as long."""
+    return ibatch.Problem(compute_ns=(1,), startup_ns=MAX_VALUE // 8 * 5, transfer_ns=(1,))
 
 
 def late(problem: ibatch.Problem, part: str) -> ibatch.Problem:
@@ -53,7 +73,7 @@ def counted(problem: ibatch.Problem, boundaries: tuple[int, ...], mean: bool) ->
 @given(spread_problems(), st.booleans())
 def test_no_batches_that_may_be_are_better(problem: ibatch.Problem, mean: bool) -> None:
     outlook = measured(None if mean else Fraction(90))
-    result, prospect = solve_for(problem, outlook)
+    result, prospect = robust_plan(IBATCH, problem, outlook, NEVER)
     if result.plan is None:
         assert prospect is None
         return
@@ -78,13 +98,16 @@ def test_of_many_layers_it_is_no_worse(
     likely = data.draw(
         st.sampled_from([measured(percentile), Outlook(((SCENARIOS[1], Fraction(1)),))])
     )
-    result, prospect = solve_for(problem, likely)
+    result, prospect = robust_plan(IBATCH, problem, likely, NEVER)
     if prospect is None:
         return
     assert prospect.bound <= prospect.value <= prospect.usual_value
     assert result.objective_ns is not None
     assert result.objective_ns <= MOST * prospect.usual_ns
-    assert (result.plan, prospect) == (solve_for(problem, likely)[0].plan, prospect)
+    assert (result.plan, prospect) == (
+        robust_plan(IBATCH, problem, likely, NEVER)[0].plan,
+        prospect,
+    )
 
 
 @settings(max_examples=30)
@@ -99,7 +122,9 @@ def test_in_other_units_it_is_as_good(problem: ibatch.Problem, factor: int) -> N
         compute_ns=[factor * time for time in problem.compute_ns],
         spread_ns=[factor * time for time in problem.spread_ns or ()],
     )
-    (_, small), (_, large) = (solve_for(one, measured()) for one in (problem, larger))
+    (_, small), (_, large) = (
+        robust_plan(IBATCH, one, measured(), NEVER) for one in (problem, larger)
+    )
     assert (small is None) == (large is None)
     if small is not None and large is not None:
         assert large.value == factor * small.value
@@ -115,7 +140,7 @@ def test_what_costs_little_and_bears_much_is_taken() -> None:
         transfer_ns=(0, 1000),
         direction="push",
     )
-    result, prospect = solve_for(problem, measured())
+    result, prospect = robust_plan(IBATCH, problem, measured(), NEVER)
     assert prospect is not None
     assert result.plan is not None
     assert len(result.plan.batches) == 2
@@ -127,7 +152,7 @@ def test_eq4_knows_no_scenarios() -> None:
         compute_ns=(1,), startup_ns=1, transfer_ns=(1,), objective="eq4", spread_ns=(1,)
     )
     with pytest.raises(InvalidInputError) as refused:
-        solve_for(problem, Outlook(((Scenario(), Fraction(1)),)))
+        robust_plan(IBATCH, problem, Outlook(((Scenario(), Fraction(1)),)), NEVER)
     assert refused.value.path == "objective"
 
 
@@ -135,3 +160,65 @@ def test_a_spread_a_layer_is_expected() -> None:
     with pytest.raises(InvalidInputError) as refused:
         ibatch.Problem(compute_ns=(1, 2), startup_ns=1, transfer_ns=(1, 1), spread_ns=(1,))
     assert refused.value.path == "spread_ns"
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(problems(max_layers=6, objective="makespan"))
+def test_the_best_batches_of_every_scenario_are_found(problem: ibatch.Problem) -> None:
+    for method in ("auto", "layer_by_layer", "one_batch"):
+        plan = ibatch.solve(problem, method=method).plan
+        if plan is None:
+            continue
+        rows = regrets(IBATCH, problem, plan, NEVER)
+        assert [row.scenario for row in rows] == list(SCENARIOS)
+        for row in rows:
+            other = IBATCH.perturb(problem, row.scenario)
+            assert row.plan_ns == objective(other, boundaries_of(problem, plan))
+            assert row.best_ns == row.bound_ns == brute_force(other)
+            assert row.at_least == row.at_most
+            assert (row.ddp_ns is None) >= (problem.direction == "pull")
+
+
+@given(problems(max_layers=5, objective="eq4"))
+def test_batches_that_break_eq5_in_a_scenario_have_none(problem: ibatch.Problem) -> None:
+    plan = ibatch.solve(problem).plan
+    if plan is None:
+        return
+    for row in regrets(IBATCH, problem, plan, NEVER):
+        best = brute_force(IBATCH.perturb(problem, row.scenario))
+        assert best is not None
+        assert row.best_ns == best <= row.plan_ns
+
+
+def test_a_rank_falls_behind_in_the_backward_pass_only() -> None:
+    scenario = Scenario(Fraction(2), Fraction(3), Fraction(1, 2), Fraction(1, 2))
+    given = {"startup_ns": 5, "transfer_ns": (10, 20), "compute_ns": (100, 200)}
+    pull, push = (
+        IBATCH.perturb(ibatch.Problem(**given, direction=direction), scenario)  # type: ignore[arg-type]
+        for direction in ("pull", "push")
+    )
+    assert pull.compute_ns == (200, 400)
+    assert push.compute_ns == (300, 600)
+    assert (push.startup_ns, push.transfer_ns) == (15, (20, 40))
+
+
+def test_plans_priced_of_many_layers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes the longer the more layers there are, and has the more neighbours."""
+    priced = []
+
+    def counted(problem: ibatch.Problem, plan: ibatch.Plan) -> ibatch.Evaluation:
+        priced.append(problem.layers)
+        return ibatch.evaluate(problem, plan)
+
+    monkeypatch.setattr("planner.ibatch.family.evaluate", counted)
+    count = 500
+    problem = ibatch.Problem(
+        compute_ns=[1 + (37 * layer) % 101 for layer in range(count)],
+        spread_ns=[(53 * layer) % 97 for layer in range(count)],
+        startup_ns=100,
+        transfer_ns=[1 + (71 * layer) % 89 for layer in range(count)],
+        direction="push",
+    )
+    robust_plan(IBATCH, problem, measured(), NEVER)
+    assert sum(priced) <= 2 * 2 * 10**5

@@ -1,0 +1,422 @@
+"""The options of ``planner compare``, its help, and where a profile shall run.
+
+The parser knows all options of all problems. ``--help`` alone shows the common options and an
+example of each problem; with ``--problem NAME`` it shows the options of that problem. What makes a
+problem of a profile its family declares (`planner.solving.compare.Option`).
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from planner.cli.common import add_loudness, command, file_name, in_file, read, read_as
+from planner.cli.iteration_options import (
+    add_failed_option,
+    asked_cluster,
+    damaged,
+    measured_tables,
+)
+from planner.cli.parsing import parse_bcube, parse_number, seconds
+from planner.cli.suggesting import SuggestingParser
+from planner.clusters import Cluster, Nic
+from planner.collectives.nics import with_measured_nics
+from planner.collectives.predicted import predicted
+from planner.errors import InvalidInputError
+from planner.iteration.measured import assumed_startups
+from planner.jsonio import shipped_clusters
+from planner.jsonio.measurements import decode_computation
+from planner.measured import COLLECTIVES, Collective
+from planner.solving.compare import Option, Place
+from planner.solving.family import Family
+from planner.topologies import BCube
+from planner.units import counted, format_ns, format_rate, parse_bytes, parse_rate, parse_time
+from planner.validation import integer
+from planner.yan.profiled import nic_rate
+
+if TYPE_CHECKING:
+    from planner.sweeps import Model
+
+__all__ = [
+    "ASSUMED",
+    "DEFAULT_SECONDS",
+    "NETWORK",
+    "OPTIONS",
+    "Families",
+    "add_compare",
+    "refuse",
+    "settle",
+    "settle_cluster",
+    "settle_network",
+]
+
+DEFAULT_SECONDS = 10.0
+"""Time limit of a method, if nobody says otherwise."""
+
+ASSUMED = "start-ups are assumed, not measured; planner plan says how much its lead bears"
+
+NETWORK = ("--startup", "--bandwidth", "--network", "--network-model")
+OPTIONS = ("--cluster", "--failed", "--computation")
+"""What no request is told, as it says so itself."""
+
+_SUMMARY = "compare every method on a request, or on a profiled model and a network"
+_USAGE = "planner compare [--problem NAME] FILE [option ...]"
+
+_MODELS: "dict[str, Model]" = {"table": "table", "affine": "affine", "two-point": "two_point"}
+
+Families: TypeAlias = Mapping[str, Family[Any, Any, Any]]
+
+
+def _share(text: str, name: str) -> Fraction:
+    share = parse_number(text, name, positive=True)
+    if share >= 1:
+        raise InvalidInputError(name, "expected a number < 1")
+    return share
+
+
+_READERS: Mapping[str, Callable[[str, str], Any]] = {
+    "size": parse_bytes,
+    "time": parse_time,
+    "share": _share,
+    "bcube": lambda text, _: parse_bcube(text),
+    "threads": lambda path, _: read_as(path, decode_computation),
+}
+"""What is written after an option, by `planner.solving.compare.Form`."""
+
+
+def add_compare(
+    commands: Any,
+    run: Callable[[argparse.Namespace], int],
+    families: Families,
+    profiled: Families,
+) -> None:
+    """Add the command with the options of all problems.
+
+    Parameters
+    ----------
+    commands : object
+        Where commands are added.
+    run : callable
+        What the command does.
+    families : mapping
+        What can be compared.
+    profiled : mapping
+        What of it can be compared on a profile.
+    """
+    parser = command(commands, "compare", run, _SUMMARY, "planner compare request.json")
+    parser.usage = _USAGE
+    _add_common(parser, families)
+    _add_network(parser)
+    asked: dict[str, tuple[Option, list[str]]] = {}
+    for name, family in profiled.items():
+        for option in family.options:
+            asked.setdefault(option.name, (option, []))[1].append(name)
+    for option, names in asked.values():
+        _add_own(parser, " or ".join(names), [option])
+    _add_cluster(parser)
+    if isinstance(parser, SuggestingParser):
+        parser.shown_for = partial(_shown, families, profiled)
+
+
+def _add_common(parser: argparse.ArgumentParser, families: Families) -> None:
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="a profile, or a request of planner solve; '-': standard input",
+    )
+    parser.add_argument(
+        "--problem",
+        choices=list(families),
+        metavar="NAME",
+        help="what to do with a profile; a request says itself what it asks",
+    )
+    parser.add_argument("--methods", metavar="A,B,…", help="default: all that --help lists")
+    parser.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help=f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
+    )
+    parser.add_argument(
+        "--picture", metavar="FILE", help="draw the best plan (.svg, .png, .json.gz)"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the best plan as JSON")
+    parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what communication costs."""
+    parser.add_argument(
+        "--startup",
+        metavar="TIME",
+        help="with a profile: start-up cost of a communication: 100us",
+    )
+    parser.add_argument(
+        "--bandwidth", metavar="RATE", help="with a profile: 10Gb/s (bits) or 1.25GB/s (bytes)"
+    )
+    parser.add_argument(
+        "--network",
+        metavar="FILE",
+        help="with a profile, instead of both: a network, such as planner calibrate network "
+        "measured, or a NIC of a cluster file; with --cluster measured tables in place of what it "
+        "says",
+    )
+    parser.add_argument(
+        "--network-model",
+        choices=list(_MODELS),
+        help="which model of a measured --network: its table (default), the affine cost nearest to "
+        "that, or the line through 64 B and 4 MB",
+    )
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where a profile shall run."""
+    group = parser.add_argument_group("with a profile, on a cluster")
+    group.add_argument(
+        "--cluster",
+        metavar="FILE",
+        help="a cluster's file or the name of a shipped one, which says all that the other options "
+        "would",
+    )
+    add_failed_option(group)
+    group.add_argument(
+        "--computation",
+        metavar="F",
+        help="multiply all times of computation: 0.02 or 1/50 for workers 50 times as fast as "
+        "those the profile was measured on; default: 1",
+    )
+
+
+def _add_own(parser: argparse.ArgumentParser, names: str, options: Sequence[Option]) -> None:
+    """Add the options of some problems."""
+    group = parser.add_argument_group(f"with a profile and --problem {names}")
+    for option in options:
+        how: dict[str, Any] = {"action": "store_true"}
+        if option.form != "flag":
+            how = {"choices": option.choices or None, "metavar": option.metavar or None}
+        if option.form == "whole":
+            how["type"] = int
+        elif option.form == "logs":
+            how["nargs"] = "+"
+        group.add_argument(option.name, default=argparse.SUPPRESS, help=option.help, **how)
+
+
+def _shown(
+    families: Families, profiled: Families, arguments: Sequence[str]
+) -> argparse.ArgumentParser:
+    """Return a parser that prints the help of one problem, or the common help."""
+    asking = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    asking.add_argument("--problem", nargs="?")
+    asked, _ = asking.parse_known_args(list(arguments))
+    family = families.get(asked.problem or "")
+    about, usage = f"{_SUMMARY[0].upper()}{_SUMMARY[1:]}.", _USAGE
+    if family is not None:
+        about = f"{asked.problem}: {family.asks}."
+        usage = f"planner compare --problem {asked.problem} FILE [option ...]"
+        closing = [*_listed("methods", family.names()), "example:", f"  {family.example}"]
+    else:
+        closing = _problems(families)
+    shown = argparse.ArgumentParser(
+        prog="planner compare",
+        usage=usage,
+        description=about,
+        epilog="\n".join(closing),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_loudness(shown)
+    _add_common(shown, families)
+    if family is not None and asked.problem in profiled:
+        _add_network(shown)
+        _add_cluster(shown)
+        _add_own(shown, asked.problem, family.options)
+    return shown
+
+
+def _problems(families: Families) -> list[str]:
+    """Return the help's lines about each problem, with an example."""
+    lines = ["problems, with an example of each:"]
+    for name, family in families.items():
+        lines += [f"  {name}: {family.asks}", f"    {family.example}"]
+    return [
+        *lines,
+        "",
+        "options and methods of one of them:",
+        "  planner compare --problem NAME --help",
+    ]
+
+
+def _listed(title: str, names: Sequence[str]) -> list[str]:
+    """Return names in lines that fit a terminal."""
+    lines = [""]
+    for name in names:
+        if len(lines[-1]) + len(name) > 85:
+            lines.append("")
+        lines[-1] += f"{'' if lines[-1] else '  '}{name}, "
+    return [f"{title}:", *(line.rstrip() for line in lines[:-1]), lines[-1].removesuffix(", "), ""]
+
+
+def refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
+    """Refuse options that mean nothing there."""
+    for name in names:
+        if vars(options).get(name.removeprefix("--").replace("-", "_")) is not None:
+            raise InvalidInputError(name, f"does not apply to {where}")
+
+
+def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
+    """Return the options of one problem, those not given by default, and refuse others'.
+
+    Raises
+    ------
+    InvalidInputError
+        If one means nothing there, or is not what it should be.
+    """
+    typed, own = vars(options), {option.key for option in profiled[problem].options}
+    owners: dict[str, list[str]] = {}
+    for name, family in profiled.items():
+        for option in family.options:
+            if option.key in typed and option.key not in own:
+                owners.setdefault(option.name, []).append(name)
+    for name, names in owners.items():
+        only = f"does not apply to --problem {problem}, only to {', '.join(names)}"
+        raise InvalidInputError(name, only)
+    settled = {}
+    for option in profiled[problem].options:
+        value = typed.get(option.key, option.default)
+        if option.key in typed and option.form in _READERS:
+            value = _READERS[option.form](value, option.name)
+        if value is not None and option.least is not None:
+            most = {} if option.most is None else {"maximum": option.most}
+            integer(value, option.name, minimum=option.least, **most)
+        settled[option.key] = value
+    return settled
+
+
+def settle_cluster(options: argparse.Namespace, *, needed: bool) -> Cluster | None:
+    """Return the cluster that is given, if one is.
+
+    Raises
+    ------
+    PlannerError
+        If there is no such cluster, or one is needed.
+    """
+    if options.cluster:
+        if options.cluster == options.file == "-":
+            raise InvalidInputError("--cluster", "standard input is the profile already")
+        return damaged(asked_cluster(options.cluster), options.failed)
+    if options.failed is not None:
+        raise InvalidInputError("--failed", "only together with --cluster")
+    if needed:
+        raise InvalidInputError("--cluster", "missing: where the profile shall run")
+    return None
+
+
+def settle_network(
+    options: argparse.Namespace,
+    cluster: Cluster | None,
+    collective: str | None,
+    settled: Mapping[str, Any],
+) -> Place:
+    """Return where a profile shall run; what a file says of it takes its option's place.
+
+    Parameters
+    ----------
+    options : Namespace
+        As typed.
+    cluster : Cluster, optional
+        The cluster.
+    collective : str, optional
+        Whose measured times are asked for.
+    settled : mapping
+        The problem's own options.
+
+    Raises
+    ------
+    PlannerError
+        If options contradict each other, or a file is none of what it should be.
+    """
+    if cluster is not None:
+        _alone(options, "--cluster", "startup", "bandwidth", "network_model")
+        if options.network is not None:
+            cluster = replace(cluster, network=read_as(options.network, measured_tables))
+        return _on_cluster(cluster, collective)
+    if options.network is not None:
+        _alone(options, "--network", "startup", "bandwidth")
+        if options.network == options.file == "-":
+            raise InvalidInputError("--network", "standard input is the profile already")
+        return _in_file(options, collective, settled)
+    if options.network_model is not None:
+        raise InvalidInputError("--network-model", "only together with --network")
+    for name in ("startup", "bandwidth"):
+        if getattr(options, name) is None:
+            raise InvalidInputError(
+                f"--{name}",
+                "missing: it comes with a profile, or --network or --cluster in place of both",
+            )
+    startup = parse_time(options.startup, "--startup")
+    nic = Nic(parse_rate(options.bandwidth, "--bandwidth"), startup)
+    return Place(nic, options.startup, options.bandwidth)
+
+
+def _alone(options: argparse.Namespace, option: str, *others: str) -> None:
+    for name in others:
+        if getattr(options, name) is not None:
+            raise InvalidInputError(f"--{name}".replace("_", "-"), f"not together with {option}")
+
+
+def _on_cluster(cluster: Cluster, collective: str | None) -> Place:
+    """Return what a worker of a cluster has: its NICs, or its share of what all have together."""
+    beside = cluster.interference if collective == "all_reduce" else cluster.interference.half
+    place = Place(cluster.nic, path="--cluster", cluster=cluster, interference=beside)
+    about = f"{cluster.name}: {counted(cluster.workers, 'worker')}"
+    tables = None if cluster.failed or cluster.workers == 1 else cluster.network
+    if tables is not None and collective in COLLECTIVES:
+        wanted: Collective = collective
+        known = predicted(tables, wanted, cluster.workers, cluster.workers_per_host)
+        about = f"{about}, {collective} by measured tables"
+        return replace(
+            place, network=known.cost, about=about, notes=known.notes, collective=collective
+        )
+    measured, notes = with_measured_nics(cluster)
+    if assumed_startups(measured):
+        notes = (ASSUMED, *notes)
+    nic, rate = measured.nic, nic_rate(measured)
+    levels = nic.per_machine if isinstance(measured.topology, BCube) else 1
+    alone = replace(nic, bytes_per_s=rate / levels, per_machine=levels, message_ns=0)
+    about = f"{about}, start-up {format_ns(nic.startup_ns)}, {format_rate(rate)} each"
+    return replace(place, network=alone, about=about, notes=notes)
+
+
+def _in_file(
+    options: argparse.Namespace, collective: str | None, settled: Mapping[str, Any]
+) -> Place:
+    from planner.jsonio.network import decode_network, measured_as
+    from planner.jsonio.settled_network import settled as settled_network
+
+    path: str = options.network
+    if path in shipped_clusters() and not Path(path).exists():
+        raise InvalidInputError("--network", f"{path} is a cluster: give it as --cluster")
+    data = read(path)
+    model, bcube = options.network_model, settled.get("bcube")
+    ranks = bcube.servers if bcube else settled.get("workers") or settled.get("machines")
+    with in_file(path):
+        described = decode_network(data, None if model is None else _MODELS[model])
+        described = settled_network(described, collective, ranks, "")
+        network = measured_as(described, collective, "", beside=collective is not None)
+    about = f"as {file_name(path)} describes it"
+    if described.ranks is not None:
+        how = f" ({described.algorithm})" if described.algorithm else ""
+        measured = f"{described.collective}{how} among {described.ranks} ranks as measured"
+        about = f"{measured}: {model or 'table'} of {file_name(path)}"
+    return Place(
+        network,
+        about=about,
+        path=path,
+        ranks=described.ranks,
+        interference=described.interference,
+        notes=described.notes,
+        collective=described.collective,
+    )

@@ -1,0 +1,173 @@
+"""What ``planner compare`` prints: the table of methods, and the lines above and below it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import UNSET
+
+from planner.cli.compare_options import ASSUMED
+from planner.comparison import Comparison
+from planner.draw import format_table
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.heads import Head
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.printing import printable
+from planner.profiles import Profile
+from planner.report.regret import COLUMNS, advice_text, cells, prospect_text, target_text
+from planner.results import Result
+from planner.solving.compare import Case
+from planner.solving.family import Family
+from planner.units import format_bytes, format_ns, format_share
+from planner.views import epoch_text
+
+__all__ = ["beside", "kept", "lines", "provenance", "reasons", "table", "warning_lines"]
+
+AnyFamily: TypeAlias = Family[Any, Any, Any]
+
+_UNITS: Mapping[str, Callable[[Any], str]] = {
+    "ns": format_ns,
+    "bytes": format_bytes,
+    "share": lambda share: format_share(float(share)),
+    "epoch": epoch_text,
+}
+"""How `planner.solving.compare.Column.unit` writes numbers."""
+
+
+def _above(result: Result[Any, Any], bound_ns: int | None) -> str:
+    if result.plan is None:
+        return "–"
+    if bound_ns and result.objective_ns is not None and result.objective_ns >= bound_ns:
+        return format_share(result.objective_ns / bound_ns - 1)
+    return format_share(result.gap)
+
+
+_ENDS: Mapping[str, Callable[[Result[Any, Any], int | None], str]] = {
+    "above bound": _above,
+    "status": lambda result, _: result.status,
+    "run time": lambda result, _: format_ns(round(result.runtime_s * 1e9)),
+}
+"""Last columns that many families share."""
+
+
+def table(
+    family: AnyFamily, problem: Any, comparison: Comparison[Any, Any]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the header and the rows of a comparison."""
+    bounds = {row.method: row.lower_bound_ns for row in comparison.rows}
+    bound = bounds.get(family.bounding)
+
+    def cell(column: Any, row: Result[Any, Any]) -> str:
+        if row.plan is None:
+            return "–"
+        value = row.objective_ns
+        if column.value is not None:
+            value = column.value(problem, row.plan, row.evaluation)
+        known = _UNITS.get(column.unit)
+        return format(value, column.unit) if known is None else known(value)
+
+    header = (family.heading, *(column.title for column in family.columns), *family.ends)
+    return header, [
+        (
+            row.method,
+            *(cell(column, row) for column in family.columns),
+            *(_ENDS[end](row, bound) for end in family.ends),
+        )
+        for row in comparison.rows
+    ]
+
+
+def lines(
+    family: AnyFamily,
+    case: Case[Any],
+    comparison: Comparison[Any, Any],
+    left_out: Mapping[str, str],
+    best: Head | None,
+) -> Iterator[str]:
+    """Yield what is printed of a comparison, before the drawing of its best plan.
+
+    Parameters
+    ----------
+    family : Family
+        The family.
+    case : Case
+        What was compared on.
+    comparison : Comparison
+        Every method.
+    left_out : mapping of str to str
+        Methods that only run if they are asked for, and why.
+    best : Head, optional
+        The answer that is written.
+    """
+    doubts = (*(case.profile.doubts if case.profile else ()), *case.warnings)
+    if best is not None and best.warnings is not UNSET:
+        doubts = best.warnings
+    yield from warning_lines([text for text in doubts if text == ASSUMED])
+    first, *others = map(printable, case.lines or family.about(case))
+    yield first
+    if case.profile is not None and case.place is not None:
+        yield provenance(case.profile)
+        yield f"network: {printable(case.place.about or family.network_text(case))}"
+    yield from others
+    yield from warning_lines([text for text in doubts if text != ASSUMED])
+    yield ""
+    yield format_table(*table(family, case.problem, comparison))
+    yield from reasons(comparison.rows)
+    for method, reason in comparison.left_out:
+        yield printable(f"left out: {method} ({reason})")
+    for method, why in left_out.items():
+        yield f"left out: {method} ({why}; --methods {method} runs it)"
+    yield from map(printable, family.notes(case, comparison))
+    if case.sentence is not None:
+        yield ""
+        yield printable(case.sentence(comparison.rows[0].plan if comparison.rows else None))
+    remarks = list(beside(best))
+    if remarks and remarks[0]:
+        yield ""
+    yield from remarks
+
+
+def reasons(rows: Iterable[Result[Any, Any]]) -> Iterator[str]:
+    """Yield why methods have no plan, each reason once."""
+    methods: dict[str, list[str]] = {}
+    for row in rows:
+        if row.infeasibility is not None:
+            methods.setdefault(row.infeasibility.reason, []).append(row.method)
+    for reason, names in methods.items():
+        yield printable(f"{', '.join(names)}: {reason}")
+
+
+def provenance(profile: Profile) -> str:
+    """Return a line about the origin of a profile."""
+    origin = profile.provenance
+    about = ["profile", origin.kind, origin.date, origin.processor]
+    samples = f", batch size {profile.batch_size}" if profile.batch_size else ""
+    return printable(" ".join(filter(None, about)) + samples)
+
+
+def warning_lines(warnings: Sequence[str]) -> list[str]:
+    """Return warnings as lines to print."""
+    return [f"warning: {printable(text)}" for text in warnings]
+
+
+def kept(answer: object) -> str:
+    """Return the advice of an answer to keep DDP, if that is what it says."""
+    advice = getattr(answer, "advice", UNSET)
+    return advice_text(advice) if advice is not UNSET and advice.keep_ddp else ""
+
+
+def beside(answer: object) -> Iterator[str]:
+    """Yield the lines of an answer: the advice, then the table of regrets, if it has them."""
+    if not isinstance(answer, CaramelAnswer | IbatchAnswer | IterationAnswer):
+        return
+    if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
+        yield advice_text(answer.advice)
+    text, target = target_text(answer), answer.target
+    if text and target is not UNSET:  # what a plan for a target gains, and how to apply it
+        yield text
+        yield f"to apply it: planner export {target.name} PLAN; " + "; ".join(target.settings)
+    if answer.prospect is not UNSET:
+        yield prospect_text(answer.prospect)
+    if answer.regret is not UNSET and answer.regret:
+        yield ""
+        yield format_table(COLUMNS, list(map(cells, answer.regret)))

@@ -1,0 +1,45 @@
+"""Pareto fronts: what no other candidate is at least as good as in every respect; less is better.
+
+Complexity: O(n log n) for two criteria (`staircase`), O(n log n + n·kept) for more.
+Source: the maxima of a set of vectors, Kung, Luccio, Preparata, J. ACM 22 (1975).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+__all__ = ["nondominated", "staircase"]
+
+T = TypeVar("T")
+
+
+def staircase(items: Iterable[T], first: Callable[[T], Any], second: Callable[[T], Any]) -> list[T]:
+    """Return the items on the Pareto front of two criteria, by the first; of equal ones the first.
+
+    Parameters
+    ----------
+    items : iterable of T
+        The candidates.
+    first : callable
+        Returns the first criterion, which also orders candidates: ties within it may be ranked by
+        further elements of a tuple.
+    second : callable
+        Returns the second criterion.
+    """
+    best: list[T] = []
+    for item in sorted(items, key=first):
+        if not best or second(item) < second(best[-1]):
+            best.append(item)
+    return best
+
+
+def nondominated(
+    items: Iterable[tuple[int, ...]], most: int | None = None
+) -> list[tuple[int, ...]]:
+    """Return the vectors on the Pareto front, in lexicographic order; at most the first `most`."""
+    best: list[tuple[int, ...]] = []
+    for item in sorted(items):
+        if not any(all(a <= b for a, b in zip(other, item, strict=True)) for other in best):
+            best.append(item)
+            if len(best) == most:
+                break
+    return best

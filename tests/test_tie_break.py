@@ -1,0 +1,136 @@
+"""Among plans of equal cost the one with the fewest transfers, in every family that sends any."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import (
+    AffineCost,
+    InvalidInputError,
+    TableCost,
+    caramel,
+    drizzle,
+    ibatch,
+)
+from planner.caramel.loads import LoadPricer
+from planner.caramel.problem import Plan as Transfers
+from planner.drizzle import DRIZZLE
+from planner.errors import NotApplicableError
+from planner.graphs import Graph
+from planner.ibatch.evaluation import evaluate, objective_ns
+from planner.solving.tie_break import TieBreak
+from tests.caramel.graph_strategies import graphs
+from tests.strategies import affine_costs, problems, table_costs
+
+SHARES = st.sampled_from([Fraction(0), Fraction(1, 100), Fraction(1, 4), Fraction(2)])
+
+
+def every_cut(problem: ibatch.Problem) -> Iterator[ibatch.Plan]:
+    """Every plan, those of fewer batches first."""
+    count = problem.layers
+    for cuts in range(count):
+        for inner in combinations(range(1, count), cuts):
+            bounds = (0, *inner, count)
+            if all(stop <= problem.reach(start) for start, stop in pairwise(bounds)):
+                yield problem.plan(bounds)
+
+
+@given(problems(max_layers=7), SHARES)
+def test_ibatch_has_the_fewest_batches_of_all_plans_within_a_share(
+    problem: ibatch.Problem, share: Fraction
+) -> None:
+    result = ibatch.solve(problem, tie_break=TieBreak(within=share))
+    if result.plan is None or problem.objective != "makespan":
+        return
+    assert result.objective_ns is not None
+    prices = {plan: objective_ns(problem, evaluate(problem, plan)) for plan in every_cut(problem)}
+    least = min(prices.values())
+    most = least + int(least * share)
+    fewest = min(len(plan.batches) for plan, price in prices.items() if price <= most)
+    assert (len(result.plan.batches), result.objective_ns <= most) == (fewest, True)
+    assert (result.status == "optimal") == (result.objective_ns == least)
+    assert result.lower_bound_ns == least
+
+
+def every_order(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
+    """Every way to group and to order some parameters."""
+    if not left:
+        yield []
+    for count in range(1, len(left) + 1):
+        for group in combinations(left, count):
+            rest = tuple(j for j in left if j not in group)
+            yield from ([group, *others] for others in every_order(rest))
+
+
+@given(graphs(max_parameters=4), st.one_of(affine_costs(), table_costs()), SHARES)
+def test_caramel_has_the_fewest_transfers_of_whole_parameters(
+    graph: Graph, cost: AffineCost | TableCost, share: Fraction
+) -> None:
+    problem = caramel.Problem(graph, cost)
+    best = caramel.solve(problem, method="exact")
+    result = caramel.solve(problem, method="exact", tie_break=TieBreak(within=share))
+    assert best.plan is not None
+    assert best.objective_ns is not None
+    assert result.plan is not None
+    assert result.objective_ns is not None
+    most = best.objective_ns + int(best.objective_ns * share)
+    assert result.objective_ns <= most
+    sizes = problem.windows.sizes
+    pricer = LoadPricer(problem.windows, cost)
+    fewest = min(
+        len(groups)
+        for groups in every_order(tuple(range(len(sizes))))
+        if pricer.iteration_ns([tuple((j, sizes[j]) for j in group) for group in groups]) <= most
+    )
+    assert len(result.plan.groups) == fewest
+
+
+@given(graphs(max_parameters=6), affine_costs())
+def test_no_two_neighbours_of_a_searched_plan_can_be_sent_together_for_free(
+    graph: Graph, cost: AffineCost
+) -> None:
+    problem = caramel.Problem(graph, cost)
+    result = caramel.solve(problem, method="search")
+    assert isinstance(result.plan, Transfers)
+    assert result.objective_ns is not None
+    for place in range(len(result.plan.groups) - 1):
+        both = caramel.CARAMEL.merged(problem, result.plan, place)
+        if both is not None:
+            assert caramel.CARAMEL.price(problem, both) > result.objective_ns
+
+
+def test_a_robust_plan_is_as_good_and_less_sensitive_to_delays() -> None:
+    problem = ibatch.Problem(startup_ns=1, transfer_ns=[5, 1, 1, 1, 9], compute_ns=[1, 1, 1, 1, 20])
+    simple = ibatch.solve(problem)
+    robust = ibatch.solve(problem, tie_break=TieBreak("robust"))
+    assert simple.plan is not None
+    assert robust.plan is not None
+    assert simple.objective_ns == robust.objective_ns == robust.lower_bound_ns
+    assert len(simple.plan.batches) <= len(robust.plan.batches)
+    slower = replace(problem, transfer_ns=[8, 2, 2, 2, 14], startup_ns=2)
+    late = [ibatch.IBATCH.price(slower, plan) for plan in (robust.plan, simple.plan)]
+    assert late[0] <= late[1]
+
+
+def test_baselines_keep_to_their_rule() -> None:
+    problem = ibatch.Problem(startup_ns=0, transfer_ns=[1, 1], compute_ns=[1, 100])
+    alone = ibatch.solve(problem, method="layer_by_layer", tie_break=TieBreak(within=Fraction(9)))
+    assert alone.plan is not None
+    assert len(alone.plan.batches) == 2
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="tie_break: expected simple or robust"):
+        TieBreak("best")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="simplest_within: only with tie_break simple"):
+        TieBreak("robust", Fraction(1, 10))
+    problem = drizzle.Problem(
+        compute_ns=10, tasks=2, group_ns=5, task_ns=1, max_overhead=Fraction(1, 2)
+    )
+    with pytest.raises(NotApplicableError, match="robust is not for problem drizzle"):
+        DRIZZLE.solve(problem, tie_break=TieBreak("robust"))

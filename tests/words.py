@@ -1,0 +1,47 @@
+"""A family that is made up: problems and plans are words, and a table says what plans cost."""
+
+from collections.abc import Mapping
+
+from planner.deadline import Deadline
+from planner.errors import InvalidPlanError
+from planner.solving.family import Family
+from planner.solving.methods import Method
+
+__all__ = ["Words"]
+
+
+class Words(Family[str, str, int]):
+    """Plans cost what a table says; others are none.
+
+    Parameters
+    ----------
+    costs : mapping of str to int
+        The plans, and what they cost (ns).
+    own_methods : mapping of str to method
+        Its methods.
+    bound_ns : int, optional
+        The bound on the cost of every plan.
+    """
+
+    name, plan_type = "words", str
+
+    def __init__(
+        self,
+        costs: Mapping[str, int],
+        own_methods: Mapping[str, Method[str, str]],
+        bound_ns: int | None = None,
+    ) -> None:
+        self.costs, self.own_methods, self.bound_ns = costs, own_methods, bound_ns
+
+    def check(self, problem: str, plan: str, deadline: Deadline) -> None:
+        if plan not in self.costs:
+            raise InvalidPlanError("plan", "none")
+
+    def evaluate(self, problem: str, plan: str, deadline: Deadline) -> int:
+        return self.costs[plan]
+
+    def objective(self, problem: str, evaluation: int) -> int:
+        return evaluation
+
+    def bound(self, problem: str, plan: str, deadline: Deadline) -> tuple[int | None, bool]:
+        return self.bound_ns, False
