@@ -180,6 +180,11 @@ class Family(Compared[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, Plan
         """Return what a checked plan costs (ns), as `evaluate` does, for those who ask often."""
         return self.objective(problem, self.evaluate(problem, plan, NEVER))
 
+    def follows_rule(self, problem: ProblemT, method: str) -> bool:
+        """Return whether a method's plan follows from a rule, such as a target's default."""
+        target = getattr(problem, "target", None)
+        return method in self.baselines or (target is not None and method == target.name)
+
     def transfers(self, plan: PlanT) -> int:
         """Return how many transfers a plan has; 0 where that says nothing."""
         return 0
@@ -332,7 +337,7 @@ class Family(Compared[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, Plan
             result = Result(method, None, None, None, runtime, True, OUT_OF_TIME)
         bounded = method != REPLAN  # within milliseconds there is no time for a bound
         result = incumbents.best_of(result, deadline, bounded=bounded)
-        if method != REPLAN and method not in self.baselines:
+        if method != REPLAN and not self.follows_rule(problem, method):
             result = self._tie_broken(problem, result, tie_break, deadline)
         incumbents.end(result)
         return replace(result, warnings=warnings)
