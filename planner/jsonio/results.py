@@ -21,6 +21,7 @@ from planner.validation import did_you_mean, inside, shown
 
 __all__ = [
     "PlanDocument",
+    "add_kind",
     "decode_plan",
     "decode_result",
     "encode_plan",
@@ -137,6 +138,11 @@ def decode_result(data: bytes | str) -> Result[Any, Any]:
         return Result(**fields)
     except ValueError as error:
         raise InvalidInputError("", str(error)) from None
+
+
+def add_kind(kind: str, plan: type[Any], evaluation: Any) -> None:
+    """Add the plan and evaluation type of a family that is registered."""
+    _KINDS[kind] = plan, evaluation
 
 
 def _plan_document(plan: Any) -> PlanDocument:
