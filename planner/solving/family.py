@@ -181,9 +181,10 @@ class Family(Compared[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, Plan
         return self.objective(problem, self.evaluate(problem, plan, NEVER))
 
     def follows_rule(self, problem: ProblemT, method: str) -> bool:
-        """Return whether a method's plan follows from a rule, such as a target's default."""
+        """Return whether a method's plan stays as it is: by a rule, a target's, or a plug-in's."""
         target = getattr(problem, "target", None)
-        return method in self.baselines or (target is not None and method == target.name)
+        default = target is not None and method == target.name
+        return default or method in self.baselines or is_plugged(method)
 
     def transfers(self, plan: PlanT) -> int:
         """Return how many transfers a plan has; 0 where that says nothing."""
