@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from planner.graphs import Graph, Op, Parameter
     from planner.interference import Interference
     from planner.jsonio import read_cluster, read_profile, solve, solve_many, solve_or_raise
+    from planner.jsonio.generic import register
     from planner.layers import Layer
     from planner.profiles import Profile, Provenance
     from planner.results import Result, Status
@@ -56,6 +57,7 @@ __all__ = [
     "overlap",
     "read_cluster",
     "read_profile",
+    "register",
     "solve",
     "solve_many",
     "solve_or_raise",
@@ -71,6 +73,7 @@ _HOMES = {
     "graphs": ("Graph", "Op", "Parameter"),
     "interference": ("Interference",),
     "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
+    "jsonio.generic": ("register",),
     "profiles": ("Layer", "Profile", "Provenance"),
     "results": ("Result", "Status"),
     "runtime": ("tune",),

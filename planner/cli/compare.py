@@ -50,7 +50,7 @@ from planner.collectives.predicted import range_note
 from planner.comparison import compare
 from planner.costs import TableCost
 from planner.deadline import Cancel, Deadline
-from planner.draw.plans import DRAWINGS, plan_chart
+from planner.draw.plans import drawing_of, plan_chart
 from planner.drizzle import DRIZZLE
 from planner.drizzle.family import limits_text
 from planner.errors import InvalidInputError, PlannerError
@@ -63,6 +63,7 @@ from planner.jsonio import caramel as caramel_json
 from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.clusters import cluster_of
 from planner.jsonio.decoding import decode
+from planner.jsonio.generic import REGISTERED
 from planner.jsonio.heads import Head, of_profile, warned
 from planner.jsonio.iteration_making import answer as iteration_answer
 from planner.jsonio.mistaken import refuse_other
@@ -103,13 +104,13 @@ PROFILED: Families = {
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    add_compare(commands, run, FAMILIES, PROFILED)
+    add_compare(commands, run, {**FAMILIES, **REGISTERED}, PROFILED)
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare."""
     name, case = _of_events(options) if "events" in options else _of_file(options)
-    family, drawing = FAMILIES[name], DRAWINGS[name]
+    family, drawing = {**FAMILIES, **REGISTERED}[name], drawing_of(name)
     with in_option("--picture"):
         draw = drawing.writer(Path(options.picture)) if options.picture else None
     inputs = options.events if "events" in options and options.events else (options.file,)

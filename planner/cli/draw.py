@@ -18,7 +18,7 @@ from planner.cli.common import (
 )
 from planner.cli.compare_tables import warning_lines
 from planner.cli.writing import replacing
-from planner.draw.plans import DRAWINGS, plan_chart
+from planner.draw.plans import drawing_of, plan_chart
 from planner.jsonio import decode_answer
 
 __all__ = ["add_parser"]
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Draw a plan."""
     answer, view = read_as(options.plan, partial(decode_answer, request=request_in(options)))
-    drawing, chart = DRAWINGS[answer.problem], plan_chart(answer, view)
+    drawing, chart = drawing_of(answer.problem), plan_chart(answer, view)
     if options.output is None:
         width = shutil.get_terminal_size((100, 24)).columns
         write_text(drawing.text(chart, width) + "\n")

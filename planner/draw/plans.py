@@ -7,7 +7,7 @@ from planner.draw.drawing import BARS, GANTT, GROUPS, HOT_SPOTS, SCALING, Drawin
 from planner.jsonio import PROBLEMS
 from planner.jsonio.heads import Head
 
-__all__ = ["DRAWINGS", "plan_chart"]
+__all__ = ["DRAWINGS", "drawing_of", "plan_chart"]
 
 DRAWINGS: Mapping[str, Drawing] = {
     "ibatch": GANTT,
@@ -23,6 +23,11 @@ DRAWINGS: Mapping[str, Drawing] = {
 """The drawing of each problem's plans."""
 
 
+def drawing_of(problem: str) -> Drawing:
+    """Return the drawing of a problem's plans; of a family that was registered a Gantt chart."""
+    return DRAWINGS.get(problem, GANTT)
+
+
 def plan_chart(answer: Head, view: Any, name: str = "") -> Any:
     """Return the chart of an answer and its view (from `planner.jsonio.decode_answer`).
 
@@ -30,4 +35,4 @@ def plan_chart(answer: Head, view: Any, name: str = "") -> Any:
     """
     headline = PROBLEMS[answer.problem].headline(answer)
     title = f"{name}: {headline[:1].lower()}{headline[1:]}" if name else headline
-    return DRAWINGS[answer.problem].chart(title, view, answer.lower_bound_ns)
+    return drawing_of(answer.problem).chart(title, view, answer.lower_bound_ns)

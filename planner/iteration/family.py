@@ -245,6 +245,8 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         return len(plan.transfers)
 
     def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        if problem.target is not None:  # its rules say what is sent together
+            return None
         way = next((option for option in problem.options if option.algorithm == plan.way), None)
         return None if way is None else with_both(problem, way, plan, place)
 

@@ -9,12 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta, Struct
 
-import planner
 from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError
@@ -26,6 +25,7 @@ from planner.validation import check_same, did_you_mean, inside, shown
 __all__ = [
     "FAMILIES",
     "PlanDocument",
+    "add_family",
     "decode_plan",
     "decode_result",
     "encode_plan",
@@ -33,6 +33,7 @@ __all__ = [
     "plain_plan",
     "plan_of",
     "refuse_other",
+    "types_of",
 ]
 
 _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
@@ -50,7 +51,7 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
 }
 """The plan and evaluation type of each kind."""
 
-FAMILIES: Mapping[str, Family[Any, Any, Any]] = {
+FAMILIES: dict[str, Family[Any, Any, Any]] = {
     "ibatch": ibatch.IBATCH,
     "caramel": caramel.CARAMEL,
     "yan": yan.YAN,
@@ -170,13 +171,30 @@ def decode_result(data: bytes | str, problem: Any = None) -> Result[Any, Any]:
 def _check_priced(problem: Any, plan: PlanDocument, fields: Mapping[str, Any]) -> None:
     """Refuse a result whose plan costs something else than it says."""
     name = plan.kind.partition(".")[0]
-    family, right = FAMILIES[name], getattr(planner, name).Problem
+    family = FAMILIES[name]
+    right, _, _ = types_of(family)
     if not isinstance(problem, right):
         raise InvalidInputError("problem", f"expected one of {name}, got {shown(problem)}")
     with inside("plan"):
         evaluation, objective = family.priced(problem, fields["plan"], NEVER)
     check_same(fields["objective_ns"], objective, "objective_ns")
     refuse_other(_plain(fields["evaluation"]), _plain(evaluation), "evaluation")
+
+
+def add_family(family: Family[Any, Any, Any]) -> None:
+    """Add a family that is registered, with the types of its plans and evaluations."""
+    _, plan, evaluation = types_of(family)
+    _KINDS[f"{family.name}.{plan.__name__}"] = plan, evaluation
+    FAMILIES[family.name] = family
+
+
+def types_of(family: Family[Any, Any, Any]) -> tuple[type[Any], type[Any], Any]:
+    """Return the classes of a family's problems, plans and evaluations."""
+    for base in getattr(type(family), "__orig_bases__", ()):
+        types = get_args(base)
+        if len(types) == 3:
+            return types
+    raise InvalidInputError("family", "expected a subclass of Family[Problem, Plan, Evaluation]")
 
 
 def _plan_document(plan: Any) -> PlanDocument:

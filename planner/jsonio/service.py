@@ -86,7 +86,7 @@ class Interface:
     told: Callable[[Any, Any], Head] | None = None
 
 
-PROBLEMS: Mapping[str, Interface] = {
+PROBLEMS: dict[str, Interface] = {
     "ibatch": Interface(
         ibatch.IbatchRequest,
         ibatch.IbatchAnswer,

@@ -180,6 +180,12 @@ class Family(Compared[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, Plan
         """Return what a checked plan costs (ns), as `evaluate` does, for those who ask often."""
         return self.objective(problem, self.evaluate(problem, plan, NEVER))
 
+    def follows_rule(self, problem: ProblemT, method: str) -> bool:
+        """Return whether a method's plan stays as it is: by a rule, a target's, or a plug-in's."""
+        target = getattr(problem, "target", None)
+        default = target is not None and method == target.name
+        return default or method in self.baselines or is_plugged(method)
+
     def transfers(self, plan: PlanT) -> int:
         """Return how many transfers a plan has; 0 where that says nothing."""
         return 0
@@ -332,7 +338,7 @@ class Family(Compared[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, Plan
             result = Result(method, None, None, None, runtime, True, OUT_OF_TIME)
         bounded = method != REPLAN  # within milliseconds there is no time for a bound
         result = incumbents.best_of(result, deadline, bounded=bounded)
-        if method != REPLAN and method not in self.baselines:
+        if method != REPLAN and not self.follows_rule(problem, method):
             result = self._tie_broken(problem, result, tie_break, deadline)
         incumbents.end(result)
         return replace(result, warnings=warnings)

@@ -87,8 +87,6 @@ def test_the_best_plan_stands_beside_ddp_and_in_other_scenarios(
     assert "\nin the scenarios " in capsys.readouterr().out
     assert main(["compare", profile, *NETWORK, "--regret"]) == 0
     assert "best plan found" in capsys.readouterr().out
-    assert main(["compare", profile, *NETWORK, "--problem", "bml", "--regret"]) == 2
-    assert "--regret: does not apply to --problem bml" in capsys.readouterr().err
 
 
 def test_gaps_refer_to_the_bound_of_auto(profile: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Literal
 
 import pytest
@@ -11,15 +12,19 @@ from hypothesis import strategies as st
 
 from planner import AffineCost
 from planner.deadline import Deadline
-from planner.ibatch import Plan, Problem, solve
+from planner.ibatch import Plan, Problem
+from planner.ibatch import solve as solve_ibatch
 from planner.ibatch.evaluation import evaluate, objective_ns
 from planner.ibatch.makespan import solve_additive
 from planner.ibatch.robust import robust
 from planner.ibatch.strains import strained_of
 from planner.robustness import STRAINS
 from planner.solving.methods import Outcome
+from planner.solving.tie_break import TieBreak
 from tests import oracles
 from tests.strategies import huge_problems, problems
+
+solve = partial(solve_ibatch, tie_break=TieBreak("robust"))
 
 
 def under(problem: Problem, boundaries: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,41 +6,19 @@ heuristic and an exact method.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Annotated, Literal, Unpack
 
-from msgspec import UNSET, Meta, UnsetType
-from msgspec.structs import replace
-from planner.cli.family import ComparedProblem
-from planner.cli.family import Family as ComparedFamily
-
-from planner.deadline import Control, Deadline
-from planner.draw.chart import Chart
-from planner.draw.drawing import GANTT
+from planner.deadline import Deadline
 from planner.errors import InvalidPlanError
-from planner.jsonio.control import Controlled
-from planner.jsonio.heads import PlanOrReason, check_head, head
-from planner.jsonio.service import Interface
-from planner.jsonio.types import Times
-from planner.results import Result
+from planner.scenarios import Scenario
 from planner.solving.family import Family
-from planner.solving.methods import Outcome, concrete, named
+from planner.solving.methods import Outcome, named
 from planner.timeline import Interval, Timeline
 from planner.validation import integers
 
-__all__ = [
-    "DRAWING",
-    "FAMILY",
-    "HALVES",
-    "INTERFACE",
-    "METHODS",
-    "Chart",
-    "Plan",
-    "Problem",
-    "solve",
-]
+__all__ = ["HALVES", "Evaluation", "Plan", "Problem"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +38,14 @@ class Plan:
     links: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """When the later link is done, and what happens when."""
+
+    end_ns: int
+    timeline: Timeline
+
+
 def greedy(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Give each transfer, the longest first, to the link that is free first."""
     ends, links = [0, 0], [0] * len(problem.transfer_ns)
@@ -69,107 +55,46 @@ def greedy(problem: Problem, _: Deadline) -> Outcome[Plan]:
     return Outcome(Plan(tuple(links)))
 
 
-def exact(problem: Problem, _: Deadline) -> Outcome[Plan]:
+def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Try everything."""
-    plans = map(Plan, product((0, 1), repeat=len(problem.transfer_ns)))
-    best = min(plans, key=lambda plan: evaluate(problem, plan))
-    return Outcome(best, evaluate(problem, best))
+    best = greedy(problem, deadline).plan
+    assert best is not None
+    for links in product((0, 1), repeat=len(problem.transfer_ns)):
+        if deadline.passed:
+            return Outcome(best, timed_out=True)
+        best = min(best, Plan(links), key=lambda plan: evaluate(problem, plan).end_ns)
+    return Outcome(best, evaluate(problem, best).end_ns)
 
 
-def check(problem: Problem, plan: Plan) -> None:
-    """Refuse a plan that leaves out a transfer."""
-    if len(plan.links) != len(problem.transfer_ns) or not {*plan.links} <= {0, 1}:
-        raise InvalidPlanError("links", "expected 0 or 1 for each transfer")
+def evaluate(problem: Problem, plan: Plan) -> Evaluation:
+    """Return when each transfer begins and ends, one after the other on its link."""
+    ends, rows = [0, 0], []
+    for place, (link, time) in enumerate(zip(plan.links, problem.transfer_ns, strict=True)):
+        begin, ends[link] = ends[link], ends[link] + time
+        rows.append(Interval(f"link {link}", begin, ends[link], "push", place, str(place)))
+    return Evaluation(max(ends), Timeline(("link 0", "link 1"), tuple(rows)))
 
 
-def evaluate(problem: Problem, plan: Plan) -> int:
-    """Return when the later link is done."""
-    rows = list(zip(plan.links, problem.transfer_ns, strict=True))
-    return max(sum(time for link, time in rows if link == one) for one in (0, 1))
-
-
-class _Halves(Family[Problem, Plan, int]):
+class _Halves(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "halves", Plan, ("greedy",)
     own_methods = {"auto": named("exact", exact), "exact": exact, "greedy": greedy}
 
     def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
-        check(problem, plan)
+        if len(plan.links) != len(problem.transfer_ns) or not {*plan.links} <= {0, 1}:
+            raise InvalidPlanError("links", "expected 0 or 1 for each transfer")
 
-    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> int:
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
         return evaluate(problem, plan)
 
-    def objective(self, problem: Problem, evaluation: int) -> int:
-        return evaluation
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return evaluation.end_ns
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
         return Fraction(sum(problem.transfer_ns), 2), False
 
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        times = [round(time / scenario.bandwidth) for time in problem.transfer_ns]
+        return replace(problem, transfer_ns=times)
+
 
 HALVES = _Halves()
-METHODS = HALVES.methods
-solve = HALVES.solve
-
-
-class HalvesRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Transfers for two links."""
-
-    problem: Literal["halves"]
-    transfer_ns: Times
-    method: Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})] = "auto"
-
-
-class HalvesAnswer(PlanOrReason, frozen=True, kw_only=True):
-    """The link of each transfer."""
-
-    problem: Literal["halves"] = "halves"
-    links: tuple[int, ...] | UnsetType = UNSET
-    transfer_ns: tuple[int, ...] | UnsetType = UNSET
-
-
-def answer(problem: Problem, result: Result[Plan, int]) -> HalvesAnswer:
-    base = HalvesAnswer(**head(HalvesAnswer, result))
-    assert result.plan is not None
-    return replace(base, links=result.plan.links, transfer_ns=tuple(problem.transfer_ns))
-
-
-def run(request: HalvesRequest, **control: Unpack[Control[Plan]]) -> HalvesAnswer:
-    problem = Problem(request.transfer_ns)
-    limit = None if request.time_limit_s is UNSET else request.time_limit_s
-    return answer(problem, solve(problem, method=request.method, time_limit=limit, **control))
-
-
-def headline(found: HalvesAnswer) -> str:
-    return f"halves · {found.method} · {found.status}"
-
-
-def timeline(found: HalvesAnswer) -> Timeline:
-    check_head(found, "links", "transfer_ns")
-    assert found.links is not UNSET
-    assert found.transfer_ns is not UNSET
-    check(Problem(found.transfer_ns), Plan(found.links))
-    ends, rows = [0, 0], []
-    for place, (link, time) in enumerate(zip(found.links, found.transfer_ns, strict=True)):
-        begin, ends[link] = ends[link], ends[link] + time
-        row = Interval(f"link {link}", begin, ends[link], "push", place, str(place))
-        rows.append(row)
-    return Timeline(("link 0", "link 1"), tuple(rows))
-
-
-INTERFACE = Interface(HalvesRequest, HalvesAnswer, run, headline, timeline, {})
-
-DRAWING = GANTT
-
-
-def requested(request: HalvesRequest) -> ComparedProblem:
-    problem = Problem(request.transfer_ns)
-    return ComparedProblem(problem, lambda result: answer(problem, result), ("two links",))
-
-
-FAMILY = ComparedFamily(
-    concrete(METHODS),
-    solve,
-    columns=("method", "end"),
-    cells=lambda row: (str(row.evaluation),),
-    requested=requested,
-    ends=(),
-)

@@ -4,21 +4,22 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import planner
-from planner.cli import compare, main
-from planner.draw.plans import DRAWINGS
+from planner.cli import main
 from planner.errors import InvalidInputError
 from planner.formats import READERS, Reader
+from planner.jsonio.generic import REGISTERED
 from planner.jsonio.service import PROBLEMS, decode_answer
 from planner.layers import Layer
 from planner.profiles import Profile, Provenance
 from tests import schemas
-from tests.recipes import halves
+from tests.recipes.halves import HALVES
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,7 +73,8 @@ def examples() -> list[dict[str, Any]]:
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = {}
     for block in re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL):
-        if block.startswith('{"problem"') and "…" not in block and "{...}" not in block:
+        plain = not any(part in block for part in ("…", "{...}", '"scenarios"'))
+        if plain and block.startswith('{"problem"'):
             request = json.loads(block)
             found.setdefault(request["problem"], {**request, "method": "auto"})
     found["iteration"] = {"problem": "iteration", **TINY}
@@ -102,11 +104,19 @@ def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def family(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add the three lines that a family needs outside its own files."""
-    monkeypatch.setitem(PROBLEMS, "halves", halves.INTERFACE)
-    monkeypatch.setitem(DRAWINGS, "halves", halves.DRAWING)
-    monkeypatch.setitem(compare.FAMILIES, "halves", halves.FAMILY)
+def family() -> Iterator[None]:
+    """Register the family that CONTRIBUTING shows, and take it away again."""
+    planner.register(HALVES)
+    yield
+    del PROBLEMS["halves"], REGISTERED["halves"]
+
+
+def test_contributing_shows_the_whole_family() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    code = (ROOT / "tests" / "recipes" / "halves.py").read_text(encoding="utf-8")
+    assert shown == code
+    assert len(code.splitlines()) < 150
 
 
 REQUEST = {"problem": "halves", "transfer_ns": [8, 7, 6, 5, 4]}
@@ -133,10 +143,10 @@ def test_its_answers_are_read_again_and_checked() -> None:
     answer = planner.solve(REQUEST)
     typed, timeline = decode_answer(json.dumps(answer).encode())
     assert timeline.end_ns == typed.objective_ns
-    for field, wrong in (("lower_bound_ns", 1), ("status", "feasible"), ("links", [0])):
+    for field, wrong in (("lower_bound_ns", 1), ("status", "feasible"), ("timeline", [])):
         with pytest.raises(InvalidInputError) as caught:
             decode_answer(json.dumps({**answer, field: wrong}).encode())
-        assert caught.value.path in ("status", "links")
+        assert caught.value.path in ("status", "timeline")
 
 
 @pytest.mark.usefixtures("family")
@@ -147,10 +157,35 @@ def test_its_methods_are_compared_and_drawn(
     file.write_text(json.dumps(REQUEST))
     assert main(["compare", str(file), "-o", str(plan)]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"^exact +15$", out, flags=re.MULTILINE)
-    assert re.search(r"^greedy +17$", out, flags=re.MULTILINE)
+    assert re.search(r"^exact +15 ns +0.00% +optimal", out, flags=re.MULTILINE)
+    assert re.search(r"^greedy +17 ns +13.33% +feasible", out, flags=re.MULTILINE)
     assert main(["draw", str(plan)]) == 0
-    assert capsys.readouterr().out.startswith("halves · exact · optimal")
+    assert capsys.readouterr().out.startswith("A plan of 15 ns (halves, exact: proven optimal)")
+
+
+@pytest.mark.usefixtures("family")
+def test_it_has_regret_scenarios_and_warm_starts() -> None:
+    asked = {**REQUEST, "regret": True, "scenarios": [{}, {"bandwidth": 0.5}], "with_plan": True}
+    answer = planner.solve(asked)
+    assert answer["prospect"]["value_ns"] == 22.5
+    assert [row["plan_ns"] for row in answer["regret"]] == [15, 15, 15, 15, 22, 12, 15]
+    again = planner.solve({**REQUEST, "method": "replan", "start_plan": answer["plan"]})
+    assert (again["objective_ns"], again["links"]) == (15, answer["links"])
+    other = {"kind": "halves.Plan", "plan": {"links": [0]}}
+    refused = planner.solve({**REQUEST, "method": "replan", "start_plan": other})
+    assert (refused["status"], refused["binding"]) == ("infeasible", ["start_plan"])
+    ignored = planner.solve({**REQUEST, "start_plan": other})
+    assert "start_plan is ignored" in ignored["warnings"][0]
+    schemas.validate(asked, "halves", "request")
+    schemas.validate(answer, "halves", "answer")
+
+
+def test_names_that_are_taken_are_refused() -> None:
+    class Again(type(HALVES)):  # type: ignore[misc]
+        name = "ibatch"
+
+    with pytest.raises(InvalidInputError, match="name: there is a problem ibatch already"):
+        planner.register(Again())
 
 
 def read_lines(

@@ -1,0 +1,157 @@
+"""The JSON interface of a family that declares no other: its dataclasses are its documents.
+
+A request has the fields of the problem, an answer those of the plan and, if evaluations have a
+`timeline`, what happens when. `register` adds a family to `planner.solve`, ``planner compare``,
+``planner draw`` and ``planner schema`` of this process.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.errors import InvalidInputError
+from planner.jsonio import answering
+from planner.jsonio.control import method_names
+from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.outlook import ProspectField
+from planner.jsonio.regret import RegretField
+from planner.jsonio.results import add_family, types_of
+from planner.jsonio.service import PROBLEMS, Interface
+from planner.jsonio.types import Moment, fields_of
+from planner.jsonio.what_if import WhatIfRequest
+from planner.results import Result
+from planner.solving.family import Family
+from planner.timeline import Interval, Kind, Timeline
+from planner.units import format_ns
+
+__all__ = ["REGISTERED", "interface_of", "register"]
+
+REGISTERED: dict[str, Family[Any, Any, Any]] = {}
+"""Families that were added to planner's own, by name."""
+
+
+class Bar(Struct, frozen=True, kw_only=True):
+    """One interval of a plan's timeline."""
+
+    resource: str
+    start_ns: Moment
+    end_ns: Moment
+    kind: Kind
+    batch: int
+    label: str
+
+
+def register(family: Family[Any, Any, Any]) -> None:
+    """Add a family to this process: it is solved, compared, drawn and read like planner's own.
+
+    Parameters
+    ----------
+    family : Family
+        An instance of a subclass of ``Family[Problem, Plan, Evaluation]``, all of them dataclasses
+        but for the evaluation.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is taken, or a field of the plan has the name of a field of every answer.
+    """
+    if family.name in PROBLEMS:
+        raise InvalidInputError("name", f"there is a problem {family.name} already")
+    PROBLEMS[family.name] = interface_of(family)
+    add_family(family)
+    REGISTERED[family.name] = family
+
+
+def interface_of(family: Family[Any, Any, Any]) -> Interface:
+    """Return the JSON interface of a family, made of the fields of its problems and plans."""
+    problem_type, plan_type, _ = types_of(family)
+    title = family.name.capitalize()
+    names = Annotated[str, Meta(extra_json_schema={"enum": method_names(family.methods)})]
+
+    def to_problem(asked: Any) -> Any:
+        given, known = fields_of(asked), {field.name for field in fields(problem_type)}
+        return problem_type(**{name: value for name, value in given.items() if name in known})
+
+    request: Any = msgspec.defstruct(
+        f"{title}Request",
+        [
+            ("problem", Literal[family.name]),
+            *(_field(known, kind) for known, kind in _fields(problem_type)),
+            ("method", names, "auto"),
+        ],
+        bases=(WhatIfRequest,),
+        namespace={
+            "__doc__": problem_type.__doc__,
+            "family": family,
+            "to_problem": to_problem,
+            "answer_of": lambda _, problem, result: told(problem, result),
+        },
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+    shown = [(known.name, kind | UnsetType, UNSET) for known, kind in _fields(plan_type)]
+    for name, _, _ in shown:
+        if name in PlanOrReason.__struct_fields__:
+            raise InvalidInputError(name, "is a field of every answer: rename the plan's")
+    answer: Any = msgspec.defstruct(
+        f"{title}Answer",
+        [
+            ("problem", Literal[family.name], family.name),
+            *shown,
+            ("timeline", tuple[Bar, ...] | UnsetType, UNSET),
+            ("regret", RegretField, UNSET),
+            ("prospect", ProspectField, UNSET),
+        ],
+        bases=(PlanOrReason,),
+        namespace={"__doc__": plan_type.__doc__},
+        frozen=True,
+        kw_only=True,
+    )
+    names_of_plan = [name for name, _, _ in shown]
+
+    def told(_: Any, result: Result[Any, Any]) -> Any:
+        told_of: dict[str, Any] = head(answer, result)
+        if result.plan is not None:
+            told_of |= {name: getattr(result.plan, name) for name in names_of_plan}
+            timeline = getattr(result.evaluation, "timeline", None)
+            if timeline is not None:
+                told_of["timeline"] = tuple(map(_bar, timeline.intervals))
+        return answer(**told_of)
+
+    return Interface(request, answer, answering.run, _headline, _view(names_of_plan), {}, told)
+
+
+def _headline(answer: Any) -> str:
+    if answer.objective_ns is None:
+        return f"There is no plan ({made_by(answer)})"
+    return f"A plan of {format_ns(answer.objective_ns)} ({made_by(answer)})"
+
+
+def _view(names: list[str]) -> Callable[[Any], Timeline]:
+    def view(answer: Any) -> Timeline:
+        check_head(answer, *names)
+        bars = () if answer.timeline is UNSET else answer.timeline
+        if not bars:
+            raise InvalidInputError("timeline", "missing: the evaluation has no `timeline` to draw")
+        rows = tuple(Interval(**msgspec.structs.asdict(bar)) for bar in bars)
+        return Timeline(tuple(dict.fromkeys(row.resource for row in rows)), rows)
+
+    return view
+
+
+def _bar(row: Interval) -> Bar:
+    return Bar(**{name: getattr(row, name) for name in Bar.__struct_fields__})
+
+
+def _fields(kind: type[Any]) -> list[tuple[Any, Any]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [(known, hints[known.name]) for known in fields(kind) if known.init]
+
+
+def _field(known: Any, kind: Any) -> tuple[Any, ...]:
+    required = known.default is MISSING and known.default_factory is MISSING
+    return (known.name, kind) if required else (known.name, kind | UnsetType, UNSET)
