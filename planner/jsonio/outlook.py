@@ -121,17 +121,18 @@ def asked(
             if value is not UNSET:
                 raise InvalidInputError(name, "not with outlook nominal")
         return None
+    if tie_break is not None:
+        fields = {"scenarios": scenarios, "percentile": percentile, "outlook": outlook}
+        for name, value in fields.items():
+            if value is not UNSET:
+                reason = "they choose among plans for the nominal times"
+                raise InvalidInputError(name, f"not with tie_break or simplest_within: {reason}")
+        return None
     name = "outlook" if scenarios is UNSET else "scenarios"
     if outlook is UNSET and scenarios is UNSET:
         if percentile is not UNSET:
             raise InvalidInputError("percentile", "missing beside it: scenarios")
-        nominal = spreads or method != "auto" or target is not None or tie_break is not None
-        return None if nominal else measured()
-    if tie_break is not None:
-        raise InvalidInputError(
-            name,
-            "not with tie_break or simplest_within: they choose among plans for the nominal times",
-        )
+        return None if spreads or method != "auto" or target is not None else measured()
     if target is not None:
         raise InvalidInputError(name, f"not with target {target.name}")
     if method not in ("auto", chooses):

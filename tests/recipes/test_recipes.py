@@ -15,6 +15,7 @@ from planner.cli import main
 from planner.errors import InvalidInputError
 from planner.formats import READERS, Reader
 from planner.jsonio.generic import REGISTERED
+from planner.jsonio.results import _KINDS, FAMILIES
 from planner.jsonio.service import PROBLEMS, decode_answer
 from planner.layers import Layer
 from planner.profiles import Profile, Provenance
@@ -108,7 +109,7 @@ def family() -> Iterator[None]:
     """Register the family that CONTRIBUTING shows, and take it away again."""
     planner.register(HALVES)
     yield
-    del PROBLEMS["halves"], REGISTERED["halves"]
+    del PROBLEMS["halves"], REGISTERED["halves"], FAMILIES["halves"], _KINDS["halves.Plan"]
 
 
 def test_contributing_shows_the_whole_family() -> None:
