@@ -122,9 +122,9 @@ def asked(
                 raise InvalidInputError(name, "not with outlook nominal")
         return None
     if tie_break is not None:
-        fields = {"scenarios": scenarios, "percentile": percentile, "outlook": outlook}
-        for name, value in fields.items():
-            if value is not UNSET:
+        given = (("scenarios", scenarios), ("percentile", percentile), ("outlook", outlook))
+        for name, asked_for in given:
+            if asked_for is not UNSET:
                 reason = "they choose among plans for the nominal times"
                 raise InvalidInputError(name, f"not with tie_break or simplest_within: {reason}")
         return None
