@@ -20,14 +20,14 @@ from functools import cache
 from blind_rows import FOLDER, Group, Row
 from blind_sharded import Unit, part_ns
 
-from planner.clusters import Cluster
-from planner.iteration import ALGORITHMS, Problem, solve
-from planner.iteration.synchronisation import synchronisations
+from planner.families.iteration import ALGORITHMS, Problem, solve
+from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
-from planner.layers import Layer
-from planner.network import ring_cost
-from planner.profiles import Profile, Provenance
-from planner.topologies import Rails
+from planner.model.clusters import Cluster
+from planner.model.layers import Layer
+from planner.model.network import ring_cost
+from planner.model.profiles import Profile, Provenance
+from planner.model.topologies import Rails
 
 UNIT = 10**9
 """What a profile's computation is made to take; problems scale it."""

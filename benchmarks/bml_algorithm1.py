@@ -4,7 +4,7 @@ Problem. What thread t on server a of a BCube(n, k) sends to whom in every step,
 A piece <e, v_{k-1}, …, v_0> is summed by thread e on server [v_{k-1}, …, v_0].
 
 Complexity. O(k·n·N) a thread of a server and step set: every call of `CalcGset` looks at all k·N
-pieces. The closed form (`planner.bml.schedule`) needs O(1) a transfer.
+pieces. The closed form (`planner.families.bml.schedule`) needs O(1) a transfer.
 
 Source. Wang et al., "BML: A High-performance, Low-cost Gradient Synchronization Algorithm for DML
 Training", NeurIPS 2018, section 3.2, Algorithm 1; lines are numbered as there.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from planner.topologies import BCube
+from planner.model.topologies import BCube
 
 __all__ = ["Sent", "run_thread"]
 

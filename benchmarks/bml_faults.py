@@ -22,13 +22,13 @@ from typing import NamedTuple
 
 from tables import rows_below
 
-from planner.bml import Failures, Problem, evaluate, solve
-from planner.bml.evaluation import Evaluation
-from planner.bml.family import TREES_MAX_NICS, AnyPlan
-from planner.errors import NotApplicableError
-from planner.network import Network
-from planner.results import Result
-from planner.topologies import BCube
+from planner.families.bml import Failures, Problem, evaluate, solve
+from planner.families.bml.evaluation import Evaluation
+from planner.families.bml.family import TREES_MAX_NICS, AnyPlan
+from planner.model.errors import NotApplicableError
+from planner.model.network import Network
+from planner.model.topologies import BCube
+from planner.solving.result import Result
 
 SIZES = ((3, 2), (4, 2), (2, 3), (3, 3), (8, 2), (8, 3), (16, 4))
 QUICK_SIZES = SIZES[:3]

@@ -21,13 +21,13 @@ from typing import TypeVar
 from bml_algorithm1 import run_thread
 from tables import rows_below
 
-from planner.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
-from planner.bml.detour import detour
-from planner.bml.packing import pack
-from planner.bml.plan import Transfer
-from planner.deadline import Deadline
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
+from planner.families.bml.packing import pack
+from planner.families.bml.problem import Transfer
+from planner.families.bml.reroute import detour
+from planner.model.network import Network
+from planner.model.topologies import BCube
+from planner.solving.deadline import Deadline
 
 T = TypeVar("T")
 

@@ -26,11 +26,11 @@ from statistics import fmean, median
 from tables import rows_below
 
 from planner import AffineCost
-from planner.caramel import OpOrder, Problem, solve
-from planner.caramel.loads import loads_of
-from planner.caramel.windows import Windows, windows
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel import OpOrder, Problem, solve
+from planner.families.caramel.pricing import loads_of
+from planner.families.caramel.windows import Windows, windows
 from planner.jsonio import decode_profile
+from planner.model.graphs import Graph, Op, Parameter
 
 NOTABLE = 5e-4
 ELEMENT = 4

@@ -19,9 +19,9 @@ from math import prod
 
 from tables import head, row, rows_below
 
-from planner.caramel.activation import activation_order, backward_order
-from planner.caramel.enforcement import control_edges
-from planner.graphs import Graph, Op, Parameter, Phase
+from planner.families.caramel.activation_order import activation_order, backward_order
+from planner.families.caramel.paper import control_edges
+from planner.model.graphs import Graph, Op, Parameter, Phase
 
 
 def training(count: int, seed: int, *, apart: bool = False, sources: bool = False) -> Graph:

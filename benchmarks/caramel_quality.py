@@ -28,19 +28,19 @@ from few_transfers import bound_by_count
 from tables import rows_below
 
 from planner import AffineCost, Profile, Result
-from planner.caramel import METHODS, Plan, Problem, solve
-from planner.caramel.bounds import lower_bound
-from planner.caramel.carlier import carlier
-from planner.caramel.evaluation import Evaluation
-from planner.caramel.loads import LoadPricer, loads_of
-from planner.caramel.network import batching_threshold
-from planner.caramel.op_order import best_op_order
-from planner.caramel.search import best_loads
-from planner.caramel.windows import windows
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel import METHODS, Plan, Problem, solve
+from planner.families.caramel.best_op_order import best_op_order
+from planner.families.caramel.bounds import lower_bound
+from planner.families.caramel.carlier import carlier
+from planner.families.caramel.evaluation import Evaluation
+from planner.families.caramel.pricing import LoadPricer, loads_of
+from planner.families.caramel.search import best_loads
+from planner.families.caramel.threshold import batching_threshold
+from planner.families.caramel.windows import windows
 from planner.jsonio import decode_profile
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.solving.deadline import Deadline
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
 WORKERS = (2, 4, 8, 16, 32, 64)

@@ -30,8 +30,8 @@ from collections.abc import Sequence
 from emulated_hosts import CONTROL, ClusterError, Host, Layout, Nic
 from emulated_network import change_rate, clean, cluster, reason_unavailable, require_tools
 
-from planner.errors import InvalidInputError, PlannerError
-from planner.units import parse_rate
+from planner.model.errors import InvalidInputError, PlannerError
+from planner.model.units import parse_rate
 
 __all__ = [
     "CONTROL",

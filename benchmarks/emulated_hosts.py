@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.errors import PlannerError
-from planner.topologies import BCube
-from planner.validation import integer
+from planner.model.errors import PlannerError
+from planner.model.topologies import BCube
+from planner.model.validation import integer
 
 __all__ = ["CONTROL", "NAMESPACES", "ClusterError", "Host", "Layout", "Nic", "run"]
 
@@ -89,7 +89,7 @@ class Layout:
 
     @classmethod
     def bcube(cls, n: int, k: int) -> "Layout":
-        """Return BCube(n, k), numbered as `planner.topologies.BCube` does: ``eth{l}`` is level l.
+        """Return BCube(n, k), numbered as `topologies.BCube` does: ``eth{l}`` is level l.
 
         No level reaches every host, and hosts do not forward, so a group of all hosts is on the
         control network.

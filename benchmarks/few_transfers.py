@@ -18,7 +18,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from planner import AffineCost
-from planner.caramel.windows import Windows
+from planner.families.caramel.windows import Windows
 
 ROUNDING = 1e-6
 """Plans that are so much longer, relatively, than another count as equal."""

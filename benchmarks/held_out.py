@@ -22,10 +22,10 @@ from leaving_out import (
 )
 from tables import rows_below
 
-from planner.costs import fit_affine
 from planner.jsonio.files import read_cluster, shipped_clusters
-from planner.measured import Measured, MeasuredNetwork
-from planner.units import format_bytes
+from planner.model.costs import fit_affine
+from planner.model.measured import Measured, MeasuredNetwork
+from planner.model.units import format_bytes
 
 KINDS = ("sizes", "ranks between", "larger ranks")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from ibatch_quality import faster
 
 from planner import AffineCost
-from planner.ibatch import OWN_UNITS, Blocks, Problem, solve
-from planner.ibatch.problem import Direction
+from planner.families.ibatch import OWN_UNITS, Blocks, Problem, solve
+from planner.families.ibatch.problem import Direction
 from planner.jsonio import decode_profile
 
 GIGABITS = (1, 10, 100)

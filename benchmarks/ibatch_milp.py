@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from planner.ibatch import Problem, solve
+from planner.families.ibatch import Problem, solve
 
 Answer = tuple[int | None, bool, float]
 """Objective, whether it is proven, seconds."""

@@ -20,8 +20,8 @@ from statistics import fmean
 from tables import rows_below
 
 from planner import AffineCost, Profile
-from planner.ibatch import Problem, evaluate, solve
-from planner.ibatch.problem import Direction
+from planner.families.ibatch import Problem, evaluate, solve
+from planner.families.ibatch.problem import Direction
 from planner.jsonio import decode_profile
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"

@@ -23,11 +23,11 @@ from math import prod
 import ibatch_milp
 from tables import head, row
 
-from planner.bucketing import mg_wfbp_groups
-from planner.deadline import Deadline
-from planner.ibatch import Problem, solve
-from planner.ibatch.makespan import solve_additive
-from planner.ibatch.problem import Direction
+from planner.families.ibatch import Problem, solve
+from planner.families.ibatch.makespan import solve_additive
+from planner.families.ibatch.problem import Direction
+from planner.solving.bucketing import mg_wfbp_groups
+from planner.solving.deadline import Deadline
 
 
 def table(count: int, startup: int, seed: int, direction: Direction = "pull") -> Problem:

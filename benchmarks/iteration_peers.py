@@ -27,7 +27,7 @@ from peer_tables import (
     times_text,
 )
 
-from planner.iteration import METHODS as ALL
+from planner.families.iteration import METHODS as ALL
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.solving.methods import concrete

@@ -22,11 +22,11 @@ import msgspec
 from peer_tables import markdown
 
 import planner
-from planner import iteration
-from planner.deadline import Deadline
-from planner.iteration.bounds import bound
+from planner.families import iteration
+from planner.families.iteration.bounds import bound
 from planner.jsonio import decode_request
 from planner.jsonio.iteration_making import answer
+from planner.solving.deadline import Deadline
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ Complexity. O(tables · sizes · tables). Source: leave-one-out cross-validation
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from planner.collectives.predicted import Basis, predicted
-from planner.errors import InvalidInputError
-from planner.measured import Collective, Measured, MeasuredNetwork
+from planner.families.collectives.prediction import Basis, predicted
+from planner.model.errors import InvalidInputError
+from planner.model.measured import Collective, Measured, MeasuredNetwork
 
 __all__ = [
     "HeldOut",

@@ -29,7 +29,7 @@ from typing import Any
 from tables import rows_below
 
 from planner import Incumbent
-from planner.overlap import (
+from planner.families.overlap import (
     Collective,
     Kind,
     Node,
@@ -67,7 +67,7 @@ def row_of(checkout: Path, name: str, seconds: float) -> Row:
     from overlap_inductor import inductor_plan
     from overlap_simulator import simulated_ms
 
-    from planner.formats.fx import problem_of
+    from planner.formats.importers.fx import problem_of
     from planner.jsonio.fx import decode_fx
     from planner.runtime.overlap_pass import impose_overlap
 

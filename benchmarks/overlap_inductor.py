@@ -16,9 +16,9 @@ import torch
 from overlap_graphs import without_gpu
 from torch import fx
 
-from planner.overlap import Plan, Problem
-from planner.overlap.listing import topological
-from planner.overlap.units import contract
+from planner.families.overlap import Plan, Problem
+from planner.families.overlap.list_schedule import topological
+from planner.families.overlap.units import contract
 from planner.profiling.fx import collective_key, collective_name
 
 __all__ = ["inductor_plan"]

@@ -14,13 +14,13 @@ from overlap import SETTINGS, TOOLS
 from overlap_graphs import document_of
 from overlap_inductor import inductor_plan
 
-from planner.draw.chart import Chart
-from planner.draw.gantt import save_gantt
-from planner.formats.fx import problem_of
+from planner.families.overlap import check, solve, with_limit
+from planner.formats.importers.fx import problem_of
 from planner.jsonio.fx import decode_fx
 from planner.jsonio.overlap import timeline_of
-from planner.overlap import check, solve, with_limit
-from planner.timeline import Timeline
+from planner.solving.timeline import Timeline
+from planner.view.chart import Chart
+from planner.view.gantt import save_gantt
 
 
 def named(timeline: Timeline, name: str) -> Timeline:

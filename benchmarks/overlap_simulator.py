@@ -14,7 +14,7 @@ from unittest.mock import MagicMock, patch
 
 from torch import fx
 
-from planner.overlap import Problem
+from planner.families.overlap import Problem
 from planner.profiling.fx import collective_key, collective_name
 
 __all__ = ["simulated_ms"]

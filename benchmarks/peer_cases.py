@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, fsum, log
 
-from planner.clusters import Cluster
-from planner.comparison import Comparison, compare
-from planner.iteration import JOINT, Evaluation, Plan, Problem, solve
-from planner.iteration.measured import assumed_startups
-from planner.profiles import Profile
-from planner.results import Result
+from planner.families.iteration import JOINT, Evaluation, Plan, Problem, solve
+from planner.families.iteration.measured import assumed_startups
+from planner.model.clusters import Cluster
+from planner.model.profiles import Profile
+from planner.solving.comparison import Comparison, compare
+from planner.solving.result import Result
 
 __all__ = ["BASELINE", "JOINT", "PeerCase", "Ratios", "Standing", "planned", "standings"]
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from peer_cases import BASELINE, JOINT, PeerCase, Ratios, Standing, standings
 
-from planner.draw.axes import set_range
-from planner.draw.chart import shortened, shorter_title
-from planner.draw.figure import saving
-from planner.draw.style import COLOURS, OUTLINE
-from planner.printing import printable
+from planner.model.units import printable
+from planner.view.chart import shortened, shorter_title
+from planner.view.figure import saving, set_range
+from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

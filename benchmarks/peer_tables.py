@@ -5,8 +5,7 @@ from fractions import Fraction
 
 from peer_cases import BASELINE, JOINT, PeerCase, Ratios, standings
 
-from planner.printing import printable
-from planner.units import format_ns, format_share
+from planner.model.units import format_ns, format_share, printable
 
 __all__ = [
     "above_text",

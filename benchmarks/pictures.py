@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from results import Results, Table, load
 
-from planner.draw.figure import figure_in
-from planner.draw.style import COLOURS, OUTLINE
+from planner.view.figure import figure_in
+from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

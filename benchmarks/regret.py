@@ -3,8 +3,8 @@
     python benchmarks/regret.py [--quick]
 
 Shipped profiles of up to 200 parameters, communication 1/2, 1 and 2 times computation, start-ups of
-0.2 % of it. In each scenario of `planner.scenarios.SCENARIOS`: the regret of `auto`'s plan of
-`caramel`, at least and at most, and DDP's default and layer by layer over it. Then what one plan
+0.2 % of it. In each scenario of `planner.solving.scenarios.SCENARIOS`: the regret of `auto`'s plan
+of `caramel`, at least and at most, and DDP's default and layer by layer over it. Then what one plan
 for all these scenarios, and for none of them, gains in them, gives away without them, and how far
 it is from its bound. Ends with an error if it gives away more than it may.
 """
@@ -19,10 +19,11 @@ from statistics import fmean
 
 from tables import rows_below
 
-from planner import AffineCost, caramel
-from planner.deadline import NEVER
+from planner import AffineCost
+from planner.families import caramel
 from planner.jsonio import decode_profile
-from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario
+from planner.solving.deadline import NEVER
+from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
 from planner.solving.what_if import advise, regrets, robust_plan
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"

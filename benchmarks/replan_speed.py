@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 
 from tables import rows_below
 
-from planner import caramel, fsdp, ibatch, iteration
-from planner.costs import AffineCost
-from planner.iteration.fully_sharded import sharded_problem
+from planner.families import caramel, fsdp, ibatch, iteration
+from planner.families.iteration.fsdp_from_profile import sharded_problem
 from planner.jsonio import decode_profile, read_cluster
-from planner.profiles import Profile
+from planner.model.costs import AffineCost
+from planner.model.profiles import Profile
 
 DATA = Path(__file__).parent.parent / "data" / "profiles"
 CHANGED = Fraction(1, 20)

@@ -11,9 +11,9 @@ drawn; a transfer leaves when the gradients are ready on the last of four ranks.
 - late: one gradient on one rank, by up to half a backward pass, and ranks apart by up to a tenth;
 - all: these three at once, and computation 1 to 1.6 times as long.
 
-Against the plan that was taken before `planner.robustness` (iBatch: one of the fewest batches;
-Caramel: the first one found) stand the most robust one of those as long, layer by layer and DDP's
-buckets. Ends with an error if the most robust plan is longer by the model.
+Against the plan that was taken before `planner.solving.robustness` (iBatch: one of the fewest
+batches; Caramel: the first one found) stand the most robust one of those as long, layer by layer
+and DDP's buckets. Ends with an error if the most robust plan is longer by the model.
 """
 
 import argparse
@@ -30,17 +30,18 @@ from typing import Literal
 
 from tables import rows_below
 
-from planner import AffineCost, caramel, ibatch
-from planner.caramel.bounds import lower_bound
-from planner.caramel.loads import LoadPricer, loads_of
-from planner.caramel.robust import steadied
-from planner.caramel.search import BUDGET, best_loads
-from planner.deadline import NEVER
-from planner.ibatch.dynamic import solve_general
-from planner.ibatch.makespan import solve_additive
+from planner import AffineCost
+from planner.families import caramel, ibatch
+from planner.families.caramel.bounds import lower_bound
+from planner.families.caramel.descent import steadied
+from planner.families.caramel.pricing import LoadPricer, loads_of
+from planner.families.caramel.search import BUDGET, best_loads
+from planner.families.ibatch.dynamic import solve_general
+from planner.families.ibatch.makespan import solve_additive
 from planner.jsonio import decode_profile
-from planner.profiles import Profile
-from planner.simulator import TimedTransfer, simulate
+from planner.model.profiles import Profile
+from planner.solving.deadline import NEVER
+from planner.solving.simulator import TimedTransfer, simulate
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
 RATIOS = (Fraction(3, 10), Fraction(7, 10), Fraction(1), Fraction(3, 2), Fraction(3))

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from planner import caramel, iteration
-from planner.bucketing import ddp_buckets
-from planner.caramel.baselines import ready_order, whole
-from planner.iteration.rules import from_gradients
+from planner.families import caramel, iteration
+from planner.families.caramel.baselines import ready_order, whole
+from planner.families.iteration.baselines import from_gradients
+from planner.solving.bucketing import ddp_buckets
 
 __all__ = ["ABLATIONS", "bucketed", "ddp_plan"]
 

@@ -38,10 +38,10 @@ from torch import distributed
 
 import planner
 from planner import Profile
+from planner.model.units import format_bytes
 from planner.runtime import AllReduce, Ring, World, join
 from planner.runtime.collectives.bcube import BcubeAllReduce
 from planner.runtime.measuring.sweep import measure_network
-from planner.units import format_bytes
 
 N, K = 3, 2
 HOSTS = N**K

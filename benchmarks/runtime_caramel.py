@@ -34,13 +34,14 @@ from runtime_switch import HOSTS, RATE, run
 from runtime_waiting import LABEL, load, scaled_units, waiting
 
 import planner
-from planner import Profile, TableCost, caramel
-from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
-from planner.caramel.evaluation import evaluate
+from planner import Profile, TableCost
+from planner.families import caramel
+from planner.families.caramel.evaluation import evaluate
+from planner.model.fitting import sweep_sizes
+from planner.model.units import format_bytes
 from planner.runtime import World, join
 from planner.runtime.measuring.sweep import measure_network
-from planner.sweeps import sweep_sizes
-from planner.units import format_bytes
+from planner.solving.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
 
 MODELS = ("vgg16", "resnet50", "gpt2_small")
 RATIOS = (0.5, 1.0, 2.0)

@@ -10,7 +10,7 @@ several at once, a link carries less than in a ring, which one number for all wo
 
 Guarantee. Times that follow the model give its numbers, but for rounding. Complexity: O(times).
 
-Source. The cost model is that of `planner.iteration.synchronisation`.
+Source. The cost model is that of `planner.families.iteration.synchronisation`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,16 @@ import numpy as np
 from emulated_cluster import Layout, Nic
 from scipy.optimize import nnls
 
-from planner import clusters
-from planner.clusters import Cluster
-from planner.collectives.recipes import Recipe, made
-from planner.iteration.synchronisation import recipe_on, synchronisations
-from planner.iteration.ways import Synchronisation
+from planner.families.collectives.recipes import Recipe, made
+from planner.families.iteration.synchronisation import recipe_on, synchronisations
+from planner.families.iteration.ways import Synchronisation
+from planner.model import clusters
+from planner.model.clusters import Cluster
+from planner.model.fitting import Sweep
+from planner.model.topologies import BCube, Topology
 from planner.runtime import Ring, World
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.measuring.sweep import measure_network
-from planner.sweeps import Sweep
-from planner.topologies import BCube, Topology
 
 __all__ = ["Fit", "bcube_and_switch", "calibrated", "ring_bytes", "unmeasured"]
 

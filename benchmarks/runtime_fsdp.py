@@ -36,15 +36,16 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from planner import Profile, TableCost, fsdp
-from planner.fsdp.evaluation import evaluate
-from planner.fsdp.rules import RULES
+from planner import Profile, TableCost
+from planner.families import fsdp
+from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.evaluation import evaluate
 from planner.jsonio.fsdp import answer
+from planner.model.fitting import Sweep, Timing, sweep_sizes
+from planner.model.units import format_bytes
 from planner.programs import UnitProgram, program_of
 from planner.runtime import World, join
 from planner.runtime.fsdp2 import as_fsdp2
-from planner.sweeps import Sweep, Timing, sweep_sizes
-from planner.units import format_bytes
 
 RATE = 100_000_000
 MODEL = "gpt2_small"

@@ -26,10 +26,10 @@ from runtime_waiting import LABEL, Unit, load, scaled_units, waiting
 
 import planner
 from planner import Profile
+from planner.model.fitting import Collective, sweep_sizes
+from planner.model.units import format_bytes
 from planner.runtime import World, join
 from planner.runtime.measuring.sweep import measure_network
-from planner.sweeps import Collective, sweep_sizes
-from planner.units import format_bytes
 
 MODELS = ("vgg16", "resnet50", "gpt2_small")
 RATIOS = (1.0,)

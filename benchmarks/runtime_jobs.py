@@ -20,13 +20,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from planner import Profile, TableCost
 from planner.jsonio.graphs import documents_of
+from planner.model.fitting import Sweep, fit_network
 from planner.profiling import measure
 from planner.profiling.tensors import loss_of
 from planner.runtime import AllReduce, World, attach
 from planner.runtime.measuring.measured import StepTime, steps_of
 from planner.runtime.measuring.trace import Event
 from planner.runtime.measuring.trial import ddp_steps
-from planner.sweeps import Sweep, fit_network
 
 __all__ = [
     "Times",

@@ -46,15 +46,16 @@ from runtime_joint_report import (
 from runtime_report import measured, table
 from runtime_waiting import LABEL, load, scaled_units, waiting
 
-from planner import Profile, iteration
-from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
-from planner.iteration.plan import Mode
+from planner import Profile
+from planner.families import iteration
+from planner.families.iteration.plan import Mode
 from planner.jsonio.iteration_making import answer
+from planner.model.topologies import BCube, Switch, Topology
+from planner.model.units import format_bytes
 from planner.programs import Program, program_of
-from planner.results import Result
 from planner.runtime import World, join
-from planner.topologies import BCube, Switch, Topology
-from planner.units import format_bytes
+from planner.solving.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
+from planner.solving.result import Result
 
 GLOO = "gloo's ring"
 BUCKETS_MB = (1, 5, 10, 25, 50, 100)

@@ -9,7 +9,7 @@ from runtime_cluster import Fit
 from runtime_report import Measured, ranking, ratio, summary
 from tables import as_text
 
-from planner.units import format_ns
+from planner.model.units import format_ns
 
 __all__ = [
     "DDP",

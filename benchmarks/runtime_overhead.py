@@ -36,7 +36,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, Adam, Optimizer
 
-from planner.bigdl.plan import Exchange
+from planner.families.bigdl.problem import Exchange
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime import World, join
 from planner.runtime.executors.base import Executor

@@ -21,13 +21,13 @@ from runtime_jobs import on_hosts
 from tables import head, row
 from torch import distributed
 
-from planner.collectives.exchange import direct_program
-from planner.collectives.halving_doubling import halving_doubling_program
-from planner.collectives.program import Program
-from planner.collectives.ring import ring_program
+from planner.families.collectives.exchange import direct_program
+from planner.families.collectives.halving_doubling import halving_doubling_program
+from planner.families.collectives.program import Program
+from planner.families.collectives.ring import ring_program
+from planner.model.units import format_bytes, format_ns, parse_rate
 from planner.runtime import AllReduce, Ring, join
 from planner.runtime.collectives.interpreter import Interpreter
-from planner.units import format_bytes, format_ns, parse_rate
 
 GLOO = "gloo's ring"
 MADE: dict[str, Callable[[int], Program]] = {

@@ -37,9 +37,9 @@ from runtime_real_kept import MOST_BUSY, Kept, Load, Setting, Task, others_of
 from runtime_real_report import shown, summaries
 from runtime_real_shards import COLLECTIVES, shards
 
+from planner.model.fitting import Collective, sweep_sizes
 from planner.runtime import join
 from planner.runtime.measuring.sweep import measure_network
-from planner.sweeps import Collective, sweep_sizes
 
 MEASURE: dict[str, Callable[..., Setting]] = {
     "gradients": gradients,

@@ -16,14 +16,15 @@ from runtime_report import Measured, measured
 from runtime_waiting import LABEL, load, scaled_units, waiting
 
 import planner
-from planner import Profile, TableCost, caramel
-from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.interference import ALONE, Interference
+from planner import Profile, TableCost
+from planner.families import caramel
+from planner.model.contention import ALONE, Interference
+from planner.model.fitting import Collective
+from planner.model.units import format_bytes
 from planner.programs import program_of
 from planner.runtime import World
 from planner.runtime.measuring.beside import measure_interference, passes_of
-from planner.sweeps import Collective
-from planner.units import format_bytes
+from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
 
 __all__ = [
     "BLIND",

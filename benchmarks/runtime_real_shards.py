@@ -25,11 +25,11 @@ from torch.distributed.fsdp import fully_shard
 
 import planner
 from planner import Profile, TableCost
-from planner.interference import Interference
+from planner.model.contention import Interference
+from planner.model.fitting import Collective
+from planner.model.units import format_bytes
 from planner.programs import program_of
 from planner.runtime import World
-from planner.sweeps import Collective
-from planner.units import format_bytes
 
 __all__ = ["AHEAD", "COLLECTIVES", "EXACT", "FSDP2", "KEPT", "ONE", "blocks_of", "shards"]
 

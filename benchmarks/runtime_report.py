@@ -8,11 +8,11 @@ from statistics import median
 from runtime_jobs import Times
 from tables import as_text
 
-from planner.draw.chart import Chart
+from planner.model.units import format_bytes, format_ns
 from planner.runtime.measuring.measured import off_by, timeline_of
 from planner.runtime.measuring.trace import Event
-from planner.timeline import Timeline
-from planner.units import format_bytes, format_ns
+from planner.solving.timeline import Timeline
+from planner.view.chart import Chart
 
 __all__ = [
     "Measured",

@@ -8,7 +8,7 @@ from typing import Any
 from emulated_cluster import Layout, reason_unavailable
 from runtime_jobs import on_hosts
 
-from planner.draw import GANTT
+from planner.view import GANTT
 
 HOSTS = 4
 RATE = 100_000_000

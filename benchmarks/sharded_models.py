@@ -21,12 +21,12 @@ from pathlib import Path
 
 from tables import rows_below
 
-from planner import fsdp
-from planner.fsdp.least import least_memory
-from planner.fsdp.problem import CHANNELS
-from planner.iteration.fully_sharded import sharded_problem
+from planner.families import fsdp
+from planner.families.fsdp.min_memory import least_memory
+from planner.families.fsdp.problem import CHANNELS
+from planner.families.iteration.fsdp_from_profile import sharded_problem
 from planner.jsonio import decode_profile, read_cluster
-from planner.units import format_bytes, format_ns
+from planner.model.units import format_bytes, format_ns
 
 DATA = Path(__file__).parent.parent / "data" / "derived"
 CLUSTERS = "h100ib-10,a100dgx-2,h100-32"

@@ -23,12 +23,12 @@ from typing import NamedTuple
 
 from tables import rows_below
 
-from planner import fsdp
-from planner.fsdp.evaluation import iteration_ns
-from planner.fsdp.least import least_memory
-from planner.fsdp.problem import Channels
-from planner.fsdp.rules import RULES, fitted
-from planner.iteration.fully_sharded import sharded_problem
+from planner.families import fsdp
+from planner.families.fsdp.baselines import RULES, fitted
+from planner.families.fsdp.evaluation import iteration_ns
+from planner.families.fsdp.min_memory import least_memory
+from planner.families.fsdp.problem import Channels
+from planner.families.iteration.fsdp_from_profile import sharded_problem
 from planner.jsonio import decode_profile, read_cluster
 
 DATA = Path(__file__).parent.parent / "data" / "profiles"

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from tables import rows_below
 
-from planner.drizzle.family import solve
-from planner.drizzle.loops import in_words, loops_of, main_loop, problem_of
-from planner.drizzle.observed import Application
-from planner.errors import PlannerError
-from planner.formats.spark_events import read_spark_log
-from planner.formats.spark_log import lines_of, parts_of
-from planner.iteration.scheduling import MAX_GROUP_NS, MAX_OVERHEAD
+from planner.families.drizzle.family import solve
+from planner.families.drizzle.loops import in_words, loops_of, main_loop, problem_of
+from planner.families.drizzle.observed import Application
+from planner.families.iteration.scheduling import MAX_GROUP_NS, MAX_OVERHEAD
+from planner.formats.importers.spark_events import read_spark_log
+from planner.formats.importers.spark_log import lines_of, parts_of
+from planner.model.errors import PlannerError
 
 MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"LZ4Block": "lz4"}
 

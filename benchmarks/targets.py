@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 from peer_tables import markdown
 
-from planner.caramel import Problem, solve
-from planner.caramel.exported import exported_to
-from planner.clusters import Nic
-from planner.deadline import NEVER
-from planner.iteration.problem import scaled
+from planner.families.caramel import Problem, solve
+from planner.families.caramel.exported import exported_to
+from planner.families.iteration.problem import scaled
 from planner.jsonio import decode_profile
-from planner.network import ring_cost
-from planner.profiles import Profile
-from planner.targets import TARGETS
+from planner.model.clusters import Nic
+from planner.model.network import ring_cost
+from planner.model.profiles import Profile
+from planner.solving.deadline import NEVER
+from planner.solving.targets import TARGETS
 
 DATA = Path(__file__).parent.parent / "data" / "profiles"
 NETWORKS = {

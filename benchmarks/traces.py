@@ -16,12 +16,12 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InvalidInputError
-from planner.formats.kineto import profile_in
-from planner.formats.kineto_recorded import recorded_in
-from planner.formats.kineto_trace import Trace, read_trace
+from planner.formats.importers.kineto import profile_in
+from planner.formats.importers.kineto_recorded import recorded_in
+from planner.formats.importers.kineto_trace import Trace, read_trace
+from planner.model.errors import InvalidInputError
+from planner.model.units import format_bytes
 from planner.traces import breakdown_of
-from planner.units import format_bytes
 
 SOURCES = """\
 Traces: tests/data of facebookresearch/HolisticTraceAnalysis (names that begin with HTA, the folder

@@ -110,7 +110,7 @@ def _files(name: str, beside: Path) -> Iterator[Path]:
     """
     parts = name.split(".")
     if parts[0] == "planner" and len(parts) > 1:
-        parts[1] = _homes().get(parts[1], parts[1])
+        parts[1:2] = _homes().get(parts[1], parts[1]).split(".")
     for folder in {ROOT} if parts[0] == "planner" else {beside, ROOT / "benchmarks"}:
         for length in range(1, len(parts) + 1):
             place = folder.joinpath(*parts[:length])

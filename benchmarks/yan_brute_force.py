@@ -1,7 +1,7 @@
 """Every configuration of a small problem, priced one by one: what the other methods must equal.
 
-Problem: as `planner.yan.exact`, and where machines differ also which machine is which server or
-worker.
+Problem: as `planner.families.yan.exact`, and where machines differ also which machine is which
+server or worker.
 
 Method: every triple of workers, replicas and servers, every choice of partitions, copies and
 threads of every layer under the canonical mapping, every assignment of machines. Left out is only
@@ -21,18 +21,24 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, islice, product
 from math import prod
 
-from planner.deadline import Deadline
-from planner.errors import BrokenConstraintError, NotApplicableError
+from planner.families.yan.configuration import (
+    Configuration,
+    Explored,
+    LayerChoice,
+    Plan,
+    Ranked,
+    canonical_mapping,
+)
+from planner.families.yan.engine import rank
+from planner.families.yan.exact import any_mapping_bound
+from planner.families.yan.feasibility import infeasibility
+from planner.families.yan.model import estimate
+from planner.families.yan.preconditions import refuse_fixed
+from planner.families.yan.problem import Problem
+from planner.families.yan.tables import Choice, choices
+from planner.model.errors import BrokenConstraintError, NotApplicableError
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
-from planner.yan.applicable import refuse_fixed
-from planner.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
-from planner.yan.engine import rank
-from planner.yan.exact import any_mapping_bound
-from planner.yan.feasibility import infeasibility
-from planner.yan.mapping import canonical_mapping
-from planner.yan.model import estimate
-from planner.yan.problem import Problem
-from planner.yan.tables import Choice, choices
 
 __all__ = ["MAX_CONFIGURATIONS", "assignments", "brute_force", "configurations"]
 

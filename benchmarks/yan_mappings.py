@@ -24,15 +24,15 @@ from statistics import fmean
 import numpy as np
 from tables import head, row
 
-from planner.deadline import Deadline
-from planner.yan import Constants, NeuronLayer, Problem, estimate, solve
-from planner.yan.configuration import LayerChoice
-from planner.yan.engine import Engine, configuration_of
-from planner.yan.greedy import Greedy
-from planner.yan.layer_program import Triple
-from planner.yan.model import phases, reading, reading_factor, volume
-from planner.yan.segments import segments_of
-from planner.yan.tables import Choice, choices
+from planner.families.yan import Constants, NeuronLayer, Problem, estimate, solve
+from planner.families.yan.configuration import LayerChoice
+from planner.families.yan.engine import Engine, configuration_of
+from planner.families.yan.greedy import Greedy
+from planner.families.yan.layer_program import Triple
+from planner.families.yan.model import phases, reading, reading_factor, volume
+from planner.families.yan.segments import segments_of
+from planner.families.yan.tables import Choice, choices
+from planner.solving.deadline import Deadline
 
 KINDS = ("conv", "full", "mixed")
 METHODS = ("exact", "greedy")

@@ -22,14 +22,14 @@ import numpy as np
 from tables import rows_below
 from yan_brute_force import brute_force
 
-from planner.deadline import Deadline
+from planner.families.yan import Problem
+from planner.families.yan.cuts import Array
+from planner.families.yan.engine import Engine
+from planner.families.yan.layer_program import Triple
+from planner.families.yan.tables import Choice, Tables, choices
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
-from planner.yan import Problem
-from planner.yan.cuts import Array
-from planner.yan.engine import Engine
-from planner.yan.layer_program import Triple
-from planner.yan.tables import Choice, Tables, choices
+from planner.solving.deadline import Deadline
 
 T = TypeVar("T")
 

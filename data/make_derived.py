@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from planner.jsonio.profiles import encode_profile
-from planner.layers import Layer
-from planner.profiles import Profile, Provenance
+from planner.model.layers import Layer
+from planner.model.profiles import Profile, Provenance
 
 FOLDER = Path(__file__).parent / "derived"
 BYTES = 2

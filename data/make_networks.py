@@ -14,11 +14,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from planner.formats.nccl_tests import read_nccl_tests
-from planner.formats.timed_rows import TimedRow, network_of
-from planner.formats.vidur import read_vidur
+from planner.formats.importers.nccl_tests import read_nccl_tests
+from planner.formats.importers.timed_rows import TimedRow, network_of
+from planner.formats.importers.vidur import read_vidur
 from planner.jsonio.measured_network import encode_measured
-from planner.measured import Link
+from planner.model.measured import Link
 
 HERE = Path(__file__).parent / "clusters"
 

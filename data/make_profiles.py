@@ -19,7 +19,7 @@ import networks
 import torch
 
 from planner.jsonio import decode_profile, encode_profile
-from planner.profiles import Profile
+from planner.model.profiles import Profile
 from planner.profiling import measure
 from planner.profiling.shapes import describe
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from planner import Cluster, Profile, read_cluster, read_profile
-from planner.topologies import BCube, FatTree, Rails
-from planner.units import format_bytes, format_ns
+from planner.model.topologies import BCube, FatTree, Rails
+from planner.model.units import format_bytes, format_ns
 
 __all__ = ["pages"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.targets import EVERY, Target
+from planner.solving.targets import EVERY, Target
 
 __all__ = ["page"]
 
@@ -10,8 +10,8 @@ _OPENING = """# Rules of the targets
 
 What each target does with a plan's transfers, as read from its code. Plans made [for a
 target](../exports.md#plan-for-a-target) keep to its rules; sources are files and lines of the
-version that is named. All are also in `planner.targets.EVERY`. Those of FSDP2 are for pulls by
-themselves (`ibatch`): whole iterations under FSDP2 are planned by [`fsdp`](../fsdp.md).
+version that is named. All are also in `planner.solving.targets.EVERY`. Those of FSDP2 are for pulls
+by themselves (`ibatch`): whole iterations under FSDP2 are planned by [`fsdp`](../fsdp.md).
 """
 
 

@@ -10,7 +10,7 @@ from distributed import Client
 from many_requests import request
 
 import planner
-from planner.units import format_ns
+from planner.model.units import format_ns
 
 
 def main() -> None:

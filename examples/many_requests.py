@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import planner
-from planner.units import format_ns
+from planner.model.units import format_ns
 
 
 def request(bytes_per_s: float) -> dict[str, Any]:

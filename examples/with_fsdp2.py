@@ -15,11 +15,11 @@ from torch.distributed.fsdp import fully_shard
 
 from planner import TableCost, fsdp
 from planner.jsonio.fsdp import answer
+from planner.model.fitting import fit_network
 from planner.profiling import measure
 from planner.programs import program_of
 from planner.runtime import World, join, measure_network
 from planner.runtime.fsdp2 import as_fsdp2
-from planner.sweeps import fit_network
 
 SIZES = (64, 4096, 65536, 2**20, 4 * 10**6)
 

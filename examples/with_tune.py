@@ -8,8 +8,8 @@ from example_job import make_batches, make_model, options_of
 from torch.nn.functional import cross_entropy
 
 import planner
+from planner.model.units import format_ns
 from planner.runtime import join
-from planner.units import format_ns
 
 
 def main() -> None:

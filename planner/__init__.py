@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-    from planner.clusters import Cluster
-    from planner.costs import AffineCost, TableCost
-    from planner.deadline import Cancel, Control, Incumbent
-    from planner.errors import InvalidInputError, PlannerError
-    from planner.graphs import Graph, Op, Parameter
-    from planner.interference import Interference
     from planner.jsonio import read_cluster, read_profile, solve, solve_many, solve_or_raise
     from planner.jsonio.generic import register
-    from planner.layers import Layer
-    from planner.profiles import Profile, Provenance
-    from planner.results import Result, Status
+    from planner.model.clusters import Cluster
+    from planner.model.contention import Interference
+    from planner.model.costs import AffineCost, TableCost
+    from planner.model.errors import InvalidInputError, PlannerError
+    from planner.model.graphs import Graph, Op, Parameter
+    from planner.model.layers import Layer
+    from planner.model.profiles import Profile, Provenance
     from planner.runtime import tune
+    from planner.solving.deadline import Cancel, Control, Incumbent
+    from planner.solving.result import Result, Status
 
     __version__: str
 
@@ -66,16 +66,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "clusters": ("Cluster",),
-    "costs": ("AffineCost", "TableCost"),
-    "deadline": ("Cancel", "Control", "Incumbent"),
-    "errors": ("InvalidInputError", "PlannerError"),
-    "graphs": ("Graph", "Op", "Parameter"),
-    "interference": ("Interference",),
+    "model.clusters": ("Cluster",),
+    "model.costs": ("AffineCost", "TableCost"),
+    "solving.deadline": ("Cancel", "Control", "Incumbent"),
+    "model.errors": ("InvalidInputError", "PlannerError"),
+    "model.graphs": ("Graph", "Op", "Parameter"),
+    "model.contention": ("Interference",),
     "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
     "jsonio.generic": ("register",),
-    "profiles": ("Layer", "Profile", "Provenance"),
-    "results": ("Result", "Status"),
+    "model.profiles": ("Layer", "Profile", "Provenance"),
+    "solving.result": ("Result", "Status"),
     "runtime": ("tune",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -88,7 +88,7 @@ def __getattr__(name: str) -> "Any":
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "__version__":
-        return import_module(f"{__name__}.machine").own_version()
+        return import_module(f"{__name__}.model.machine").own_version()
     if name not in _HOME:
         return import_module(f"{__name__}.{name}")
     exported = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

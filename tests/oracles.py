@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from planner.ibatch import Plan, Problem
+from planner.families.ibatch import Plan, Problem
 
 
 def communication(problem: Problem, start: int, stop: int) -> int:

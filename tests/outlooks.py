@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from planner.scenarios import SCENARIOS, Outlook, Scenario
+from planner.solving.scenarios import SCENARIOS, Outlook, Scenario
 
 __all__ = ["counted", "outlooks"]
 

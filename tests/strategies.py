@@ -8,7 +8,7 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Layer, Profile, Provenance, TableCost
-from planner.ibatch import Problem
+from planner.families.ibatch import Problem
 
 MAX_LAYERS = 8
 """Brute force tries 2^(L-1) plans."""

@@ -202,13 +202,15 @@ def test_the_sources_of_a_benchmark_are_all_files_that_it_imports() -> None:
         "benchmarks/ibatch_milp.py",
     } < speed
     assert {
-        "planner/ibatch/__init__.py",
-        "planner/ibatch/makespan.py",
+        "planner/families/ibatch/__init__.py",
+        "planner/families/ibatch/makespan.py",
         "planner/solving/methods.py",
     } < speed
-    assert not [path for path in speed if path.startswith(("planner/bml", "planner/cli"))]
+    assert not [path for path in speed if path.startswith(("planner/families/bml", "planner/cli"))]
     # A name that `planner` exports, in the file where it has its home; a script beside.
-    assert {"planner/costs.py", "benchmarks/reproduction/bml_jobs.py"} < of("reproduction/bml")
+    assert {"planner/model/costs.py", "benchmarks/reproduction/bml_jobs.py"} < of(
+        "reproduction/bml"
+    )
 
 
 def test_what_has_changed_since_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +218,9 @@ def test_what_has_changed_since_a_commit(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def git(*arguments: str) -> str | None:
         asked.append(arguments)
-        changed = "benchmarks/tables.py\nplanner/bml/trees.py\nplanner/solving/methods.py\n"
+        changed = (
+            "benchmarks/tables.py\nplanner/families/bml/trees.py\nplanner/solving/methods.py\n"
+        )
         return {"diff": changed, "rev-parse": "abcdef0\n", "status": ""}[arguments[0]]
 
     monkeypatch.setattr(versions, "_git", git)

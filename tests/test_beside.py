@@ -8,10 +8,10 @@ from math import ceil
 
 import pytest
 
-from planner.beside import MANY, MERGING, Beside, best_beside, mean_slowdown
-from planner.costs import AffineCost, DepthCost, TableCost, scaled_cost
-from planner.deadline import NEVER, Deadline
-from planner.errors import InvalidInputError
+from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
+from planner.model.errors import InvalidInputError
+from planner.solving.contention import MANY, MERGING, Beside, best_beside, mean_slowdown
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
 
 LASTS = {"rule": 7, "search": 9, "ab": 5, "abc": 4, "abcd": 6, "late": 8}

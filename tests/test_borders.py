@@ -11,13 +11,20 @@ import pytest
 
 import planner
 from planner.cli import main
-from planner.draw.plans import DRAWINGS
 from planner.jsonio import PROBLEMS
+from planner.view.plans import DRAWINGS
 from tests.jsonio.test_plan_files import METHODS
 
 REQUESTS = {name: request for name, (request, _) in METHODS.items()}
 
-BARRED = ("torch", "matplotlib", "planner.draw", "planner.cli", "planner.report", "planner.runtime")
+BARRED = (
+    "torch",
+    "matplotlib",
+    "planner.view",
+    "planner.cli",
+    "planner.view.page",
+    "planner.runtime",
+)
 
 LOADING = f"""
 import json, sys
@@ -31,7 +38,7 @@ check("import planner")
 for name in {list(PROBLEMS)}:
     getattr(planner, name).solve
     check(f"planner.{{name}}")
-import planner.formats.horovod, planner.jsonio, planner.profiles, planner.programs
+import planner.formats.exporters.horovod, planner.jsonio, planner.model.profiles, planner.programs
 check("planner.jsonio")
 for request in json.load(sys.stdin):
     answer = planner.solve(request)

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.caramel import family
-from planner.errors import NotApplicableError
-from planner.fsdp.least import least_memory
-from planner.iteration.plan import Mode
-from planner.results import Result
+from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
+from planner.families.caramel import family
+from planner.families.fsdp.min_memory import least_memory
+from planner.families.iteration.plan import Mode
+from planner.model.errors import NotApplicableError
+from planner.solving.result import Result
 from tests import strategies
 from tests.bigdl.replays import problems as bigdl_problems
 from tests.bml.test_solver import damaged

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.bucketing import ddp_buckets, mg_wfbp_groups
+from planner.solving.bucketing import ddp_buckets, mg_wfbp_groups
 
 
 def test_ddp_buckets_close_once_they_reach_their_limit() -> None:

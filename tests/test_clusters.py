@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from planner.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
-from planner.errors import InvalidInputError
-from planner.topologies import BCube, FatTree, Rails, Switch
+from planner.model.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube, FatTree, Rails, Switch
 from tests.iteration.iteration_strategies import clusters
 
 SPEED = Fraction(10**9)

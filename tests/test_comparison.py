@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from planner import bigdl, ibatch
-from planner.comparison import compare
-from planner.errors import InvalidInputError
-from planner.network import Network
+from planner.families import bigdl, ibatch
+from planner.model.errors import InvalidInputError
+from planner.model.network import Network
+from planner.solving.comparison import compare
 
 SLICED = bigdl.Problem(
     elements=1000,

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 
 import planner
-from planner import caramel, ibatch, iteration
-from planner.deadline import NEVER, Deadline, Incumbent, TimeUpError
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.graphs import Graph
-from planner.iteration.refit import adapt, refit
-from planner.results import Status
+from planner.families import caramel, ibatch, iteration
+from planner.families.iteration.refit import adapt, refit
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph
+from planner.solving.deadline import NEVER, Deadline, Incumbent, TimeUpError
 from planner.solving.methods import REPLAN, Outcome
+from planner.solving.result import Status
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.strategies import problems

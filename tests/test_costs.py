@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.costs import DepthCost, fit_affine, fit_table
-from planner.validation import total
+from planner.model.costs import DepthCost, fit_affine, fit_table
+from planner.model.validation import total
 from tests.strategies import affine_costs, table_costs
 
 

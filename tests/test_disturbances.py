@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from planner.disturbances import LAYERS_SPREAD, TOTAL_SPREAD, Circumstances, Spread, disturbances
-from planner.machine import Load
+from planner.model.machine import Load
+from planner.solving.diagnostics import (
+    LAYERS_SPREAD,
+    TOTAL_SPREAD,
+    Circumstances,
+    Spread,
+    disturbances,
+)
 
 QUIET = Circumstances(
     threads=2,

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 
-from planner.errors import InvalidInputError
-from planner.graphs import Graph, Op, Parameter
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph, Op, Parameter
 from tests.caramel.graph_strategies import graphs
 
 F1, B1 = Op("f1", 1, "forward"), Op("b1", 1, "backward", ("f1",))

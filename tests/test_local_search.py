@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.deadline import NEVER, Deadline
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.local_search import local_search
 
 

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 import planner
-from planner.bigdl import BIGDL
-from planner.bml import BML
-from planner.caramel import CARAMEL
-from planner.deadline import NEVER
-from planner.drizzle import DRIZZLE
-from planner.errors import NotApplicableError
-from planner.fsdp import FSDP
-from planner.ibatch import IBATCH
-from planner.iteration import ITERATION
+from planner.families.bigdl import BIGDL
+from planner.families.bml import BML
+from planner.families.caramel import CARAMEL
+from planner.families.drizzle import DRIZZLE
+from planner.families.fsdp import FSDP
+from planner.families.ibatch import IBATCH
+from planner.families.iteration import ITERATION
+from planner.families.overlap import OVERLAP
+from planner.families.yan import YAN
 from planner.jsonio import PROBLEMS
-from planner.overlap import OVERLAP
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import NEVER
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, concrete
-from planner.yan import YAN
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.test_numbers import MAKERS
 
@@ -72,7 +72,7 @@ def plans_priced(request: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     def note(frame: FrameType, event: str, _: object) -> None:
         nonlocal there
         place = frame.f_globals.get("__name__"), frame.f_code.co_name
-        if event == "call" and place == (f"planner.{family}.evaluation", "evaluate"):
+        if event == "call" and place == (f"planner.families.{family}.evaluation", "evaluate"):
             priced[there].append(frame.f_locals["plan"])
         if event == "return" and place == ("planner.solving.family", "run"):
             there |= frame.f_locals["self"] is FAMILIES[family]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.naming import module_range
+from planner.model.layers import module_range
 
 GPT = [f"transformer.h.{i}.attn.c_attn.{kind}" for i in (11, 10, 9) for kind in ("weight", "bias")]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import InvalidInputError
-from planner.network import Network
+from planner.model.errors import InvalidInputError
+from planner.model.network import Network
 
 networks = st.builds(
     Network,

@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.clusters import Cluster, Nic, Scheduling
-from planner.collectives.fabric import Fabric
-from planner.costs import AffineCost, DepthCost, TableCost
-from planner.drizzle import Stage
-from planner.drizzle.controller import Band, State, adjusted
-from planner.errors import InvalidInputError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration.memory import Footprint
-from planner.layers import Layer
-from planner.network import Network
-from planner.profiles import Profile, Provenance
-from planner.topologies import BCube, FatTree, Rails, Switch
-from planner.validation import MAX_VALUE, exact, integer, integers
-from planner.yan.configuration import Fixed, LayerChoice
+from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
+from planner.families.collectives.cost import Fabric
+from planner.families.drizzle import Stage
+from planner.families.drizzle.controller import Band, State, adjusted
+from planner.families.iteration.memory import Footprint
+from planner.families.yan.configuration import Fixed, LayerChoice
+from planner.model.clusters import Cluster, Nic, Scheduling
+from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.layers import Layer
+from planner.model.network import Network
+from planner.model.profiles import Profile, Provenance
+from planner.model.topologies import BCube, FatTree, Rails, Switch
+from planner.model.validation import MAX_VALUE, exact, integer, integers
 
 Number = Callable[[int], Any]
 

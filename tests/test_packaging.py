@@ -104,7 +104,9 @@ def test_no_command_installs_another_project_of_the_name() -> None:
         for path in texts
         if path.is_file() and path not in (ROOT / "CHANGELOG.md", Path(__file__))
     ]
-    assert {ROOT / "README.md", ROOT / "planner/errors.py", ROOT / "docs/spark.md"} <= {*texts}
+    assert {ROOT / "README.md", ROOT / "planner/model/errors.py", ROOT / "docs/spark.md"} <= {
+        *texts
+    }
     wrong = re.compile(
         r"\b(?:pip|uv|pipx)\b[^\n`]*\binstall(?:\s+-\S+)*\s+['\"]?planner\b(?!/)"
         r"|(?<![-\w])planner\[(?:torch|plot|spark|spark-events|sweep|dev|integrations)\b"

@@ -28,7 +28,7 @@ def drawn(given: PeersChart) -> Any:
     from matplotlib.figure import Figure
     from peer_picture import _fill
 
-    from planner.draw.figure import write_title
+    from planner.view.figure import write_title
 
     figure = Figure(dpi=140, layout="constrained")
     FigureCanvasAgg(figure)

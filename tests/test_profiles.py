@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError, Layer, Profile, Provenance
 from planner.formats import read_pipedream
-from planner.graphs import Graph, Op, Parameter
-from planner.layers import chain_blocks, unique_names
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.layers import chain_blocks, unique_names
 from tests.strategies import profiles
 
 MADE_UP = Provenance("synthetic", "a test")

@@ -11,9 +11,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import planner
-from planner.caramel.evaluation import TransferTimes
-from planner.errors import InvalidInputError
+from planner.families.caramel.evaluation import TransferTimes
 from planner.jsonio import decode_answer
+from planner.model.errors import InvalidInputError
 from planner.programs import (
     Batch,
     GradientProgram,

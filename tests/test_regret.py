@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.deadline import NEVER, Deadline
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.results import Infeasibility, Result
-from planner.scenarios import SCENARIOS, Scenario
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Method, Outcome
+from planner.solving.result import Infeasibility, Result
+from planner.solving.scenarios import SCENARIOS, Scenario
 from planner.solving.what_if import Regret, advise, regrets
 from tests.words import Words
 

@@ -3,7 +3,7 @@
 import pytest
 
 from planner import Result, Status
-from planner.results import Infeasibility
+from planner.solving.result import Infeasibility
 
 WHY = Infeasibility("because", ("field",))
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.deadline import NEVER
-from planner.robustness import (
+from planner.solving.deadline import NEVER
+from planner.solving.robustness import (
     NOMINAL,
     STRAINS,
     Limit,
@@ -16,7 +16,7 @@ from planner.robustness import (
     pareto,
     strained,
 )
-from planner.simulator import TimedTransfer, simulate
+from planner.solving.simulator import TimedTransfer, simulate
 
 times = st.integers(0, 20)
 

@@ -13,7 +13,8 @@ from planner.solving.methods import Outcome
 
 ROOT = Path(__file__).parents[1] / "planner"
 PUBLIC = (
-    *("profiles", "graphs", "costs", "clusters", "network", "topologies", "sweeps", "programs"),
+    *("model.profiles", "model.graphs", "model.costs", "model.clusters", "model.network"),
+    *("model.topologies", "model.fitting", "programs"),
     *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "overlap"),
     *("collectives", "iteration"),
 )
@@ -72,10 +73,10 @@ def test_between_a_plan_and_a_buffer_bytes_of_a_parameter_have_two_forms() -> No
     forms = [
         path
         for path, node in classes()
-        if path.startswith(("programs", "runtime", "collectives/script"))
+        if path.startswith(("programs", "runtime", "families/collectives/script"))
         and {"start", "stop"} <= fields_of(node)
     ]
-    of_the_whole_vector = "collectives/script.py"
+    of_the_whole_vector = "families/collectives/script.py"
     assert sorted(forms) == [
         of_the_whole_vector,
         "programs/forms.py",

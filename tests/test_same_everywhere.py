@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import planner
-from planner import bml, caramel, ibatch, iteration
 from planner.cli import main
-from planner.clusters import Nic
-from planner.costs import AffineCost, TableCost
+from planner.families import bml, caramel, ibatch, iteration
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.service import decode_request
-from planner.profiles import Profile
-from planner.topologies import BCube
+from planner.model.clusters import Nic
+from planner.model.costs import AffineCost, TableCost
+from planner.model.profiles import Profile
+from planner.model.topologies import BCube
 
 LAYERS = [
     {"name": "a", "forward_ns": 5000, "backward_ns": 9000, "parameter_bytes": 40960},

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs import AffineCost, DepthCost, TableCost, scaled_cost
-from planner.errors import InvalidInputError
-from planner.graphs import Graph
-from planner.scenarios import SCENARIOS, Part, Scenario, graph_under, measured
+from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
+from planner.solving.scenarios import SCENARIOS, Part, Scenario, graph_under, measured
 from tests.caramel.graph_strategies import graphs
 from tests.strategies import affine_costs, table_costs
 

@@ -21,7 +21,7 @@ import pytest
 
 import planner
 from planner.solving.methods import REPLAN
-from planner.targets import TARGETS
+from planner.solving.targets import TARGETS
 from tests.test_time_limits import (
     EXTRAS,
     bml_request,

@@ -7,8 +7,8 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.interference import Interference, progress
-from planner.simulator import TimedTransfer, simulate
+from planner.model.contention import Interference, progress
+from planner.solving.simulator import TimedTransfer, simulate
 
 times = st.integers(0, 20) | st.integers(0, 10**8)
 

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 import planner
-from planner import overlap
-from planner.deadline import TimeUpError
-from planner.errors import InvalidInputError, NotApplicableError
+from planner.families import overlap
 from planner.jsonio import PROBLEMS, bml, yan
 from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.service import decode_request, solve_or_raise
-from planner.results import Status
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.deadline import TimeUpError
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import REPLAN, Outcome
+from planner.solving.result import Status
 from tests import schemas
 from tests.fuzzing.valid import MAKERS
 from tests.jsonio.test_plan_files import METHODS as REQUESTS

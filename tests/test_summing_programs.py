@@ -12,19 +12,18 @@ from msgspec.structs import replace
 
 import planner
 from planner.cli import main
-from planner.collectives import check
-from planner.collectives.parts import in_parts, layouts_of
-from planner.collectives.recipes import GENERATORS, Recipe, made, ranks_of
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError, NotApplicableError
+from planner.families.collectives import check
+from planner.families.collectives.program import in_parts, layouts_of
+from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
+from planner.families.iteration.plan import Kind
 from planner.formats import write_msccl
-from planner.formats.chakra_messages import write_messages
-from planner.formats.mscclpp import write_mscclpp
-from planner.iteration.plan import Kind
+from planner.formats.exporters.chakra import write_messages
+from planner.formats.exporters.mscclpp import write_mscclpp
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.bml_transfers import with_verdict
 from planner.jsonio.decoding import typed
 from planner.jsonio.programs import MAX_CHECKED
+from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.programs import Batch, Piece, read_plan
 from planner.programs.building import transfers
 from planner.programs.collectives import (
@@ -32,6 +31,7 @@ from planner.programs.collectives import (
     programs_of_transfers,
     summing_program,
 )
+from planner.solving.deadline import Deadline
 from tests.jsonio.test_iteration import CLUSTER, REQUEST
 from tests.test_programs import BIGDL, BML, CARAMEL, solved
 

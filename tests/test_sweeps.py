@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.clusters import Nic
-from planner.costs import AffineCost, DepthCost, TableCost
-from planner.errors import InvalidInputError
 from planner.jsonio.network import decode_network
 from planner.jsonio.network_measurements import encode_network
-from planner.sweeps import (
+from planner.model.clusters import Nic
+from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.errors import InvalidInputError
+from planner.model.fitting import (
     Collective,
     DepthFit,
     Sweep,

@@ -9,20 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import (
-    AffineCost,
-    InvalidInputError,
-    TableCost,
-    caramel,
-    drizzle,
-    ibatch,
-)
-from planner.caramel.loads import LoadPricer
-from planner.caramel.problem import Plan as Transfers
-from planner.drizzle import DRIZZLE
-from planner.errors import NotApplicableError
-from planner.graphs import Graph
-from planner.ibatch.evaluation import evaluate, objective_ns
+from planner import AffineCost, InvalidInputError, TableCost
+from planner.families import caramel, drizzle, ibatch
+from planner.families.caramel.pricing import LoadPricer
+from planner.families.caramel.problem import Plan as Transfers
+from planner.families.drizzle import DRIZZLE
+from planner.families.ibatch.evaluation import evaluate, objective_ns
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph
 from planner.solving.tie_break import TieBreak
 from tests.caramel.graph_strategies import graphs
 from tests.strategies import affine_costs, problems, table_costs

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import planner
-from planner import bigdl, caramel, ibatch, iteration, yan
-from planner.deadline import Deadline
+from planner.families import bigdl, caramel, ibatch, iteration, yan
 from planner.jsonio.bml_answer import answer as bml_answer
+from planner.solving.deadline import Deadline
 
 Request = dict[str, Any]
 
@@ -382,7 +382,7 @@ def test_whenever_the_time_is_up_there_is_an_answer(
     """The clock moves with every look at it, so that the time is up at each of the first ones."""
     request, looks = STEPPED[name](), count()
     clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
-    monkeypatch.setattr("planner.deadline.time", clock)
+    monkeypatch.setattr("planner.solving.deadline.time", clock)
     # The first looks are in different places, later ones often in the same.
     later = range(40, 120 if name.startswith("iteration") else 50, 5)
     for limit in (*range(1, 40), *later):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.errors import InvalidPlanError
-from planner.timeline import Interval, Timeline, busy_ns, overlap_ns
+from planner.model.errors import InvalidPlanError
+from planner.solving.timeline import Interval, Timeline, busy_ns, overlap_ns
 
 spans = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda s: (s[0], s[0] + s[1])), max_size=8

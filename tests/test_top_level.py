@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.errors import MissingExtraError, NotApplicableError
+from planner.model.errors import MissingExtraError, NotApplicableError
 
 
 def test_only_public_names_are_listed() -> None:
     # Another process: what others have imported since stands in this one's module.
     code = (
         "import planner; print(*dir(planner))\n"
-        "import planner.draw; assert dir(planner) == sorted(planner.__all__)"
+        "import planner.view; assert dir(planner) == sorted(planner.__all__)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = run.stdout.split()
@@ -35,7 +35,7 @@ def test_the_version_is_not_that_of_another_distribution_of_the_name(tmp_path: P
     (stranger / "METADATA").write_text("Metadata-Version: 2.1\nName: planner\nVersion: 99\n")
     code = (
         "import planner; from importlib.metadata import version; "
-        "from planner.machine import versions; "
+        "from planner.model.machine import versions; "
         "print(version('planner'), planner.__version__, versions()['planner'])"
     )
     path = os.pathsep.join((str(tmp_path), str(Path(planner.__file__).parents[1])))

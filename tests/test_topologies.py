@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import InvalidInputError
-from planner.topologies import BCube, FatTree, Switch
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube, FatTree, Switch
 
 Cable = tuple[int, int, int]
 """Server, level, switch of that level."""

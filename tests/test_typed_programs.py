@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 import pytest
 
-from planner import bigdl, caramel, ibatch, iteration
-from planner.caramel import Part
-from planner.costs import AffineCost
-from planner.errors import InvalidInputError, InvalidPlanError
-from planner.graphs import Graph, Op, Parameter
+from planner.families import bigdl, caramel, ibatch, iteration
+from planner.families.caramel import Part
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.network import Network
+from planner.model.costs import AffineCost
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.network import Network
 from planner.programs import (
     Batch,
     GradientProgram,
@@ -23,7 +23,7 @@ from planner.programs import (
     program_of,
     read_plan,
 )
-from planner.results import Infeasibility, Result
+from planner.solving.result import Infeasibility, Result
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.test_programs import BIGDL, CARAMEL, IBATCH, solved
 

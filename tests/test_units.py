@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from planner import InvalidInputError
-from planner.units import (
+from planner.model.units import (
     format_bytes,
     format_factor,
     format_ns,

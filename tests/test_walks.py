@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import planner
-from planner import caramel
 from planner.cli import main
-from planner.costs import AffineCost
+from planner.families import caramel
 from planner.jsonio import decode_profile, encode_profile
+from planner.model.costs import AffineCost
 
 ROOT = Path(__file__).parents[1]
 PROFILE = ROOT / "data" / "profiles" / "lenet5.json"

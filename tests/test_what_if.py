@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel import CARAMEL
-from planner.deadline import NEVER, Deadline
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.ibatch import IBATCH
-from planner.iteration import ITERATION
-from planner.scenarios import LONGER, MOST, SCENARIOS, Outlook, Scenario, measured
+from planner.families.caramel import CARAMEL
+from planner.families.ibatch import IBATCH
+from planner.families.iteration import ITERATION
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome
+from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Scenario, measured
 from planner.solving.what_if import advise, regrets, robust_plan
 from tests.caramel import test_what_if as caramel
 from tests.ibatch import test_what_if as ibatch

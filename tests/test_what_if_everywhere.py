@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.clusters import Cluster, Nic
-from planner.costs import AffineCost
-from planner.deadline import NEVER, Deadline
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.network import Network
-from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario
+from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
+from planner.families.yan.layers import NeuronLayer
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.network import Network
+from planner.model.topologies import BCube, Failures, Switch
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
+from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
 from planner.solving.sensitivity import FACTORS, Knob, break_even, sensitivity
 from planner.solving.what_if import regrets, robust_plan
-from planner.topologies import BCube, Failures, Switch
-from planner.yan.layers import NeuronLayer
 from tests.bml.networks import damaged_networks
 from tests.bml.plans import problems as bml_problems
 from tests.caramel.window_strategies import small_graphs

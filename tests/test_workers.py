@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
+from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 
 LIMITS = Limits(request_bytes=1000, answer_bytes=1000, memory_bytes=2**27, seconds=0.5)
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from planner.deadline import Deadline
-from planner.errors import InvalidPlanError
+from planner.model.errors import InvalidPlanError
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method
 

@@ -28,9 +28,9 @@ import bigdl_claims
 from grids import grid, percent, sections
 from table import Row, numbers
 
-from planner.bigdl import Exchange, evaluate
+from planner.families.bigdl import Exchange, evaluate
 from planner.jsonio import decode_profile
-from planner.profiles import Profile
+from planner.model.profiles import Profile
 
 PROFILES = Path(__file__).parents[2] / "data" / "profiles"
 

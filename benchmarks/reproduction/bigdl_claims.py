@@ -12,10 +12,10 @@ from pathlib import Path
 
 from grids import grid, sections
 
-from planner.bigdl import METHODS, Problem, evaluate, solve
-from planner.draw import Chart, save_hot_spots
+from planner.families.bigdl import METHODS, Problem, evaluate, solve
 from planner.jsonio import bigdl as bigdl_json
-from planner.network import Network
+from planner.model.network import Network
+from planner.view import Chart, save_hot_spots
 
 __all__ = ["case", "report", "save"]
 

@@ -29,11 +29,11 @@ from functools import cache
 from pathlib import Path
 
 from planner import AffineCost
-from planner.caramel import Problem
-from planner.caramel.windows import Windows
-from planner.collectives import Fabric, bml_bcube, ps_fattree
+from planner.families.caramel import Problem
+from planner.families.caramel.windows import Windows
+from planner.families.collectives import Fabric, bml_bcube, ps_fattree
 from planner.jsonio import decode_profile
-from planner.topologies import BCube
+from planner.model.topologies import BCube
 
 __all__ = ["BASELINES", "OVERLAPS", "Job", "Printed", "gain", "lasting", "ratio_at", "windows_of"]
 

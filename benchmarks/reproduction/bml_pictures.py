@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bml_jobs import Printed, gain
 
-from planner.draw.figure import figure_in
+from planner.view.figure import figure_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from pathlib import Path
 from grids import grid, sections
 from table import Row, numbers
 
-from planner.collectives import (
+from planner.families.collectives import (
     Collective,
     Fabric,
     bml_bcube,
@@ -23,9 +23,8 @@ from planner.collectives import (
     ps_bcube,
     ps_fattree,
 )
-from planner.draw.bars import BarChart, BarPanel, BarSeries
-from planner.draw.bars_figure import save_bars
-from planner.topologies import BCube, FatTree
+from planner.model.topologies import BCube, FatTree
+from planner.view.bars import BarChart, BarPanel, BarSeries, save_bars
 
 __all__ = ["curves", "printed", "report", "save"]
 

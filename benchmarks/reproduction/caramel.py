@@ -29,7 +29,7 @@ from caramel_network import figure_13, figure_14
 from grids import grid, percent
 from table import Claim, Row, claims, numbers
 
-from planner.caramel import Evaluation, solve
+from planner.families.caramel import Evaluation, solve
 
 WORKERS = (8, 16)
 SAMPLES = 32

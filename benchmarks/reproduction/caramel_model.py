@@ -27,12 +27,12 @@ from pathlib import Path
 from caramel_networks import as_printed
 
 from planner import AffineCost, Profile
-from planner.caramel import Evaluation, Plan, Problem, Stages, check, evaluate, solve
-from planner.caramel.baselines import horovod
-from planner.costs import DepthCost
-from planner.deadline import Deadline
-from planner.graphs import Graph
+from planner.families.caramel import Evaluation, Plan, Problem, Stages, check, evaluate, solve
+from planner.families.caramel.baselines import horovod
 from planner.jsonio import decode_profile
+from planner.model.costs import DepthCost
+from planner.model.graphs import Graph
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
 __all__ = [

@@ -14,7 +14,7 @@ from caramel_networks import as_printed
 from grids import grid, percent
 from table import Claim, Row, claims, numbers
 
-from planner.caramel import Evaluation
+from planner.families.caramel import Evaluation
 
 __all__ = ["figure_2", "figure_3", "figure_4"]
 

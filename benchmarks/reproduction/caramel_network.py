@@ -14,16 +14,16 @@ from caramel_model import DEPTHS, STARTUP_US, network
 from grids import grid
 from table import Claim, Row, claims, numbers
 
-from planner.caramel.depth import adaptive_depth
-from planner.caramel.network import batching_threshold
-from planner.collectives import (
+from planner.families.caramel.paper import adaptive_depth
+from planner.families.caramel.threshold import batching_threshold
+from planner.families.collectives import (
     Collective,
     Fabric,
     halving_doubling_fattree,
     ring_fattree,
     shuffle_fattree,
 )
-from planner.network import Network
+from planner.model.network import Network
 
 __all__ = ["figure_13", "figure_14"]
 

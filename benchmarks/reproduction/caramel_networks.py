@@ -18,7 +18,7 @@ apply is nothing beside a convolution. Tensors and MiB come out as the paper pri
 import re
 from dataclasses import replace
 
-from planner.graphs import Graph
+from planner.model.graphs import Graph
 
 __all__ = ["PRINTED", "as_printed"]
 

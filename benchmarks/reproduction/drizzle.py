@@ -36,7 +36,7 @@ from drizzle_pictures import Line, Panel
 from grids import grid, percent, sections
 from table import Row, numbers
 
-from planner.drizzle import Plan, evaluate
+from planner.families.drizzle import Plan, evaluate
 
 SIZES = (1, 2, 5, 10, 20, 50, 100)
 PARTITIONS = (32, 64, 128, 200, 256, 300, 400, 500, 600)

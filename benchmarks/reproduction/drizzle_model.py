@@ -20,7 +20,7 @@ from fractions import Fraction
 
 from multiply_adds import inception_v1, vgg16_on_cifar10
 
-from planner.drizzle import Measurement, Plan, Problem, calibrate, evaluate
+from planner.families.drizzle import Measurement, Plan, Problem, calibrate, evaluate
 
 __all__ = [
     "FIG4",

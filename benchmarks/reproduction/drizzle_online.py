@@ -11,7 +11,7 @@ from fractions import Fraction
 from drizzle_model import FIG6, fits, model
 from grids import grid, sections
 
-from planner.drizzle import Band, Plan, Problem, State, evaluate, group_sizes, solve
+from planner.families.drizzle import Band, Plan, Problem, State, evaluate, group_sizes, solve
 
 __all__ = ["replay", "report"]
 

@@ -11,7 +11,7 @@ from ibatch_model import Constants, pull_problem
 from ibatch_printed import METHODS
 from table import Claim, claims
 
-from planner import ibatch
+from planner.families import ibatch
 
 __all__ = ["figure_3", "figure_4"]
 

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from planner import Profile, ibatch
+from planner import Profile
+from planner.families import ibatch
 from planner.jsonio import decode_profile
-from planner.layers import Layer
+from planner.model.layers import Layer
 
 __all__ = [
     "DEFAULT",

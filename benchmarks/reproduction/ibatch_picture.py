@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ibatch_model import DEFAULT, NETWORKS, Constants, iteration
 from ibatch_printed import METHODS, PRINTED
 
-from planner.draw.figure import figure_in
+from planner.view.figure import figure_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

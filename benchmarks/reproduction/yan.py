@@ -39,10 +39,10 @@ from yan_ranks import (
 )
 from yan_spread import spread
 
-from planner.results import Status
-from planner.yan import Problem, solve
-from planner.yan.model import estimate
-from planner.yan.sensitivity import scaled
+from planner.families.yan import Problem, solve
+from planner.families.yan.model import estimate
+from planner.families.yan.sensitivity import scaled
+from planner.solving.result import Status
 
 LIMIT = 10
 """How far constants are changed."""

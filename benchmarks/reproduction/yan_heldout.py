@@ -21,7 +21,7 @@ from statistics import fmean
 
 from yan_ranks import Triple, given, order, pairs_right
 
-from planner.yan import Problem
+from planner.families.yan import Problem
 
 __all__ = ["HeldOut", "held_out", "orders"]
 

@@ -9,7 +9,7 @@ was chosen with the ranks in view stays, and is said: interference for ImageNet-
 the two rows of conv2 for MNIST. `everything` also takes interference and latencies, and with them
 the number of threads, from the other half.
 
-Complexity: a search for the best layers of each configuration (`planner.yan.exact`).
+Complexity: a search for the best layers of each configuration (`planner.families.yan.exact`).
 Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep Learning
 Systems", KDD'15, Table 1.
 """
@@ -19,10 +19,10 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
+from planner.families.yan import Problem, solve
+from planner.families.yan.configuration import Ranked
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
-from planner.yan import Problem, solve
-from planner.yan.configuration import Ranked
 
 __all__ = [
     "FITTED",

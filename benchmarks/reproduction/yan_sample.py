@@ -2,9 +2,9 @@
 
 Problem: what the middle and the worst configuration of the space are.
 
-Method: the worst of each triple by the dynamic program of `planner.yan.layerwise` with the most in
-place of the least; of servers the fewest, as more never cost more. The median by a sample drawn
-uniformly from all configurations (a triple as often as it has configurations), priced by the
+Method: the worst of each triple by the dynamic program of `planner.families.yan.layerwise` with the
+most in place of the least; of servers the fewest, as more never cost more. The median by a sample
+drawn uniformly from all configurations (a triple as often as it has configurations), priced by the
 tables of the search; what is returned is priced exactly.
 
 Guarantee: `worst` is the worst configuration under the canonical mapping, but for rounding. The
@@ -25,18 +25,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.deadline import NEVER, Deadline, TimeUpError
-from planner.errors import BrokenConstraintError, NotApplicableError
+from planner.families.yan.configuration import Configuration, Explored, Plan, Ranked
+from planner.families.yan.cuts import Array
+from planner.families.yan.engine import Engine, configuration_of
+from planner.families.yan.exact import any_mapping_bound
+from planner.families.yan.feasibility import infeasibility
+from planner.families.yan.layer_program import LayerState, Triple, state_at
+from planner.families.yan.model import estimate, reading_factor
+from planner.families.yan.preconditions import refuse_different, refuse_fixed
+from planner.families.yan.problem import Problem
+from planner.model.errors import BrokenConstraintError, NotApplicableError
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Outcome
-from planner.yan.applicable import refuse_different, refuse_fixed
-from planner.yan.configuration import Configuration, Explored, Plan, Ranked
-from planner.yan.cuts import Array
-from planner.yan.engine import Engine, configuration_of
-from planner.yan.exact import any_mapping_bound
-from planner.yan.feasibility import infeasibility
-from planner.yan.layer_program import LayerState, Triple, state_at
-from planner.yan.model import estimate, reading_factor
-from planner.yan.problem import Problem
 
 __all__ = ["MAX_STEPS", "SAMPLES", "Sample", "median", "sample", "worst"]
 

@@ -14,10 +14,10 @@ from fractions import Fraction
 
 from yan_sample import SAMPLES, sample, worst
 
-from planner.deadline import NEVER
-from planner.errors import NotApplicableError
-from planner.yan import Problem, estimate
-from planner.yan.exact import exact
+from planner.families.yan import Problem, estimate
+from planner.families.yan.exact import exact
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import NEVER
 
 __all__ = ["EpochSpread", "interval", "spread"]
 

@@ -19,10 +19,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from planner.formats.fx import problem_of
+from planner.families.overlap import evaluate, own_order, with_limit
+from planner.formats.importers.fx import problem_of
 from planner.jsonio.fx import decode_fx
 from planner.jsonio.overlap import encode_request
-from planner.overlap import evaluate, own_order, with_limit
 from planner.profiling.fx import collective_name, fx_document
 
 RANKS, WIDTH, TOKENS = 8, 4096, 8192

@@ -19,12 +19,12 @@ from planner.cli.common import (
     write_json,
 )
 from planner.cli.progress import Progress
-from planner.draw.table import format_table
-from planner.validation import integer
+from planner.model.validation import integer
+from planner.view.table import format_table
 
 if TYPE_CHECKING:
-    from planner.yan.calibration import Fit
-    from planner.yan.problem import Constants
+    from planner.families.yan.calibration import Fit
+    from planner.families.yan.problem import Constants
 
 __all__ = ["add_parser"]
 
@@ -105,8 +105,8 @@ def _add_fit(kinds: Any) -> None:
 
 def run_compute(options: argparse.Namespace) -> int:
     """Measure the constants of computation, with progress on standard error."""
+    from planner.families.yan.calibration import measure_computation
     from planner.jsonio.measurements import encode_computation
-    from planner.yan.calibration import measure_computation
 
     check_outputs({"--output": options.output})
     source = ["planner", "calibrate", "compute"]
@@ -129,8 +129,8 @@ def run_compute(options: argparse.Namespace) -> int:
 
 def run_fit(options: argparse.Namespace) -> int:
     """Fit the constants to measured epochs, with progress on standard error."""
+    from planner.families.yan.calibration import fit
     from planner.jsonio.measurements import decode_measurements, encode_fit
-    from planner.yan.calibration import fit
 
     integer(options.folds, "--folds", minimum=2)
     check_outputs({"--output": options.output}, (options.measurements,))

@@ -18,10 +18,10 @@ from planner.cli.common import (
     warn,
     write_fit,
 )
-from planner.draw.table import format_table
+from planner.view.table import format_table
 
 if TYPE_CHECKING:
-    from planner.drizzle import Calibration, Measurement
+    from planner.families.drizzle import Calibration, Measurement
 
 __all__ = ["add_drizzle", "add_groups"]
 
@@ -87,7 +87,7 @@ def run_groups(options: argparse.Namespace) -> int:
 def run_drizzle(options: argparse.Namespace) -> int:
     """Fit the constants to event logs; print a summary and warnings on standard error."""
     from planner.cli.spark_logs import read_logs
-    from planner.drizzle.family import solve
+    from planner.families.drizzle.family import solve
     from planner.jsonio.drizzle_measurements import encode_calibration
 
     check_outputs({"--output": options.output}, options.logs)
@@ -101,7 +101,7 @@ def run_drizzle(options: argparse.Namespace) -> int:
 
 
 def _report(measurements: "Sequence[Measurement]", calibration: "Calibration") -> str:
-    from planner.drizzle.calibration import CONSTANTS
+    from planner.families.drizzle.calibration import CONSTANTS
     from planner.jsonio.drizzle_measurements import mean_and_largest
 
     constants = [

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import machine
 from planner.cli.common import (
     check_outputs,
     command,
@@ -23,14 +22,15 @@ from planner.cli.network_cluster import cluster_text
 from planner.cli.network_report import curves, report, sentence
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
 from planner.cli.progress import Progress
-from planner.draw.network import save_network
-from planner.errors import InvalidInputError, MissingExtraError
-from planner.interference import ALONE, Interference
-from planner.units import parse_bytes
-from planner.validation import integer
+from planner.model import machine
+from planner.model.contention import ALONE, Interference
+from planner.model.errors import InvalidInputError, MissingExtraError
+from planner.model.units import parse_bytes
+from planner.model.validation import integer
+from planner.view.network import save_network
 
 if TYPE_CHECKING:
-    from planner.sweeps import NetworkFit, Sweep
+    from planner.model.fitting import NetworkFit, Sweep
 
 __all__ = ["add_network"]
 
@@ -147,7 +147,7 @@ def run_network(options: argparse.Namespace) -> int:
         import torch
     except ImportError:
         raise MissingExtraError("torch", "torch") from None
-    from planner.sweeps import fit_network
+    from planner.model.fitting import fit_network
 
     _check(options)
     first = os.environ.get("RANK") == "0"
@@ -175,8 +175,8 @@ def run_network(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Check and convert the options in place, before this rank waits for the others."""
+    from planner.model.fitting import sweep_sizes
     from planner.runtime.measuring.sweep import MAX_REPETITIONS, check_depths
-    from planner.sweeps import sweep_sizes
 
     if options.picture and Path(options.picture).suffix not in _PICTURES:
         raise InvalidInputError(

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 from planner.cli.telling import tell
 from planner.cli.writing import write_file, writing
-from planner.errors import InvalidInputError, PlannerError
-from planner.formats.foreign import SEARCHED, foreign
-from planner.printing import escaped, escaped_json, printable
+from planner.formats.importers.foreign import SEARCHED, foreign
+from planner.model.errors import InvalidInputError, PlannerError
+from planner.model.units import escaped, escaped_json, printable
 
 __all__ = [
     "ERROR_SIGN",

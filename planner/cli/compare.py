@@ -16,9 +16,6 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace as changed
 
-from planner.bigdl import BIGDL
-from planner.bml import BML
-from planner.caramel import CARAMEL
 from planner.cli.common import (
     check_outputs,
     in_file,
@@ -45,18 +42,19 @@ from planner.cli.parsing import parse_names, parse_number
 from planner.cli.progress import Progress
 from planner.cli.spark_logs import read_logs
 from planner.cli.writing import replacing
-from planner.collectives import Collective
-from planner.collectives.predicted import range_note
-from planner.comparison import compare
-from planner.costs import TableCost
-from planner.deadline import Cancel, Deadline
-from planner.draw.plans import drawing_of, plan_chart
-from planner.drizzle import DRIZZLE
-from planner.drizzle.family import limits_text
-from planner.errors import InvalidInputError, PlannerError
-from planner.fsdp import FSDP
-from planner.ibatch import IBATCH, OWN_UNITS
-from planner.iteration import ITERATION, fully_sharded, scheduling
+from planner.families.bigdl import BIGDL
+from planner.families.bml import BML
+from planner.families.caramel import CARAMEL
+from planner.families.collectives import Collective
+from planner.families.collectives.prediction import range_note
+from planner.families.drizzle import DRIZZLE
+from planner.families.drizzle.family import limits_text
+from planner.families.fsdp import FSDP
+from planner.families.ibatch import IBATCH, OWN_UNITS
+from planner.families.iteration import ITERATION, scheduling
+from planner.families.iteration import fsdp_from_profile as fully_sharded
+from planner.families.overlap import OVERLAP
+from planner.families.yan.family import YAN
 from planner.jsonio import PROBLEMS, bml_answer, decode_profile, yan, yan_answer
 from planner.jsonio import bigdl as bigdl_json
 from planner.jsonio import caramel as caramel_json
@@ -72,13 +70,16 @@ from planner.jsonio.regret import regret_answers
 from planner.jsonio.service import decode_request
 from planner.jsonio.settled_network import warnings_of
 from planner.jsonio.types import or_none
-from planner.overlap import OVERLAP
-from planner.profiles import Profile
-from planner.results import Result
+from planner.model.costs import TableCost
+from planner.model.errors import InvalidInputError, PlannerError
+from planner.model.profiles import Profile
 from planner.solving.compare import IGNORE_MEMORY, Case, Place
+from planner.solving.comparison import compare
+from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
+from planner.solving.result import Result
 from planner.solving.what_if import regrets
-from planner.yan.family import YAN
+from planner.view.plans import drawing_of, plan_chart
 
 __all__ = ["FAMILIES", "PROFILED", "add_parser"]
 

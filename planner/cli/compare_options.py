@@ -22,23 +22,23 @@ from planner.cli.iteration_options import (
 )
 from planner.cli.parsing import parse_bcube, parse_number, seconds
 from planner.cli.suggesting import SuggestingParser
-from planner.clusters import Cluster, Nic
-from planner.collectives.nics import with_measured_nics
-from planner.collectives.predicted import predicted
-from planner.errors import InvalidInputError
-from planner.iteration.measured import assumed_startups
+from planner.families.collectives.nics import with_measured_nics
+from planner.families.collectives.prediction import predicted
+from planner.families.iteration.measured import assumed_startups
+from planner.families.yan.from_profile import nic_rate
 from planner.jsonio import shipped_clusters
 from planner.jsonio.measurements import decode_computation
-from planner.measured import COLLECTIVES, Collective
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidInputError
+from planner.model.measured import COLLECTIVES, Collective
+from planner.model.topologies import BCube
+from planner.model.units import counted, format_ns, format_rate, parse_bytes, parse_rate, parse_time
+from planner.model.validation import integer
 from planner.solving.compare import Option, Place
 from planner.solving.family import Family
-from planner.topologies import BCube
-from planner.units import counted, format_ns, format_rate, parse_bytes, parse_rate, parse_time
-from planner.validation import integer
-from planner.yan.profiled import nic_rate
 
 if TYPE_CHECKING:
-    from planner.sweeps import Model
+    from planner.model.fitting import Model
 
 __all__ = [
     "ASSUMED",

@@ -6,20 +6,19 @@ from typing import Any, TypeAlias
 from msgspec import UNSET
 
 from planner.cli.compare_options import ASSUMED
-from planner.comparison import Comparison
-from planner.draw import format_table
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.heads import Head
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.printing import printable
-from planner.profiles import Profile
-from planner.report.regret import COLUMNS, advice_text, cells, prospect_text, target_text
-from planner.results import Result
+from planner.model.profiles import Profile
+from planner.model.units import format_bytes, format_ns, format_share, printable
 from planner.solving.compare import Case
+from planner.solving.comparison import Comparison
 from planner.solving.family import Family
-from planner.units import format_bytes, format_ns, format_share
-from planner.views import epoch_text
+from planner.solving.result import Result
+from planner.solving.views import epoch_text
+from planner.view import format_table
+from planner.view.regret import COLUMNS, advice_text, cells, prospect_text, target_text
 
 __all__ = ["beside", "kept", "lines", "provenance", "reasons", "table", "warning_lines"]
 

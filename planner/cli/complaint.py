@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from planner.printing import escaped
+from planner.model.units import escaped
 
 __all__ = ["complain"]
 

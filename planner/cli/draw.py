@@ -18,8 +18,8 @@ from planner.cli.common import (
 )
 from planner.cli.compare_tables import warning_lines
 from planner.cli.writing import replacing
-from planner.draw.plans import drawing_of, plan_chart
 from planner.jsonio import decode_answer
+from planner.view.plans import drawing_of, plan_chart
 
 __all__ = ["add_parser"]
 

@@ -22,11 +22,11 @@ from planner.cli.compare_tables import warning_lines
 from planner.cli.export_priced import check_worth, made_for
 from planner.cli.export_programs import write_algorithm, write_traces
 from planner.cli.export_tuner import write_tuner
-from planner.errors import InvalidInputError
-from planner.graphs import Graph
 from planner.jsonio import decode_answer, decode_profile
-from planner.profiles import Profile
-from planner.validation import integer, shown
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
+from planner.model.profiles import Profile
+from planner.model.validation import integer, shown
 
 __all__ = ["add_parser"]
 
@@ -176,13 +176,12 @@ def run(options: argparse.Namespace) -> int:
 def _settings(
     tool: str, answers: list[Any], graph: Graph | None, element_bytes: int
 ) -> dict[str, Any]:
-    from planner.formats.batches import gradients_of, pulls_of
-    from planner.formats.ddp import ddp_settings
-    from planner.formats.deepspeed import deepspeed_pull_settings, deepspeed_settings
-    from planner.formats.fsdp2 import fsdp2_settings
-    from planner.formats.fsdp2_units import fsdp2_unit_settings
-    from planner.formats.horovod import horovod_settings
-    from planner.formats.megatron import megatron_settings
+    from planner.formats.exporters.batches import gradients_of, pulls_of
+    from planner.formats.exporters.ddp import ddp_settings
+    from planner.formats.exporters.deepspeed import deepspeed_pull_settings, deepspeed_settings
+    from planner.formats.exporters.fsdp2 import fsdp2_settings, fsdp2_unit_settings
+    from planner.formats.exporters.horovod import horovod_settings
+    from planner.formats.exporters.megatron import megatron_settings
     from planner.jsonio.fsdp import FsdpAnswer
     from planner.jsonio.ibatch import IbatchAnswer
 

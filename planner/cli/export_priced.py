@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from planner.errors import PlannerError
-from planner.printing import printable
-from planner.targets import EVERY
-from planner.units import format_ns
+from planner.model.errors import PlannerError
+from planner.model.units import format_ns, printable
+from planner.solving.targets import EVERY
 
 __all__ = ["check_worth", "made_for"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from planner.cli.common import in_file, read, write_document
 from planner.cli.writing import write_file
-from planner.collectives.layout import Layout
-from planner.collectives.parts import in_parts, layouts_of
-from planner.errors import InvalidInputError
-from planner.graphs import Graph
-from planner.validation import integer
+from planner.families.collectives.layout import Layout
+from planner.families.collectives.program import in_parts, layouts_of
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
+from planner.model.validation import integer
 
 if TYPE_CHECKING:
     from planner.programs import Answer
@@ -24,8 +24,8 @@ _MAX_RANKS = 65536
 
 def write_algorithm(options: argparse.Namespace) -> Sequence[str]:
     """Write a plan's program for MSCCL or MSCCL++; return the plan's warnings."""
-    from planner.formats.msccl import write_msccl
-    from planner.formats.mscclpp import write_mscclpp
+    from planner.formats.exporters.msccl import write_msccl
+    from planner.formats.exporters.mscclpp import write_mscclpp
     from planner.programs import read_plan
 
     path = _only_plan(options)
@@ -89,7 +89,7 @@ def write_traces(options: argparse.Namespace, graph: Graph | None) -> Sequence[s
 
 
 def _write_collectives(options: argparse.Namespace, answer: "Answer", graph: Graph | None) -> None:
-    from planner.formats.chakra import write_chakra
+    from planner.formats.exporters.chakra import write_chakra
 
     if graph is None:
         raise InvalidInputError("--profile", "missing: a plan does not say which op needs which")
@@ -105,8 +105,7 @@ def _write_collectives(options: argparse.Namespace, answer: "Answer", graph: Gra
 
 def _write_messages(options: argparse.Namespace, answer: "Answer", graph: Graph | None) -> None:
     """Write the sends and receives of an iteration, or of one synchronisation."""
-    from planner.formats.chakra import write_chakra
-    from planner.formats.chakra_messages import write_messages
+    from planner.formats.exporters.chakra import write_chakra, write_messages
     from planner.jsonio.iteration_answer import IterationAnswer
     from planner.programs.collectives import programs_of_transfers
 

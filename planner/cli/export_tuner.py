@@ -3,11 +3,11 @@
 import argparse
 
 from planner.cli.common import check_outputs, in_file, read, warn, write_document
-from planner.errors import InvalidInputError
-from planner.formats.nccl_tuner import encode_rules, parse_rules, regret, rules_of
+from planner.formats.exporters.nccl_tuner import encode_rules, parse_rules, regret, rules_of
 from planner.jsonio.network import decode_network
-from planner.measured import MeasuredNetwork
-from planner.units import counted
+from planner.model.errors import InvalidInputError
+from planner.model.measured import MeasuredNetwork
+from planner.model.units import counted
 
 __all__ = ["write_tuner"]
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from planner.cli.common import in_file, read, write_json
-from planner.errors import InvalidInputError
-from planner.formats.fx import check_ranks, problem_of
+from planner.families.overlap import Problem, evaluate, own_order, with_limit
+from planner.formats.importers.fx import check_ranks, problem_of
 from planner.jsonio.fx import decode_fx
 from planner.jsonio.overlap import encode_request
-from planner.overlap import Problem, evaluate, own_order, with_limit
+from planner.model.errors import InvalidInputError
 
 __all__ = ["GRAPHS", "import_graph"]
 

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.cli.common import in_file, read, readable, write_json
-from planner.errors import InvalidInputError
-from planner.formats.deepspeed_comms import read_deepspeed_comms
-from planner.formats.nccl_tests import read_nccl_tests
-from planner.formats.timed_rows import TimedRow, network_of
-from planner.formats.vidur import read_vidur
+from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
+from planner.formats.importers.nccl_tests import read_nccl_tests
+from planner.formats.importers.timed_rows import TimedRow, network_of
+from planner.formats.importers.vidur import read_vidur
 from planner.jsonio.measured_network import encode_measured
 from planner.jsonio.network import decode_network
-from planner.measured import Link, MeasuredNetwork
-from planner.printing import escaped
-from planner.units import parse_rate
-from planner.validation import inside, integer, shown
+from planner.model.errors import InvalidInputError
+from planner.model.measured import Link, MeasuredNetwork
+from planner.model.units import escaped, parse_rate
+from planner.model.validation import inside, integer, shown
 
 __all__ = ["NETWORKS", "import_network"]
 

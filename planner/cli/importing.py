@@ -21,13 +21,13 @@ from planner.cli.import_network import NETWORKS, import_network
 from planner.cli.progress import Progress
 from planner.cli.spark_logs import FORMAT, import_spark
 from planner.cli.telling import tell
-from planner.errors import InvalidInputError
 from planner.formats import READERS
 from planner.jsonio import encode_profile
-from planner.measured import COLLECTIVES
-from planner.printing import escaped
-from planner.profiles import STATISTICS
-from planner.validation import integer
+from planner.model.errors import InvalidInputError
+from planner.model.measured import COLLECTIVES
+from planner.model.profiles import STATISTICS
+from planner.model.units import escaped
+from planner.model.validation import integer
 
 __all__ = ["add_parser", "opened"]
 

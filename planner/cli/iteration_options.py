@@ -7,20 +7,20 @@ from typing import Any
 from planner.cli.common import in_file, in_option, read_as
 from planner.cli.parsing import parse_names, parse_number
 from planner.cli.telling import tell
-from planner.clusters import Cluster
-from planner.errors import InvalidInputError
-from planner.interference import Interference
-from planner.iteration import ALGORITHMS, KNOWN, MODES, Problem
+from planner.families.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster, without
 from planner.jsonio.files import cluster_data
 from planner.jsonio.network import decode_network, measured_as
-from planner.measured import MeasuredNetwork
-from planner.profiles import Profile
+from planner.model.clusters import Cluster
+from planner.model.contention import Interference
+from planner.model.errors import InvalidInputError
+from planner.model.measured import MeasuredNetwork
+from planner.model.profiles import Profile
+from planner.model.units import parse_bytes
+from planner.model.validation import shown
 from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY
-from planner.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
-from planner.units import parse_bytes
-from planner.validation import shown
+from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
 
 __all__ = [
     "Job",

@@ -4,8 +4,8 @@ import sys
 from contextlib import redirect_stdout
 from typing import Any
 
-from planner.errors import InvalidInputError, MeasurementError
-from planner.validation import shown
+from planner.model.errors import InvalidInputError, MeasurementError
+from planner.model.validation import shown
 
 __all__ = ["check_factory", "load_model"]
 

@@ -25,9 +25,9 @@ from planner.cli.naming import as_typed
 from planner.cli.suggesting import SuggestingParser
 from planner.cli.telling import telling
 from planner.cli.writing import writing
-from planner.errors import InvalidInputError, PlannerError
-from planner.machine import own_version
-from planner.printing import escaped
+from planner.model.errors import InvalidInputError, PlannerError
+from planner.model.machine import own_version
+from planner.model.units import escaped
 
 __all__ = ["main", "parser"]
 

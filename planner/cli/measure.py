@@ -13,10 +13,10 @@ from planner.cli.loading import load_model
 from planner.cli.parsing import seconds
 from planner.cli.profile_text import summary
 from planner.cli.progress import Progress
-from planner.errors import InvalidInputError
 from planner.jsonio import encode_profile
-from planner.profiles import STATISTICS, Profile
-from planner.validation import integer
+from planner.model.errors import InvalidInputError
+from planner.model.profiles import STATISTICS, Profile
+from planner.model.validation import integer
 
 __all__ = ["add_parser"]
 

@@ -4,7 +4,7 @@ import argparse
 import re
 from collections.abc import Mapping
 
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 
 __all__ = ["OPTIONS", "as_typed"]
 

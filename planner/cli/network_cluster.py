@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import machine
 from planner.cli.common import in_option, readable
-from planner.interference import Interference
+from planner.model import machine
+from planner.model.contention import Interference
 
 if TYPE_CHECKING:
-    from planner.sweeps import NetworkFit, Sweep
+    from planner.model.fitting import NetworkFit, Sweep
 
 __all__ = ["cluster_text"]
 

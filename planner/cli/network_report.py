@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from planner.cli.common import ERROR_SIGN
-from planner.costs import AffineCost, TableCost
-from planner.draw.network import Curve
-from planner.draw.table import format_table
-from planner.interference import ALONE, Interference
-from planner.units import format_bytes, format_ns
+from planner.model.contention import ALONE, Interference
+from planner.model.costs import AffineCost, TableCost
+from planner.model.units import format_bytes, format_ns
+from planner.view.network import Curve
+from planner.view.table import format_table
 
 if TYPE_CHECKING:
-    from planner.sweeps import DepthFit, NetworkFit, Sweep, Timing
+    from planner.model.fitting import DepthFit, NetworkFit, Sweep, Timing
 
 __all__ = ["curves", "report", "sentence"]
 
@@ -107,7 +107,7 @@ def _judged(
     cost: AffineCost | TableCost | None, timings: "tuple[Timing, ...]"
 ) -> tuple[list[str], tuple[str, ...]]:
     """Return a model's error at each size, and its parameters with mean and largest error."""
-    from planner.sweeps import relative_errors
+    from planner.model.fitting import relative_errors
 
     if cost is None:
         return ["–"] * len(timings), ("–",) * 4

@@ -4,10 +4,10 @@ import re
 from argparse import ArgumentTypeError
 from fractions import Fraction
 
-from planner.errors import InvalidInputError
-from planner.topologies import BCube
-from planner.units import parse_time
-from planner.validation import shown
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
+from planner.model.units import parse_time
+from planner.model.validation import shown
 
 __all__ = ["parse_bcube", "parse_count", "parse_names", "parse_number", "seconds"]
 

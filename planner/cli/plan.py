@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from planner import iteration
 from planner.cli import plan_fsdp
 from planner.cli.common import (
     check_outputs,
@@ -21,15 +20,16 @@ from planner.cli.plan_output import write_plan
 from planner.cli.plan_text import lines
 from planner.cli.progress import Progress
 from planner.cli.telling import tell
-from planner.draw import GANTT
-from planner.draw.plans import plan_chart
+from planner.families import iteration
 from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.outlook import OUTLOOKS
+from planner.model.units import format_ns, parse_time
 from planner.solving.compare import REGRET
 from planner.solving.methods import concrete
-from planner.units import format_ns, parse_time
+from planner.view import GANTT
+from planner.view.plans import plan_chart
 
 __all__ = ["add_parser"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from planner import fsdp
 from planner.cli.common import check_outputs, in_option
 from planner.cli.compare_tables import provenance, reasons, table, warning_lines
 from planner.cli.interrupting import ended, interruptible
@@ -18,21 +17,21 @@ from planner.cli.parsing import parse_names
 from planner.cli.plan_output import write_plan
 from planner.cli.plan_text import about_cluster
 from planner.cli.progress import Progress
-from planner.comparison import Comparison, compare
-from planner.draw import GANTT, format_table
-from planner.draw.plans import plan_chart
-from planner.errors import InvalidInputError
-from planner.fsdp.problem import CHANNELS
-from planner.fsdp.rules import RULES
-from planner.iteration.fully_sharded import sharded_problem
+from planner.families import fsdp
+from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.problem import CHANNELS
+from planner.families.iteration.fsdp_from_profile import sharded_problem
 from planner.jsonio import PROBLEMS
 from planner.jsonio.fsdp import FsdpAnswer, answer
 from planner.jsonio.heads import of_profile
-from planner.printing import printable
-from planner.results import Result
+from planner.model.errors import InvalidInputError
+from planner.model.units import counted, format_bytes, format_ns, parse_bytes, printable
+from planner.solving.comparison import Comparison, compare
 from planner.solving.methods import known_method
-from planner.targets import FSDP2, PLANNER
-from planner.units import counted, format_bytes, format_ns, parse_bytes
+from planner.solving.result import Result
+from planner.solving.targets import FSDP2, PLANNER
+from planner.view import GANTT, format_table
+from planner.view.plans import plan_chart
 
 __all__ = ["add_options", "asked", "refuse_options", "run"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from planner.cli.common import write_json, write_text
 from planner.cli.complaint import complain
 from planner.cli.writing import replacing
-from planner.draw import GANTT
-from planner.draw.chart import Chart
-from planner.timeline import Timeline
+from planner.solving.timeline import Timeline
+from planner.view import GANTT
+from planner.view.chart import Chart
 
 __all__ = ["write_plan"]
 

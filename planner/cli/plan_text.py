@@ -6,9 +6,7 @@ from msgspec import UNSET
 
 from planner.cli.compare_tables import beside, provenance, warning_lines
 from planner.cli.iteration_options import Job
-from planner.clusters import Cluster
-from planner.draw import format_table
-from planner.iteration import Problem
+from planner.families.iteration import Problem
 from planner.jsonio.iteration_answer import (
     VERBS,
     AlternativeAnswer,
@@ -19,18 +17,20 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     WhyAnswer,
 )
-from planner.printing import printable
-from planner.report.words import CHANGES
-from planner.topologies import BCube, FatTree, Rails
-from planner.units import (
+from planner.model.clusters import Cluster
+from planner.model.topologies import BCube, FatTree, Rails
+from planner.model.units import (
     counted,
     format_bytes,
     format_factor,
     format_ns,
     format_rate,
     format_share,
+    printable,
 )
-from planner.views import epoch_text
+from planner.solving.views import epoch_text
+from planner.view import format_table
+from planner.view.wording import CHANGES
 
 __all__ = ["about_cluster", "lines", "sentence"]
 

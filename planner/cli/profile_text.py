@@ -1,9 +1,8 @@
 """The text of ``planner profile``."""
 
 from planner.cli.compare_tables import provenance, warning_lines
-from planner.printing import printable
-from planner.profiles import Profile
-from planner.units import counted, format_bytes, format_ns
+from planner.model.profiles import Profile
+from planner.model.units import counted, format_bytes, format_ns, printable
 
 __all__ = ["summary"]
 

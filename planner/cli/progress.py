@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from planner.cli.telling import tell, told
-from planner.printing import printable
+from planner.model.units import printable
 
 __all__ = ["Progress"]
 

@@ -8,31 +8,31 @@ from typing import Any
 
 from msgspec import UNSET
 
-from planner import iteration
-from planner.caramel.for_target import BUCKETS
 from planner.cli.common import check_outputs, command, write_document, write_text
 from planner.cli.iteration_options import Job, add_iteration_options, settle
 from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
 from planner.cli.progress import Progress
-from planner.comparison import Comparison, compare
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError
-from planner.iteration import ITERATION, Alternative, Evaluation, Plan, Problem
-from planner.iteration.for_target import exported
-from planner.iteration.scheduling import scheduled
-from planner.iteration.sensitivity import Sweeps, sweep
+from planner.families import iteration
+from planner.families.caramel.for_target import BUCKETS
+from planner.families.iteration import ITERATION, Alternative, Evaluation, Plan, Problem
+from planner.families.iteration.for_target import exported
+from planner.families.iteration.scheduling import scheduled
+from planner.families.iteration.sensitivity import Sweeps, sweep
 from planner.jsonio.heads import warned
 from planner.jsonio.iteration import doubts
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
-from planner.machine import own_version
-from planner.report import Report, page
-from planner.results import Result
+from planner.model.errors import InvalidInputError
+from planner.model.machine import own_version
+from planner.model.units import counted, format_bytes, format_ns
+from planner.solving.comparison import Comparison, compare
+from planner.solving.deadline import Deadline
 from planner.solving.methods import concrete
+from planner.solving.result import Result
+from planner.solving.targets import FSDP2
 from planner.solving.what_if import advise, regrets
-from planner.targets import FSDP2
-from planner.units import counted, format_bytes, format_ns
+from planner.view.page import Report, page
 
 __all__ = ["add_parser"]
 

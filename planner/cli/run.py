@@ -22,12 +22,12 @@ from planner.cli.loading import check_factory, load_model
 from planner.cli.parsing import parse_bcube, parse_names, seconds
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
-from planner.draw import GANTT, Chart
-from planner.errors import InvalidInputError, InvalidPlanError, PlannerError
-from planner.machine import Load
-from planner.topologies import BCube
-from planner.units import counted
-from planner.validation import integer
+from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
+from planner.model.machine import Load
+from planner.model.topologies import BCube
+from planner.model.units import counted
+from planner.model.validation import integer
+from planner.view import GANTT, Chart
 
 if TYPE_CHECKING:
     from planner.programs import Answer, Program
@@ -188,7 +188,7 @@ def _checked(
     ranks = os.environ.get("WORLD_SIZE", "")
     collective = getattr(program, "collective", None)
     if collective is not None and ranks.isdecimal():
-        from planner.bml.replan import made
+        from planner.families.bml.replan import made
 
         needed = made(collective).ranks
         if int(ranks) != needed:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from planner.bml.replan import made
 from planner.cli.common import ERROR_SIGN
 from planner.cli.compare_tables import warning_lines
-from planner.disturbances import Circumstances
-from planner.draw.table import format_table
+from planner.families.bml.replan import made
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
+from planner.model.units import counted, format_bytes, format_ns
 from planner.programs.answers import recipes_of
 from planner.runtime.measuring.explained import RatioInterval, against, explained, other_threads
 from planner.runtime.measuring.measured import batches_of, compared, slowest
 from planner.runtime.measuring.predictions import predicted_transfers
-from planner.units import counted, format_bytes, format_ns
+from planner.solving.diagnostics import Circumstances
+from planner.view.table import format_table
 
 if TYPE_CHECKING:
     from planner.programs import Answer

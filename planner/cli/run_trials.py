@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from planner.cli.progress import Progress
+from planner.model.topologies import BCube
 from planner.programs import Answer
 from planner.runtime.collectives.bcube import BcubeAllReduce
 from planner.runtime.collectives.ring import AllReduce
@@ -14,7 +15,6 @@ from planner.runtime.measuring.drawn import Moment
 from planner.runtime.measuring.layers import watching
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
 from planner.runtime.world.world import World
-from planner.topologies import BCube
 
 __all__ = ["drawn_trial", "optimizer_of", "trials"]
 

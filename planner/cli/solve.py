@@ -13,11 +13,11 @@ from planner.cli.parsing import seconds
 from planner.cli.progress import Progress
 from planner.cli.telling import tell
 from planner.cli.writing import replacing, writing
-from planner.deadline import Cancel
 from planner.jsonio import CancellableLines, Reply, limited_replies, one_message
-from planner.printing import escaped_json
-from planner.validation import shown
-from planner.workers import Limits
+from planner.jsonio.workers import Limits
+from planner.model.units import escaped_json
+from planner.model.validation import shown
+from planner.solving.deadline import Cancel
 
 __all__ = ["add_parser"]
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from planner.cli.common import in_file, readable, warn, write_json
 from planner.cli.progress import Progress
 from planner.cli.telling import tell
-from planner.drizzle.calibration import Calibration, Measurement
-from planner.drizzle.family import solve
-from planner.drizzle.loops import (
+from planner.families.drizzle.calibration import Calibration, Measurement
+from planner.families.drizzle.family import solve
+from planner.families.drizzle.loops import (
     Loop,
     in_words,
     loops_of,
@@ -18,14 +18,14 @@ from planner.drizzle.loops import (
     measurements_of,
     problem_of,
 )
-from planner.drizzle.observed import Application
-from planner.drizzle.problem import Problem
-from planner.errors import InvalidInputError
-from planner.formats.spark_events import read_spark_log
-from planner.formats.spark_log import parts_of
-from planner.iteration.scheduling import MAX_OVERHEAD
+from planner.families.drizzle.observed import Application
+from planner.families.drizzle.problem import Problem
+from planner.families.iteration.scheduling import MAX_OVERHEAD
+from planner.formats.importers.spark_events import read_spark_log
+from planner.formats.importers.spark_log import parts_of
 from planner.jsonio.spark import encode_spark
-from planner.units import counted, format_ns
+from planner.model.errors import InvalidInputError
+from planner.model.units import counted, format_ns
 
 __all__ = ["FORMAT", "SparkLogs", "import_spark", "read_logs"]
 

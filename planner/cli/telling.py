@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from planner.printing import printable
+from planner.model.units import printable
 
 __all__ = ["tell", "telling", "told"]
 

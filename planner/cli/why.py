@@ -20,18 +20,16 @@ from planner.cli.importing import opened
 from planner.cli.parsing import seconds
 from planner.cli.progress import Progress
 from planner.cli.why_text import why_lines
-from planner.errors import InvalidInputError
-from planner.formats.kineto import profile_in
-from planner.formats.kineto_clocks import clock_remarks
-from planner.formats.kineto_recorded import recorded_in
-from planner.formats.kineto_trace import read_trace
-from planner.graphs import Graph
+from planner.formats.importers.kineto import profile_in
+from planner.formats.importers.kineto_recorded import recorded_in
+from planner.formats.importers.kineto_trace import clock_remarks, read_trace
 from planner.jsonio import caramel
 from planner.jsonio.why import why_report
-from planner.printing import escaped
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
+from planner.model.units import counted, escaped, format_ns
 from planner.traces.recorded import Recorded
 from planner.traces.why import Why, why
-from planner.units import counted, format_ns
 
 __all__ = ["add_parser"]
 

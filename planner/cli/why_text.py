@@ -5,9 +5,9 @@ from itertools import chain, groupby
 from typing import Any
 
 from planner.cli.common import readable
-from planner.draw import format_table
+from planner.model.units import counted, format_bytes, format_ns
 from planner.traces.why import Why
-from planner.units import counted, format_bytes, format_ns
+from planner.view import format_table
 
 __all__ = ["MEANINGS", "why_lines"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from planner.cli.telling import tell
-from planner.errors import PlannerError
+from planner.model.errors import PlannerError
 
 __all__ = ["replacing", "write_file", "writing"]
 

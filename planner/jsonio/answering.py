@@ -2,10 +2,10 @@
 
 from typing import Any, Unpack
 
-from planner.deadline import Control
 from planner.jsonio.control import Controlled
 from planner.jsonio.heads import Head, warned
 from planner.jsonio.what_if import planned
+from planner.solving.deadline import Control
 
 __all__ = ["run"]
 

@@ -5,12 +5,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner import bigdl
-from planner.bigdl.hot_spots import window_of
-from planner.bigdl.problem import MAX_PARTITIONS
-from planner.collectives.recipes import Recipe
-from planner.deadline import NEVER
-from planner.errors import InvalidInputError, NotApplicableError
+from planner.families import bigdl
+from planner.families.bigdl.evaluation import window_of
+from planner.families.bigdl.problem import MAX_PARTITIONS
+from planner.families.collectives.recipes import Recipe
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
@@ -25,11 +23,13 @@ from planner.jsonio.types import (
     Time,
     filled,
 )
-from planner.results import Result
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.units import counted, format_ns
+from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_count, shown, total
+from planner.solving.deadline import NEVER
 from planner.solving.methods import REPLAN, concrete
-from planner.units import counted, format_ns
-from planner.validation import MAX_TOTAL, MAX_VALUE, check_count, shown, total
-from planner.views import MAX_CELLS, HotSpots, Pulls
+from planner.solving.result import Result
+from planner.solving.views import MAX_CELLS, HotSpots, Pulls
 
 __all__ = [
     "MAX_LISTED",

@@ -5,11 +5,9 @@ from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from planner.bml.damage import GRACE_S
-from planner.bml.family import BML, METHODS
-from planner.bml.problem import Failures, Problem
-from planner.deadline import Control, Deadline, TimeUpError
-from planner.errors import InvalidInputError
+from planner.families.bml.damage import GRACE_S
+from planner.families.bml.family import BML, METHODS
+from planner.families.bml.problem import Failures, Problem
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
 from planner.jsonio.control import method_names
@@ -27,9 +25,11 @@ from planner.jsonio.types import (
     or_none,
 )
 from planner.jsonio.what_if import WhatIfRequest, planned
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
+from planner.model.validation import MAX_VALUE
+from planner.solving.deadline import Control, Deadline, TimeUpError
 from planner.solving.family import OUT_OF_TIME
-from planner.topologies import BCube
-from planner.validation import MAX_VALUE
 
 __all__ = ["REQUEST_RULES", "BmlRequest", "problem_of", "run", "wanted_of"]
 

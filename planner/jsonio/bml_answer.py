@@ -8,26 +8,24 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.bml.damage import Damage
-from planner.bml.evaluation import Evaluation
-from planner.bml.family import AnyPlan, ideal_ns
-from planner.bml.listing import listed
-from planner.bml.plan import Stage
-from planner.bml.problem import Problem
-from planner.bml.schedule import Schedule
-from planner.collectives import COLLECTIVES, Collective, collective
-from planner.collectives.recipes import Recipe
-from planner.deadline import NEVER, Deadline, watched
-from planner.errors import InvalidInputError, NotApplicableError
+from planner.families.bml.damage import Damage
+from planner.families.bml.evaluation import Evaluation, listed
+from planner.families.bml.family import AnyPlan, ideal_ns
+from planner.families.bml.problem import Problem, Stage
+from planner.families.bml.schedule import Schedule
+from planner.families.collectives import COLLECTIVES, Collective, collective
+from planner.families.collectives.recipes import Recipe
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.outlook import ProspectField
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Moment, filled
-from planner.results import Result
-from planner.topologies import BCube
-from planner.units import counted, format_ns
-from planner.validation import MAX_TOTAL, MAX_VALUE, total
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.topologies import BCube
+from planner.model.units import counted, format_ns
+from planner.model.validation import MAX_TOTAL, MAX_VALUE, total
+from planner.solving.deadline import NEVER, Deadline, watched
+from planner.solving.result import Result
 
 __all__ = [
     "MAX_TRANSFERS",

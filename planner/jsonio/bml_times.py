@@ -2,14 +2,14 @@
 
 from msgspec import UNSET
 
-from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.bml_transfers import check_transfers
 from planner.jsonio.heads import check_head
 from planner.jsonio.programs import check_program
-from planner.topologies import BCube
-from planner.validation import check_same, shown
-from planner.views import Compared
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
+from planner.model.validation import check_same, shown
+from planner.solving.views import Compared
 
 __all__ = ["times"]
 

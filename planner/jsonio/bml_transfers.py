@@ -1,11 +1,12 @@
 """Check that the transfers listed in a BML answer sum up every contribution exactly once.
 
-Method: the transfers of all servers form a collective program (`planner.collectives.program`) for a
-gradient of this size. A chunk is a byte range that no transfer cuts. A lane is a thread of one part
-of one layer. Layers follow each other, the last one first; so do parts, one step apart. If an
-answer lists only one server, only its transfers and links are checked.
+Method: the transfers of all servers form a collective program
+(`planner.families.collectives.program`) for a gradient of this size. A chunk is a byte range that
+no transfer cuts. A lane is a thread of one part of one layer. Layers follow each other, the last
+one first; so do parts, one step apart. If an answer lists only one server, only its transfers and
+links are checked.
 
-Complexity: that of `planner.collectives.checking.replay`. Source: own.
+Complexity: that of `planner.families.collectives.checker.replay`. Source: own.
 """
 
 import re
@@ -16,14 +17,14 @@ from functools import partial
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from planner.collectives.checking import check
-from planner.collectives.layout import EvenLayout, KeptLayout, Layout
-from planner.collectives.program import ListedProgram, Message
-from planner.deadline import NEVER, Deadline, TimeUpError
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.families.collectives.checker import check
+from planner.families.collectives.layout import EvenLayout, KeptLayout, Layout
+from planner.families.collectives.program import ListedProgram, Message
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.programs import LISTED
-from planner.topologies import BCube
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.topologies import BCube
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
 __all__ = ["check_transfers", "lists_all", "program_of", "with_verdict"]
 

@@ -6,17 +6,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner import caramel
-from planner.caramel.enforcement import control_edges, edges_of_order
-from planner.caramel.evaluation import Evaluation, plan_heads
-from planner.caramel.exported import exported
-from planner.caramel.family import RULES
-from planner.caramel.for_target import BUCKETS
-from planner.caramel.paper import threshold_of
-from planner.caramel.problem import Plan, Problem, Stages
-from planner.costs import DepthCost
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError
+from planner.families import caramel
+from planner.families.caramel.evaluation import Evaluation, plan_heads
+from planner.families.caramel.exported import exported
+from planner.families.caramel.family import RULES
+from planner.families.caramel.for_target import BUCKETS
+from planner.families.caramel.paper import control_edges, edges_of_order, threshold_of
+from planner.families.caramel.problem import Plan, Problem, Stages
 from planner.jsonio.control import method_names
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head
@@ -46,12 +42,15 @@ from planner.jsonio.transfers import (
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
 from planner.jsonio.what_if import Foreseen, SpreadRequest
-from planner.network import ring_cost
-from planner.results import Result
-from planner.scenarios import Prospect
+from planner.model.costs import DepthCost
+from planner.model.errors import InvalidInputError
+from planner.model.network import ring_cost
+from planner.model.validation import MAX_VALUE, total
+from planner.solving.deadline import Deadline
+from planner.solving.result import Result
+from planner.solving.scenarios import Prospect
+from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
 from planner.solving.what_if import Advice, Regret, advise, regrets
-from planner.targets import PLANNER, TARGETS, Exported, target_of
-from planner.validation import MAX_VALUE, total
 
 __all__ = [
     "CaramelAnswer",

@@ -6,18 +6,18 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
-from planner.errors import InvalidInputError
-from planner.interference import ALONE
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.failures import FailedDocument, failures_of
 from planner.jsonio.measured_network import MeasuredDocument, measured_of
 from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.network import InterferenceDocument
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, or_none
-from planner.measured import MeasuredNetwork
-from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
-from planner.validation import inside
+from planner.model.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
+from planner.model.contention import ALONE
+from planner.model.errors import InvalidInputError
+from planner.model.measured import MeasuredNetwork
+from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
+from planner.model.validation import inside
 
 __all__ = ["ClusterDocument", "cluster_of", "decode_cluster", "without"]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.deadline import Cancel, Control, Incumbent
-from planner.errors import InvalidInputError
 from planner.jsonio.results import PlanDocument, plan_of
 from planner.jsonio.types import Rate, Seconds
-from planner.results import Result
+from planner.model.errors import InvalidInputError
+from planner.model.validation import inside, shown
+from planner.solving.deadline import Cancel, Control, Incumbent
 from planner.solving.family import Family
 from planner.solving.methods import REPLAN
+from planner.solving.result import Result
 from planner.solving.tie_break import Prefer, TieBreak
-from planner.validation import inside, shown
 
 if TYPE_CHECKING:
     from planner.jsonio.what_if import Foreseen

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from planner.errors import InvalidInputError
 from planner.jsonio.translating import exactly, join, translated
-from planner.validation import MAX_DECIMALS, shown
+from planner.model.errors import InvalidInputError
+from planner.model.validation import MAX_DECIMALS, shown
 
 __all__ = ["decode", "plain", "typed"]
 

@@ -5,17 +5,16 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner import drizzle
-from planner.drizzle.closed_form import largest_group
-from planner.drizzle.curve import curve
-from planner.errors import InvalidInputError
+from planner.families import drizzle
+from planner.families.drizzle.closed_form import curve, largest_group
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.types import Count, Moment, Rate, Time, filled, or_none
-from planner.results import Result
-from planner.units import counted, format_ns
-from planner.validation import MAX_TOTAL, MAX_VALUE, shown
-from planner.views import GroupPoint, Groups, share_text
+from planner.model.errors import InvalidInputError
+from planner.model.units import counted, format_ns
+from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
+from planner.solving.result import Result
+from planner.solving.views import GroupPoint, Groups, share_text
 
 __all__ = [
     "REQUEST_RULES",

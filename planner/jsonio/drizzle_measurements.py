@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.drizzle.calibration import Calibration, Measurement, calibrate
+from planner.families.drizzle.calibration import Calibration, Measurement, calibrate
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.layout import in_lines, numbers
 from planner.jsonio.types import Count
-from planner.validation import MAX_VALUE
+from planner.model.validation import MAX_VALUE
 
 __all__ = ["GroupsDocument", "decode_overheads", "encode_calibration", "mean_and_largest"]
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from planner.topologies import BCube, Failures
-from planner.validation import MAX_VALUE, integer
+from planner.model.topologies import BCube, Failures
+from planner.model.validation import MAX_VALUE, integer
 
 __all__ = ["Digits", "FailedDocument", "failed_document", "failures_of"]
 

@@ -4,13 +4,13 @@ from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
 
-from planner.clusters import Cluster
-from planner.errors import InvalidInputError, PluginError
 from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.profiles import decode_profile
-from planner.plugins import plugged
-from planner.profiles import Profile
-from planner.validation import shown
+from planner.model.clusters import Cluster
+from planner.model.errors import InvalidInputError, PluginError
+from planner.model.profiles import Profile
+from planner.model.validation import shown
+from planner.solving.plugins import plugged
 
 __all__ = ["cluster_data", "cluster_file", "read_cluster", "read_profile", "shipped_clusters"]
 

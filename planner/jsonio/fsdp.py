@@ -5,10 +5,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner import fsdp
-from planner.costs import AffineCost, TableCost
-from planner.fsdp.evaluation import Load
-from planner.fsdp.plan import Unit
+from planner.families import fsdp
+from planner.families.fsdp.evaluation import Load
+from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
@@ -28,11 +27,12 @@ from planner.jsonio.types import (
     or_none,
 )
 from planner.jsonio.what_if import WhatIfRequest
-from planner.measured import Collective
-from planner.network import batch_cost
-from planner.results import Result
-from planner.units import counted, format_bytes, format_ns
-from planner.validation import check_count, inside
+from planner.model.costs import AffineCost, TableCost
+from planner.model.measured import Collective
+from planner.model.network import batch_cost
+from planner.model.units import counted, format_bytes, format_ns
+from planner.model.validation import check_count, inside
+from planner.solving.result import Result
 
 __all__ = [
     "FsdpAnswer",

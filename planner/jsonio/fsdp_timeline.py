@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from planner.errors import InvalidInputError
-from planner.fsdp import Plan, Unit
-from planner.fsdp.checker import check_issues
-from planner.fsdp.evaluation import Evaluation, Load, priced
+from planner.families.fsdp import Plan, Unit
+from planner.families.fsdp.checker import check_issues
+from planner.families.fsdp.evaluation import Evaluation, Load, priced
 from planner.jsonio.fsdp import FsdpAnswer, UnitAnswer, costs
 from planner.jsonio.heads import check_head
 from planner.jsonio.rereading import refuse_fields
-from planner.timeline import Interval, Kind, Memory, Timeline
-from planner.validation import check_count, check_same, total
+from planner.model.errors import InvalidInputError
+from planner.model.validation import check_count, check_same, total
+from planner.solving.timeline import Interval, Kind, Memory, Timeline
 
 __all__ = ["plan_in", "timeline"]
 

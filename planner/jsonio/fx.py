@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.types import Size, Time
-from planner.validation import shown
+from planner.model.errors import InvalidInputError
+from planner.model.validation import shown
 
 __all__ = ["FxDocument", "FxNode", "decode_fx"]
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.errors import InvalidInputError
 from planner.jsonio import answering
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
@@ -22,10 +21,11 @@ from planner.jsonio.results import add_family, types_of
 from planner.jsonio.service import PROBLEMS, Interface
 from planner.jsonio.types import Moment, fields_of
 from planner.jsonio.what_if import WhatIfRequest
-from planner.results import Result
+from planner.model.errors import InvalidInputError
+from planner.model.units import format_ns
 from planner.solving.family import Family
-from planner.timeline import Interval, Kind, Timeline
-from planner.units import format_ns
+from planner.solving.result import Result
+from planner.solving.timeline import Interval, Kind, Timeline
 
 __all__ = ["REGISTERED", "interface_of", "register"]
 

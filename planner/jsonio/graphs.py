@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from planner.graphs import Graph, Op, Parameter, Phase
 from planner.jsonio.types import PositiveSize, Time, or_none
+from planner.model.graphs import Graph, Op, Parameter, Phase
 
 __all__ = ["OpDocument", "ParameterDocument", "documents_of", "graph_of"]
 

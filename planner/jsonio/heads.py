@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.errors import InvalidInputError
 from planner.jsonio.types import Moment
-from planner.profiles import Profile
-from planner.results import Result
-from planner.validation import shown
+from planner.model.errors import InvalidInputError
+from planner.model.profiles import Profile
+from planner.model.validation import shown
+from planner.solving.result import Result
 
 __all__ = [
     "WITH_PLAN",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _REASONS = ("reason", "binding", "layers")
-"""Fields of an answer without a plan: those of `planner.results.Infeasibility`."""
+"""Fields of an answer without a plan: those of `planner.solving.result.Infeasibility`."""
 
 
 _HOUR_NS = 3600 * 10**9

@@ -6,18 +6,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner import ibatch
-from planner.costs import AffineCost, TableCost
-from planner.errors import InvalidInputError
-from planner.ibatch.evaluation import (
+from planner.families import ibatch
+from planner.families.ibatch.evaluation import (
     BatchTimes,
     check_batches,
     priced,
     timeline_of,
     times_of,
 )
-from planner.ibatch.for_target import check_modules, exported
-from planner.interference import ALONE, Interference
+from planner.families.ibatch.for_target import check_modules, exported
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -45,14 +42,17 @@ from planner.jsonio.types import (
     or_none,
 )
 from planner.jsonio.what_if import SpreadRequest
-from planner.network import batch_cost
-from planner.results import Result
-from planner.scenarios import Prospect
+from planner.model.contention import ALONE, Interference
+from planner.model.costs import AffineCost, TableCost
+from planner.model.errors import InvalidInputError
+from planner.model.network import batch_cost
+from planner.model.units import counted, format_ns
+from planner.model.validation import check_count, check_same, shown
+from planner.solving.result import Result
+from planner.solving.scenarios import Prospect
+from planner.solving.targets import FSDP2, PLANNER, target_of
+from planner.solving.timeline import Timeline
 from planner.solving.what_if import Regret
-from planner.targets import FSDP2, PLANNER, target_of
-from planner.timeline import Timeline
-from planner.units import counted, format_ns
-from planner.validation import check_count, check_same, shown
 
 __all__ = [
     "BatchAnswer",

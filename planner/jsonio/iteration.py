@@ -6,16 +6,13 @@ from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, UnsetType
 
-from planner import iteration
-from planner.caramel.for_target import BUCKETS
-from planner.clusters import Cluster
-from planner.deadline import Control, Deadline
-from planner.errors import InvalidInputError
-from planner.iteration import Alternative, Evaluation, Plan, Problem
-from planner.iteration.for_target import exported
-from planner.iteration.measured import assumed_startups, notes_of
-from planner.iteration.scheduling import scheduled
-from planner.iteration.sizing import Sizing, choose_size, resized
+from planner.families import iteration
+from planner.families.caramel.for_target import BUCKETS
+from planner.families.iteration import Alternative, Evaluation, Plan, Problem
+from planner.families.iteration.for_target import exported
+from planner.families.iteration.measured import assumed_startups, notes_of
+from planner.families.iteration.scheduling import scheduled
+from planner.families.iteration.sizing import Sizing, choose_size, resized
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import method_names, tell
 from planner.jsonio.heads import of_profile
@@ -33,14 +30,17 @@ from planner.jsonio.types import (
     or_none,
 )
 from planner.jsonio.what_if import SpreadRequest
-from planner.profiles import Profile
-from planner.results import Result
-from planner.scenarios import Outlook, Prospect
+from planner.model.clusters import Cluster
+from planner.model.errors import InvalidInputError
+from planner.model.profiles import Profile
+from planner.model.units import three_digits
+from planner.model.validation import MAX_VALUE, inside
+from planner.solving.deadline import Control, Deadline
 from planner.solving.methods import REPLAN, known_method
+from planner.solving.result import Result
+from planner.solving.scenarios import Outlook, Prospect
+from planner.solving.targets import PLANNER, TARGETS, Target, target_of
 from planner.solving.what_if import advise, regrets, robust_plan
-from planner.targets import PLANNER, TARGETS, Target, target_of
-from planner.units import three_digits
-from planner.validation import MAX_VALUE, inside
 
 __all__ = ["IterationRequest", "doubts", "planned", "run"]
 
@@ -177,9 +177,9 @@ def planned(
 
     `options` are keyword arguments of `Problem.from_profile`; `time_limit` is in seconds. With
     `epoch_samples` the number of machines is chosen as well, for epochs of this many samples.
-    `limits` holds `max_overhead` and `max_group_ns` of `planner.iteration.scheduling`; `likely`
-    holds `outlook`, `scenarios` and `percentile` of a request. With `regret`, half of the time
-    limit is kept for other scenarios. `progress` is called with a text before each stage.
+    `limits` holds `max_overhead` and `max_group_ns` of `planner.families.iteration.scheduling`;
+    `likely` holds `outlook`, `scenarios` and `percentile` of a request. With `regret`, half of the
+    time limit is kept for other scenarios. `progress` is called with a text before each stage.
     """
     cancel = control.get("cancel")
     target: Target | None = options.get("target")

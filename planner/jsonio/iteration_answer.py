@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.iteration.ways import MIXED
+from planner.families.iteration.ways import MIXED
 from planner.jsonio.failures import Digits, FailedDocument
 from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.outlook import ProspectField

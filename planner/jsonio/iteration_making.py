@@ -5,11 +5,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType, structs
 
-from planner import drizzle
-from planner.clusters import Cluster
-from planner.costs import AffineCost, TableCost
-from planner.deadline import NEVER, Deadline
-from planner.iteration import (
+from planner.families import drizzle
+from planner.families.iteration import (
     Alternative,
     Evaluation,
     Explanation,
@@ -19,10 +16,10 @@ from planner.iteration import (
     explain,
     network_bound,
 )
-from planner.iteration.evaluation import cost_of
-from planner.iteration.plan import How
-from planner.iteration.sizing import Sizing
-from planner.iteration.synchronisation import recipe_on
+from planner.families.iteration.evaluation import cost_of
+from planner.families.iteration.plan import How
+from planner.families.iteration.sizing import Sizing
+from planner.families.iteration.synchronisation import recipe_on
 from planner.jsonio.failures import failed_document
 from planner.jsonio.heads import head
 from planner.jsonio.iteration_answer import (
@@ -47,12 +44,15 @@ from planner.jsonio.regret import advice_answer, regret_answers
 from planner.jsonio.targets import target_answer, targets_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
-from planner.results import Result
-from planner.scenarios import Prospect
+from planner.model.clusters import Cluster
+from planner.model.costs import AffineCost, TableCost
+from planner.model.topologies import BCube
+from planner.model.validation import MAX_TOTAL
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.result import Result
+from planner.solving.scenarios import Prospect
+from planner.solving.targets import Exported
 from planner.solving.what_if import Advice, Regret
-from planner.targets import Exported
-from planner.topologies import BCube
-from planner.validation import MAX_TOTAL
 
 __all__ = ["answer"]
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from planner.errors import InvalidInputError
 from planner.jsonio.heads import check_head, made_by
 from planner.jsonio.iteration_answer import IterationAnswer, TransferAnswer
 from planner.jsonio.programs import check_program
 from planner.jsonio.schedules import check_parts, check_schedule, check_sizes
 from planner.jsonio.transfers import timeline_of
-from planner.timeline import Timeline
-from planner.units import counted, format_ns
-from planner.validation import shown
+from planner.model.errors import InvalidInputError
+from planner.model.units import counted, format_ns
+from planner.model.validation import shown
+from planner.solving.timeline import Timeline
 
 __all__ = ["headline", "timeline"]
 

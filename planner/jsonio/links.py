@@ -5,11 +5,11 @@ from typing import Protocol
 
 from msgspec import UNSET, UnsetType
 
-from planner.errors import InvalidInputError
 from planner.jsonio.network import NetworkDocument, described, measured_as
 from planner.jsonio.settled_network import settled
-from planner.network import Network as Links
-from planner.network import links
+from planner.model.errors import InvalidInputError
+from planner.model.network import Network as Links
+from planner.model.network import links
 
 __all__ = ["LINK_RULES", "link_notes", "links_of"]
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from planner.jsonio.service import solve
-from planner.validation import integer
+from planner.model.validation import integer
 
 __all__ = ["solve_many"]
 

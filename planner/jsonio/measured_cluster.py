@@ -1,9 +1,9 @@
 """Make a cluster file from the all-reduce times that ``planner calibrate network`` measured.
 
 Problem: a cluster file describes NICs (start-up of a step, bandwidth), but the measurement is of a
-whole all-reduce among N ranks. `planner.collectives.nics` computes NICs that give this cost. It
-takes the line through 64 B and 4 MB, because large transfers decide plans, or else the affine cost
-nearest to all sizes.
+whole all-reduce among N ranks. `planner.families.collectives.nics` computes NICs that give this
+cost. It takes the line through 64 B and 4 MB, because large transfers decide plans, or else the
+affine cost nearest to all sizes.
 
 Guarantee: on this cluster the all-reduce costs what the line says, up to rounding.
 Complexity: O(sizes). Source: own.
@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from planner.collectives.nics import nic_of
-from planner.errors import InvalidInputError
-from planner.interference import ALONE, Interference
+from planner.families.collectives.nics import nic_of
 from planner.jsonio.clusters import ClusterDocument, NicDocument, TopologyDocument
 from planner.jsonio.network import InterferenceDocument
 from planner.jsonio.types import fields_of
-from planner.sweeps import NetworkFit, Sweep, relative_errors
-from planner.topologies import BCube
+from planner.model.contention import ALONE, Interference
+from planner.model.errors import InvalidInputError
+from planner.model.fitting import NetworkFit, Sweep, relative_errors
+from planner.model.topologies import BCube
 
 __all__ = ["cluster_document", "encode_cluster"]
 

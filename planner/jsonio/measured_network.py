@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.errors import InvalidInputError
 from planner.jsonio.layout import number
 from planner.jsonio.types import PositiveRate, Rows
-from planner.measured import MAX_RANKS, Collective, Link, Measured, MeasuredNetwork
-from planner.validation import inside
+from planner.model.errors import InvalidInputError
+from planner.model.measured import MAX_RANKS, Collective, Link, Measured, MeasuredNetwork
+from planner.model.validation import inside
 
 __all__ = [
     "Collectives",

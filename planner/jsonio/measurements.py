@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.errors import InvalidInputError
+from planner.families.yan.configuration import (
+    Configuration,
+    LayerChoice,
+    canonical_mapping,
+    check_choice,
+)
+from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.layout import in_lines, numbers
 from planner.jsonio.profiles import ProvenanceDocument
 from planner.jsonio.types import fields_of, filled, or_none
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
-from planner.validation import MAX_VALUE
-from planner.yan.configuration import Configuration, LayerChoice, check_choice
-from planner.yan.mapping import canonical_mapping
-from planner.yan.problem import Problem
+from planner.model.errors import InvalidInputError
+from planner.model.validation import MAX_VALUE
 
 if TYPE_CHECKING:  # fitting imports NumPy; the schema does not need it
-    from planner.yan.calibration import Computation, Fit, MeasuredEpoch
+    from planner.families.yan.calibration import Computation, Fit, MeasuredEpoch
 
 __all__ = [
     "ComputationDocument",
@@ -101,7 +105,7 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
         tuple(choices),
         or_none(document.machines),
     )
-    from planner.yan.calibration import MeasuredEpoch
+    from planner.families.yan.calibration import MeasuredEpoch
 
     return MeasuredEpoch(configuration, document.epoch_ns)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 
 __all__ = ["Kind", "instead", "refuse_other"]
 

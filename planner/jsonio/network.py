@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.clusters import Nic
-from planner.costs import AffineCost, DepthCost, TableCost
-from planner.errors import InvalidInputError
-from planner.interference import ALONE, Interference
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.measured_network import Collectives, Links, measured_of
 from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
-from planner.measured import Collective, Measured, MeasuredNetwork
-from planner.network import AnyNetwork
-from planner.sweeps import Model
-from planner.validation import inside
+from planner.model.clusters import Nic
+from planner.model.contention import ALONE, Interference
+from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.errors import InvalidInputError
+from planner.model.fitting import Model
+from planner.model.measured import Collective, Measured, MeasuredNetwork
+from planner.model.network import AnyNetwork
+from planner.model.validation import inside
 
 __all__ = [
     "MODELS",

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from planner.costs import AffineCost, DepthCost, TableCost
-from planner.interference import ALONE, Interference
 from planner.jsonio.network import MODELS
-from planner.sweeps import DepthFit, NetworkFit, Sweep, Timing, relative_errors
+from planner.model.contention import ALONE, Interference
+from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.fitting import DepthFit, NetworkFit, Sweep, Timing, relative_errors
 
 __all__ = ["encode_network"]
 

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.errors import InvalidInputError
 from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, or_none
-from planner.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
+from planner.model.errors import InvalidInputError
+from planner.model.validation import inside
+from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
+from planner.solving.targets import Target
 from planner.solving.tie_break import TieBreak
-from planner.targets import Target
-from planner.validation import inside
 
 __all__ = [
     "OUTLOOKS",

@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
 from msgspec.structs import asdict, replace
 
-from planner import overlap
+from planner.families import overlap
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.outlook import ProspectField
@@ -14,11 +14,10 @@ from planner.jsonio.regret import RegretField
 from planner.jsonio.rereading import refuse_fields
 from planner.jsonio.types import Index, Moment, Size, Time, or_none
 from planner.jsonio.what_if import WhatIfRequest
-from planner.printing import printable
-from planner.results import Result
-from planner.timeline import Interval, Timeline
-from planner.units import counted, format_bytes, format_ns
-from planner.validation import MAX_TOTAL
+from planner.model.units import counted, format_bytes, format_ns, printable
+from planner.model.validation import MAX_TOTAL
+from planner.solving.result import Result
+from planner.solving.timeline import Interval, Timeline
 
 __all__ = [
     "OverlapAnswer",

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.errors import InvalidInputError
-from planner.graphs import Graph
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
 from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.types import Size, Time
-from planner.layers import KINDS, Layer
-from planner.profiles import Profile, Provenance
-from planner.validation import MAX_VALUE
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
+from planner.model.layers import KINDS, Layer
+from planner.model.profiles import Profile, Provenance
+from planner.model.validation import MAX_VALUE
 
 __all__ = ["PROFILE_RULES", "ProfileDocument", "decode_profile", "encode_profile", "profile_of"]
 

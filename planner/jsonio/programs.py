@@ -1,8 +1,8 @@
 """The collective program in answers: its JSON form, and its validation.
 
 A program of many ranks is long, so an answer gives the generator's name and shape.
-`planner.collectives.recipes.made` makes the program from these. BML's programs around failures have
-no generator: the answer lists them in ``transfers``.
+`planner.families.collectives.recipes.made` makes the program from these. BML's programs around
+failures have no generator: the answer lists them in ``transfers``.
 """
 
 from functools import lru_cache
@@ -11,14 +11,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.bml.replan import GENERATORS, made, ranks_of
-from planner.collectives import check
-from planner.collectives.recipes import Recipe
-from planner.errors import InvalidInputError
+from planner.families.bml.replan import GENERATORS, made, ranks_of
+from planner.families.collectives import check
+from planner.families.collectives.recipes import Recipe
 from planner.jsonio.failures import FailedDocument, failed_document, failures_of
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
+from planner.model.validation import inside
 from planner.solving.methods import known_method
-from planner.topologies import BCube
-from planner.validation import inside
 
 __all__ = [
     "LISTED",

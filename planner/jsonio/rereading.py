@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from planner.deadline import NEVER
-from planner.errors import InvalidInputError
 from planner.jsonio.control import Controlled
 from planner.jsonio.heads import Head
 from planner.jsonio.results import PlanDocument, plan_of, refuse_other
-from planner.results import Result
-from planner.validation import check_same, inside, shown
+from planner.model.errors import InvalidInputError
+from planner.model.validation import check_same, inside, shown
+from planner.solving.deadline import NEVER
+from planner.solving.result import Result
 
 __all__ = ["SEARCHED", "check_against", "refuse_fields"]
 

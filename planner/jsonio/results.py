@@ -14,13 +14,13 @@ from typing import Annotated, Any, get_args
 import msgspec
 from msgspec import Meta, Struct
 
-from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.deadline import NEVER
-from planner.errors import InvalidInputError
+from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.jsonio.decoding import decode, typed
-from planner.results import Infeasibility, Result
+from planner.model.errors import InvalidInputError
+from planner.model.validation import check_same, did_you_mean, inside, shown
+from planner.solving.deadline import NEVER
 from planner.solving.family import Family
-from planner.validation import check_same, did_you_mean, inside, shown
+from planner.solving.result import Infeasibility, Result
 
 __all__ = [
     "FAMILIES",

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from msgspec import UNSET
 
-from planner.errors import InvalidInputError
 from planner.jsonio.transfers import OpTimes, TransferDocument
-from planner.validation import check_count, check_same, shown
+from planner.model.errors import InvalidInputError
+from planner.model.validation import check_count, check_same, shown
 
 __all__ = ["check_parts", "check_schedule", "check_sizes", "in_passes"]
 

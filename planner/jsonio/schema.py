@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument
 from planner.jsonio.drizzle_measurements import GroupsDocument
 from planner.jsonio.measurements import ComputationDocument, FitDocument
@@ -16,7 +15,8 @@ from planner.jsonio.runs import RunReport
 from planner.jsonio.service import PROBLEMS, ErrorAnswer
 from planner.jsonio.spark import SparkDocument
 from planner.jsonio.why import WhyReport
-from planner.validation import MAX_VALUE, shown
+from planner.model.errors import InvalidInputError
+from planner.model.validation import MAX_VALUE, shown
 
 __all__ = ["FILES", "schema"]
 

@@ -7,8 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from planner.deadline import Cancel, Incumbent
-from planner.errors import InvalidInputError, PluginError
 from planner.jsonio import (
     answering,
     bigdl,
@@ -36,7 +34,9 @@ from planner.jsonio.mistaken import instead
 from planner.jsonio.rereading import check_against
 from planner.jsonio.results import plain_plan
 from planner.jsonio.translating import join
-from planner.validation import did_you_mean, inside, shown
+from planner.model.errors import InvalidInputError, PluginError
+from planner.model.validation import did_you_mean, inside, shown
+from planner.solving.deadline import Cancel, Incumbent
 
 __all__ = [
     "PROBLEMS",
@@ -284,7 +284,8 @@ def decode_answer(
 ) -> tuple[Any, Any]:
     """Read an answer of ``planner solve`` from JSON text; return it and its picture's data.
 
-    The data is a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`).
+    The data is a `planner.solving.timeline.Timeline`, or one of `planner.solving.views` (see
+    `PROBLEMS`).
 
     Parameters
     ----------

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.collectives.nics import measured_nic
-from planner.collectives.predicted import predicted, range_note
-from planner.costs import TableCost
-from planner.errors import InvalidInputError
+from planner.families.collectives.nics import measured_nic
+from planner.families.collectives.prediction import predicted, range_note
 from planner.jsonio.network import Described
-from planner.measured import COLLECTIVES, Collective
-from planner.validation import inside
+from planner.model.costs import TableCost
+from planner.model.errors import InvalidInputError
+from planner.model.measured import COLLECTIVES, Collective
+from planner.model.validation import inside
 
 __all__ = ["settled", "warnings_of"]
 

@@ -6,10 +6,10 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from planner.drizzle.calibration import Calibration, Measurement
-from planner.drizzle.loops import Loop, main_loop
-from planner.drizzle.observed import Application, Spent
-from planner.drizzle.problem import Problem
+from planner.families.drizzle.calibration import Calibration, Measurement
+from planner.families.drizzle.loops import Loop, main_loop
+from planner.families.drizzle.observed import Application, Spent
+from planner.families.drizzle.problem import Problem
 from planner.jsonio.drizzle import StageDocument
 from planner.jsonio.drizzle_measurements import GroupsConstants, OverheadDocument
 from planner.jsonio.layout import in_lines, number, numbers
@@ -116,8 +116,8 @@ def encode_spark(
 ) -> str:
     """Return the content of event logs as JSON text.
 
-    `problem`, `fitted` and `measurements` come from `planner.drizzle.loops`; `source` holds the
-    names of the logs.
+    `problem`, `fitted` and `measurements` come from `planner.families.drizzle.loops`; `source`
+    holds the names of the logs.
     """
     errors = [abs(error) for error in fitted.errors]
     document = SparkDocument(

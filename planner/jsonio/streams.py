@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from planner.deadline import Cancel, Incumbent
 from planner.jsonio.control import ProgressLine, Standing
 from planner.jsonio.service import ErrorAnswer, ErrorCode, ErrorDetail, Reply, reply
-from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
+from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
+from planner.solving.deadline import Cancel, Incumbent
 
 __all__ = ["CancellableLines", "limited_replies", "one_message", "read_lines"]
 

@@ -6,8 +6,8 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.types import Moment
-from planner.targets import FSDP2, PLANNER, TARGETS, Exported, Target
-from planner.validation import MAX_TOTAL
+from planner.model.validation import MAX_TOTAL
+from planner.solving.targets import FSDP2, PLANNER, TARGETS, Exported, Target
 
 __all__ = [
     "ExportedAnswer",

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from planner.graphs import Graph, Phase
 from planner.jsonio.types import Moment, PositiveSize, Size
-from planner.naming import module_range
-from planner.timeline import Interval, Kind, Mark, Timeline, Window
+from planner.model.graphs import Graph, Phase
+from planner.model.layers import module_range
+from planner.solving.timeline import Interval, Kind, Mark, Timeline, Window
 
 __all__ = [
     "Names",

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, did_you_mean, exact, shown
+from planner.model.errors import InvalidInputError
+from planner.model.validation import MAX_VALUE, did_you_mean, exact, shown
 
 __all__ = ["exactly", "join", "translated"]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from planner.validation import MAX_TOTAL, MAX_VALUE
+from planner.model.validation import MAX_TOTAL, MAX_VALUE
 
 __all__ = [
     "Count",

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from planner.deadline import Control, Deadline
 from planner.jsonio.control import Controlled, tell, without_start
 from planner.jsonio.outlook import (
     OutlookField,
@@ -22,9 +21,10 @@ from planner.jsonio.outlook import (
 )
 from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
 from planner.jsonio.types import or_none
-from planner.results import Result
-from planner.scenarios import Outlook, Prospect
+from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
+from planner.solving.result import Result
+from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.what_if import Regret, regrets, robust_plan
 
 __all__ = ["Foreseen", "SpreadRequest", "WhatIfFields", "WhatIfRequest", "planned"]

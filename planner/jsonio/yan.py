@@ -6,20 +6,11 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.errors import InvalidInputError
-from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import method_names
-from planner.jsonio.heads import of_profile
-from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
-from planner.jsonio.what_if import Foreseen, WhatIfRequest
-from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
-from planner.solving.methods import REPLAN, known_method
-from planner.validation import inside
-from planner.yan.configuration import Fixed, LayerChoice
-from planner.yan.family import METHODS, YAN
-from planner.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
-from planner.yan.problem import (
+from planner.families.yan.configuration import Fixed, LayerChoice
+from planner.families.yan.family import METHODS, YAN
+from planner.families.yan.from_profile import ProfiledProblem, profiled
+from planner.families.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
+from planner.families.yan.problem import (
     MAX_FIXED,
     MAX_LAYERS,
     MAX_MACHINES,
@@ -28,8 +19,17 @@ from planner.yan.problem import (
     Constants,
     Problem,
 )
-from planner.yan.profiled import ProfiledProblem, profiled
-from planner.yan.units import refuse_incomplete
+from planner.families.yan.units import refuse_incomplete
+from planner.jsonio.clusters import ClusterDocument, cluster_of
+from planner.jsonio.control import method_names
+from planner.jsonio.heads import of_profile
+from planner.jsonio.profiles import ProfileDocument, profile_of
+from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
+from planner.jsonio.what_if import Foreseen, WhatIfRequest
+from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
+from planner.model.errors import InvalidInputError
+from planner.model.validation import inside
+from planner.solving.methods import REPLAN, known_method
 
 __all__ = [
     "REQUEST_RULES",

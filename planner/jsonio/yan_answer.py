@@ -7,17 +7,17 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.deadline import NEVER, Deadline, TimeUpError
-from planner.errors import NotApplicableError
+from planner.families.yan.configuration import Configuration, Plan, Ranked
+from planner.families.yan.model import Estimate
+from planner.families.yan.problem import MAX_MACHINES, Problem
 from planner.jsonio.heads import PlanOrReason, head
 from planner.jsonio.outlook import ProspectField
 from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Index, Moment, filled
-from planner.results import Result, Status
-from planner.validation import total
-from planner.yan.configuration import Configuration, Plan, Ranked
-from planner.yan.model import Estimate
-from planner.yan.problem import MAX_MACHINES, Problem
+from planner.model.errors import NotApplicableError
+from planner.model.validation import total
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
+from planner.solving.result import Result, Status
 
 __all__ = [
     "Breakdown",
@@ -228,13 +228,13 @@ def with_extras(
     if result.plan is None:
         return base
     if pareto:
-        from planner.yan.pareto import pareto_front
+        from planner.families.yan.pareto import pareto_front
 
         base = msgspec.structs.replace(
             base, pareto=_front_rows(pareto_front(problem, deadline=deadline))
         )
     if landscape:
-        from planner.yan.landscape import landscape as best_of_each
+        from planner.families.yan.landscape import landscape as best_of_each
 
         base = msgspec.structs.replace(
             base, landscape=_front_rows(best_of_each(problem, deadline=deadline))
@@ -242,7 +242,7 @@ def with_extras(
     if sensitivity:
         refuse_sensitivity(problem, result.method)
     if sensitivity and result.status is not Status.TIME_LIMIT:
-        from planner.yan.sensitivity import sensitivity as study
+        from planner.families.yan.sensitivity import sensitivity as study
 
         try:
             analysis = study(problem, result.plan.configuration, deadline=deadline)

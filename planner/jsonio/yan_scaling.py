@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from planner.errors import InvalidInputError
+from planner.families.yan.checker import check_machines
+from planner.families.yan.configuration import LayerChoice, check_segments
 from planner.jsonio.heads import check_head, made_by
 from planner.jsonio.types import or_none
 from planner.jsonio.yan_answer import (
@@ -15,11 +16,10 @@ from planner.jsonio.yan_answer import (
     TopRow,
     YanAnswer,
 )
-from planner.units import counted
-from planner.validation import check_count
-from planner.views import ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
-from planner.yan.checker import check_machines
-from planner.yan.configuration import LayerChoice, check_segments
+from planner.model.errors import InvalidInputError
+from planner.model.units import counted
+from planner.model.validation import check_count
+from planner.solving.views import ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
 
 __all__ = ["headline", "scaling"]
 

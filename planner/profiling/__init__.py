@@ -1,6 +1,6 @@
 """Profiling: from a `torch.nn.Module` to a profile of its layers. Needs torch."""
 
-from planner.errors import MissingExtraError
+from planner.model.errors import MissingExtraError
 
 try:
     import torch as _torch  # noqa: F401 - reports a missing torch before the modules below fail

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from planner.errors import MeasurementError
+from planner.model.errors import MeasurementError
 from planner.profiling.graph import order_number
 from planner.profiling.tensors import byte_size
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from planner.layers import unique_names
+from planner.model.layers import unique_names
 from planner.profiling.calls import Call
 from planner.profiling.graph import order_number
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import nn
 
-from planner.errors import InvalidInputError, MeasurementError
+from planner.model.errors import InvalidInputError, MeasurementError
+from planner.model.validation import integer, shown
 from planner.profiling.samples import sample_input
-from planner.validation import integer, shown
 
 __all__ = ["load_factory"]
 

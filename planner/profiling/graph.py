@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from planner.layers import chain_blocks
+from planner.model.layers import chain_blocks
 
 __all__ = ["blocks_of_spans", "nodes_behind", "order_number"]
 

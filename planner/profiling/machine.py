@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from planner import machine
+from planner.model import machine
 
 __all__ = ["processor", "versions"]
 

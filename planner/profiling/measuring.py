@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from planner import machine
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError
-from planner.graphs import Graph, Op, Parameter
-from planner.layers import Layer
-from planner.profiles import STATISTICS, Profile, Provenance
+from planner.model import machine
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.layers import Layer
+from planner.model.profiles import STATISTICS, Profile, Provenance
+from planner.model.validation import integer, shown
 from planner.profiling.machine import processor, versions
 from planner.profiling.remarks import notes_of, others_in, warnings_of
 from planner.profiling.repeating import interquartile, repeated
@@ -23,7 +23,7 @@ from planner.profiling.structure import Structure, observe
 from planner.profiling.surroundings import kept_gradients, no_collection, with_threads
 from planner.profiling.timing import Run, clock_for, time_bare, time_layers
 from planner.profiling.updates import time_updates, with_updates
-from planner.validation import integer, shown
+from planner.solving.deadline import Deadline
 
 __all__ = ["measure"]
 
@@ -76,7 +76,7 @@ def measure(
         Seconds for more repetitions while times vary too much. The steadiest consecutive
         repetitions count. Remaining doubts are listed in the provenance's `warnings`.
     statistic : str
-        Statistic over the repetitions: a key of `planner.profiles.STATISTICS`.
+        Statistic over the repetitions: a key of `planner.model.profiles.STATISTICS`.
     optimizer : callable, optional
         Makes an optimiser of the given parameters (copies of the model's). Its updates become ops
         of the graph, each before the first op that reads the updated parameters.

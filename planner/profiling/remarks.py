@@ -6,11 +6,11 @@ from statistics import median
 import torch
 from torch import nn
 
-from planner import machine
-from planner.disturbances import Circumstances, Spread, disturbances
-from planner.layers import Layer
+from planner.model import machine
+from planner.model.layers import Layer
 from planner.profiling.structure import Structure
 from planner.profiling.timing import Run
+from planner.solving.diagnostics import Circumstances, Spread, disturbances
 
 __all__ = ["notes_of", "others_in", "warnings_of"]
 

@@ -1,18 +1,17 @@
 """Repeat a measurement until consecutive repetitions are steady.
 
 Problem: Other load comes and goes during a measurement, and disturbs some of the repetitions.
-Method: Repeat until the last `count` repetitions vary within the bounds of `planner.disturbances`,
-or the time is up. The consecutive `count` repetitions with the least variation count.
-Guarantee: With enough time the result keeps the bounds. Constant load stays undetected.
-Complexity: O(n·l log n) per repetition, for n repetitions of l layers.
-Source: own.
+Method: Repeat until the last `count` repetitions vary within the bounds of
+`planner.solving.diagnostics`, or the time is up. The consecutive `count` repetitions with the least
+variation count. Guarantee: With enough time the result keeps the bounds. Constant load stays
+undetected. Complexity: O(n·l log n) per repetition, for n repetitions of l layers. Source: own.
 """
 
 from collections.abc import Callable, Sequence
 from statistics import median, quantiles
 
-from planner.disturbances import Spread
 from planner.profiling.timing import Run
+from planner.solving.diagnostics import Spread
 
 __all__ = ["interquartile", "repeated", "spread_of"]
 

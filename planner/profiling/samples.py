@@ -7,8 +7,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from planner.errors import InvalidInputError
-from planner.validation import shown
+from planner.model.errors import InvalidInputError
+from planner.model.validation import shown
 
 __all__ = ["sample_input"]
 

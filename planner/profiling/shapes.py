@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from planner.errors import MeasurementError
+from planner.model.errors import MeasurementError
 from planner.profiling.calls import forward, observed_modules
 from planner.profiling.tensors import tensors_in
 
@@ -30,7 +30,7 @@ _ATTENTION = ("aten._scaled_dot_product_", "aten._flash_attention_forward")
 
 
 class Description(NamedTuple):
-    """The fields of `planner.layers.Layer` other than times and sizes, by the same names."""
+    """The fields of `planner.model.layers.Layer` other than times and sizes, by the same names."""
 
     kind: str
     input_shape: tuple[int, ...] | None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node, saved_tensors_hooks
 
-from planner.errors import MeasurementError
+from planner.model.errors import MeasurementError
 from planner.profiling.calls import Call, layer_names, trace
 from planner.profiling.dataflow import (
     Flow,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from planner.errors import MeasurementError
+from planner.model.errors import MeasurementError
 
 __all__ = ["byte_size", "loss_of", "tensors_in"]
 

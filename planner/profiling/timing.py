@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from planner.errors import MeasurementError
+from planner.model.errors import MeasurementError
 from planner.profiling.calls import forward, observed_modules
 from planner.profiling.graph import nodes_behind
 from planner.profiling.structure import Structure

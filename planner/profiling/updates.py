@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from planner.graphs import Graph, Op
+from planner.model.graphs import Graph, Op
 from planner.profiling.timing import Clock
 
 __all__ = ["time_updates", "with_updates"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 from planner.programs.answers import Answer, read_answer, read_plan
 from planner.programs.building import Layers, shards
 from planner.programs.forms import (

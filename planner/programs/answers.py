@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from planner.collectives.recipes import Recipe
-from planner.errors import InvalidInputError
+from planner.families.collectives.recipes import Recipe
 from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
@@ -19,6 +18,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
 from planner.jsonio.transfers import TransferDocument
+from planner.model.errors import InvalidInputError
 from planner.programs.building import Layers, gradients, through_a_driver, transfers
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
 from planner.programs.units import units_of

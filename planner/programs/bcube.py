@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from planner.bml.plan import Plan
-from planner.bml.program import program_of
-from planner.collectives.bml import bml_program
-from planner.errors import InvalidInputError
+from planner.families.bml.problem import Plan
+from planner.families.bml.program import program_of
+from planner.families.collectives.bml import bml_program
 from planner.jsonio.bml_answer import BmlAnswer
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
 from planner.programs.answers import read_plan
 from planner.programs.collectives import SummingProgram, summing_program
-from planner.topologies import BCube
 
 __all__ = ["bcube_program"]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from planner.errors import InvalidInputError
-from planner.iteration.plan import Kind
+from planner.families.iteration.plan import Kind
+from planner.model.errors import InvalidInputError
+from planner.model.validation import shown
 from planner.programs.forms import Batch, Direction, GradientProgram, Piece, ShardProgram
-from planner.validation import shown
 
 __all__ = ["Layers", "gradients", "shards", "through_a_driver", "transfers"]
 

@@ -5,16 +5,16 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from planner.bml.replan import made
-from planner.collectives.layout import EvenLayout, KeptLayout
-from planner.collectives.program import ListedProgram, Program
-from planner.collectives.recipes import Recipe
-from planner.errors import InvalidInputError
+from planner.families.bml.replan import made
+from planner.families.collectives.layout import EvenLayout, KeptLayout
+from planner.families.collectives.program import ListedProgram, Program
+from planner.families.collectives.recipes import Recipe
 from planner.jsonio import bml_transfers
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
+from planner.model.errors import InvalidInputError
 from planner.programs.answers import Answer, recipes_of
 from planner.programs.building import through_a_driver
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal, NamedTuple, Self, TypeVar
 
-from planner.collectives.recipes import Recipe
+from planner.families.collectives.recipes import Recipe
 
 __all__ = [
     "Batch",

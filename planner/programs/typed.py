@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
-from planner import bigdl, caramel, fsdp, ibatch, iteration
-from planner.caramel.problem import Part
-from planner.errors import InvalidInputError
-from planner.graphs import Graph
-from planner.iteration.synchronisation import recipe_on
+from planner.families import bigdl, caramel, fsdp, ibatch, iteration
+from planner.families.caramel.problem import Part
+from planner.families.iteration.synchronisation import recipe_on
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
+from planner.model.validation import shown
 from planner.programs.building import Layers, gradients, through_a_driver, transfers
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
 from planner.programs.units import units_of
-from planner.results import Result
-from planner.validation import shown
+from planner.solving.result import Result
 
 __all__ = ["TypedPlan", "family_of", "is_typed", "read_typed"]
 

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.fsdp.evaluation import Load
-from planner.fsdp.plan import Plan
-from planner.fsdp.problem import Channels
+from planner.families.fsdp.evaluation import Load
+from planner.families.fsdp.problem import Channels, Plan
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.validation import shown
 from planner.programs.forms import ShardedUnit, UnitProgram
-from planner.validation import shown
 
 __all__ = ["Lists", "by_streams", "units_of"]
 

@@ -7,7 +7,7 @@ Executors need torch. Reading plans (`planner.programs`) and comparing measureme
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import MissingExtraError
+from planner.model.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from planner.runtime.attaching import attach

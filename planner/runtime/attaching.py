@@ -7,9 +7,9 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from planner.bml.replan import made
-from planner.collectives.recipes import Recipe
-from planner.errors import InvalidInputError
+from planner.families.bml.replan import made
+from planner.families.collectives.recipes import Recipe
+from planner.model.errors import InvalidInputError
 from planner.programs import (
     GradientProgram,
     Plan,

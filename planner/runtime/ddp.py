@@ -18,9 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError, PlannerError
-from planner.formats.batches import gradient_batches, whole_names
-from planner.formats.ddp import mebibytes
+from planner.formats.exporters.batches import gradient_batches, whole_names
+from planner.formats.exporters.ddp import mebibytes
+from planner.model.errors import (
+    InvalidInputError,
+    InvalidPlanError,
+    NotApplicableError,
+    PlannerError,
+)
 from planner.programs import Program
 from planner.runtime.model.parameters import check_cover, named
 

@@ -15,9 +15,9 @@ from typing import Any
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from planner.errors import PlannerError
-from planner.formats.batches import pull_batches
-from planner.formats.fsdp2 import ModuleGroups, module_groups, registered_in
+from planner.formats.exporters.batches import pull_batches
+from planner.formats.exporters.fsdp2 import ModuleGroups, module_groups, registered_in
+from planner.model.errors import PlannerError
 from planner.programs import Program, UnitProgram
 from planner.runtime.fsdp2_units import shard_in_units
 from planner.runtime.model.parameters import check_cover

@@ -21,17 +21,17 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from planner.errors import (
+from planner.formats.exporters.fsdp2 import ASYNCHRONOUS, needed, prefetched
+from planner.model.errors import (
     DisagreementError,
     InvalidInputError,
     InvalidPlanError,
     NotApplicableError,
     PlannerError,
 )
-from planner.formats.fsdp2_units import ASYNCHRONOUS, needed, prefetched
+from planner.model.validation import closest, shown
 from planner.programs import ShardedUnit, UnitProgram, digest
 from planner.runtime.fsdp2_queue import queue_collectives
-from planner.validation import closest, shown
 
 __all__ = ["shard_in_units"]
 

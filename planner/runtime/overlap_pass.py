@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from planner import overlap
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.families import overlap
 from planner.jsonio import decode_answer
 from planner.jsonio.overlap import OverlapAnswer, problem_of
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.validation import shown
 from planner.profiling.dependences import dependences, operations
-from planner.results import Result
-from planner.validation import shown
+from planner.solving.result import Result
 
 __all__ = ["impose_overlap"]
 

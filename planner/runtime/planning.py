@@ -19,19 +19,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from planner import caramel
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError
+from planner.families import caramel
 from planner.jsonio.caramel import answer_beside
-from planner.profiles import Profile
+from planner.model.errors import InvalidInputError
+from planner.model.fitting import fit_network
+from planner.model.profiles import Profile
 from planner.profiling import measure
 from planner.profiling.surroundings import kept_gradients
 from planner.runtime.measuring.beside import measure_interference, passes_of
 from planner.runtime.measuring.sweep import measure_network
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from planner.sweeps import fit_network
-from planner.targets import PLANNER, target_of
+from planner.solving.deadline import Deadline
+from planner.solving.targets import PLANNER, target_of
 
 __all__ = ["Progress", "make_plan", "shown_by"]
 

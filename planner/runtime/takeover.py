@@ -17,7 +17,7 @@ from typing import Any, Self
 from torch import nn
 from torch.optim import Optimizer
 
-from planner.errors import NotApplicableError
+from planner.model.errors import NotApplicableError
 from planner.programs import Plan
 from planner.runtime.attaching import attach
 from planner.runtime.executors.base import Executor

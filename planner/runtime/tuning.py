@@ -21,9 +21,8 @@ from torch.optim import Optimizer
 
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.regret import AdviceAnswer
+from planner.model.units import format_ns
 from planner.programs import read_plan
-from planner.report.regret import advice_text
-from planner.report.words import percent
 from planner.runtime.measuring.measured import slowest
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
 from planner.runtime.planning import Progress, make_plan, shown_by
@@ -31,7 +30,8 @@ from planner.runtime.takeover import Takeover, take_over
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from planner.solving.what_if import WORTH
-from planner.units import format_ns
+from planner.view.regret import advice_text
+from planner.view.wording import percent
 
 __all__ = ["ROUNDS", "Tuned", "tune"]
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from planner.clusters import Cluster
-from planner.comparison import Comparison
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.interference import ALONE, Interference
-from planner.network import AnyNetwork
-from planner.profiles import Profile
-from planner.results import Result
+from planner.model.clusters import Cluster
+from planner.model.contention import ALONE, Interference
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.network import AnyNetwork
+from planner.model.profiles import Profile
+from planner.solving.comparison import Comparison
 from planner.solving.methods import concrete
-from planner.targets import FSDP2, PLANNER, TARGET_NAMES
+from planner.solving.result import Result
+from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES
 
 __all__ = [
     "ACTIVATIONS",

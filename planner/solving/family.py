@@ -18,22 +18,22 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from planner.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpError
-from planner.errors import (
+from planner.model.errors import (
     BrokenConstraintError,
     InvalidInputError,
     InvalidPlanError,
     NotApplicableError,
     PluginError,
 )
-from planner.plugins import is_plugged
-from planner.results import Infeasibility, Result
-from planner.scenarios import Scenario
+from planner.model.validation import shown
 from planner.solving.compare import REGRET, Case, Compared, Option
+from planner.solving.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpError
 from planner.solving.incumbents import Incumbents
 from planner.solving.methods import REPLAN, Method, Outcome, known_method, with_plugins
+from planner.solving.plugins import is_plugged
+from planner.solving.result import Infeasibility, Result
+from planner.solving.scenarios import Scenario
 from planner.solving.tie_break import TieBreak, merged_neighbours
-from planner.validation import shown
 
 __all__ = ["OUT_OF_TIME", "Family"]
 

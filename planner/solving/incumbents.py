@@ -11,9 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from planner.deadline import NEVER, Deadline, Incumbent, TimeUpError
-from planner.errors import InvalidInputError
-from planner.results import Result
+from planner.model.errors import InvalidInputError
+from planner.solving.deadline import NEVER, Deadline, Incumbent, TimeUpError
+from planner.solving.result import Result
 
 if TYPE_CHECKING:
     from planner.solving.family import Family

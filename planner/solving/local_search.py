@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from fractions import Fraction
 from typing import TypeVar
 
-from planner.deadline import Deadline
+from planner.solving.deadline import Deadline
 
 __all__ = ["local_search"]
 

@@ -6,11 +6,11 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError, NotApplicableError, PluginError
-from planner.plugins import plugged
-from planner.results import Infeasibility
-from planner.validation import did_you_mean, shown
+from planner.model.errors import InvalidInputError, NotApplicableError, PluginError
+from planner.model.validation import did_you_mean, shown
+from planner.solving.deadline import Deadline
+from planner.solving.plugins import plugged
+from planner.solving.result import Infeasibility
 
 __all__ = [
     "REPLAN",

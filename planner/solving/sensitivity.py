@@ -22,10 +22,10 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.scenarios import Scenario
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
+from planner.solving.scenarios import Scenario
 
 __all__ = ["FACTORS", "Knob", "Planned", "SensitivityPoint", "break_even", "sensitivity"]
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError, InvalidPlanError
-from planner.validation import set_exact, shown
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.validation import set_exact, shown
+from planner.solving.deadline import Deadline
 
 if TYPE_CHECKING:
     from planner.solving.family import Family

@@ -27,15 +27,15 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
-from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-from planner.deadline import Deadline, TimeUpError
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.results import Result
-from planner.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.model.validation import inside
+from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
+from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.local_search import local_search
 from planner.solving.methods import Outcome
-from planner.validation import inside
+from planner.solving.result import Result
+from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
 
 __all__ = ["WORTH", "Advice", "Progress", "Regret", "advise", "regrets", "robust_plan"]
 
@@ -352,8 +352,9 @@ def advise(
 ) -> Advice | None:
     """Return whether to keep DDP; None without a plan or time, or where DDP does not apply.
 
-    DDP is priced with its default buckets and each size of `planner.bucketing.DDP_BUCKET_MB`. Of
-    sizes that are equally fast the default comes first, then the smallest.
+    DDP is priced with its default buckets and each size of
+    `planner.solving.bucketing.DDP_BUCKET_MB`. Of sizes that are equally fast the default comes
+    first, then the smallest.
     """
     if result.objective_ns is None or deadline.passed:
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
 
-from planner.costs import AffineCost
+from planner.model.costs import AffineCost
 
 __all__ = ["fastest"]
 

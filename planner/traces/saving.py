@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from planner.caramel import Problem, solve
-from planner.caramel.evaluation import Evaluation
-from planner.caramel.problem import Plan
-from planner.costs import AffineCost
-from planner.graphs import Graph
-from planner.results import Result
+from planner.families.caramel import Problem, solve
+from planner.families.caramel.evaluation import Evaluation
+from planner.families.caramel.problem import Plan
+from planner.model.costs import AffineCost
+from planner.model.graphs import Graph
+from planner.solving.result import Result
 
 __all__ = ["Planned", "Saving", "saving_of"]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from planner.costs import AffineCost
+from planner.model.costs import AffineCost
 from planner.traces.breakdown import periods_of
 from planner.traces.fastest import fastest
 from planner.traces.recorded import Recorded, Spans, Transfer

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.costs import AffineCost
-from planner.errors import InvalidInputError
-from planner.graphs import Graph
+from planner.model.costs import AffineCost
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
 from planner.traces.breakdown import Breakdown, StepParts, breakdown_of, parts_of, periods_of
 from planner.traces.recorded import Recorded
 from planner.traces.saving import Saving, saving_of

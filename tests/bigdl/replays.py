@@ -8,8 +8,8 @@ from itertools import count
 
 from hypothesis import strategies as st
 
-from planner.bigdl import Exchange, Problem
-from planner.network import Network
+from planner.families.bigdl import Exchange, Problem
+from planner.model.network import Network
 
 Sum = Counter[tuple[int, int]]
 """How often each gradient (node, partition) is in a sum."""

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.bigdl import Driver, Exchange, Problem, check, check_pulls
-from planner.bigdl.checker import COMPLETE_NODES
-from planner.bigdl.slices import slice_of
-from planner.errors import InvalidPlanError
-from planner.network import Network
+from planner.families.bigdl import Driver, Exchange, Problem, check, check_pulls
+from planner.families.bigdl.checker import COMPLETE_NODES
+from planner.families.bigdl.problem import slice_of
+from planner.model.errors import InvalidPlanError
+from planner.model.network import Network
 from tests.bigdl.replays import contributions, own_order, own_slices, problems
 
 NETWORK = Network(1)  # type: ignore[arg-type]

@@ -9,16 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.bigdl import BIGDL, METHODS, Driver, Exchange, Problem, evaluate, lower_bound_ns, solve
-from planner.bigdl.hot_spots import pulls_at_once
-from planner.bigdl.methods import tree_levels
-from planner.comparison import compare
-from planner.deadline import NEVER, Deadline
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.network import Network
-from planner.results import Status
+from planner.families.bigdl import (
+    BIGDL,
+    METHODS,
+    Driver,
+    Exchange,
+    Problem,
+    evaluate,
+    lower_bound_ns,
+    solve,
+)
+from planner.families.bigdl.evaluation import pulls_at_once
+from planner.families.bigdl.methods import tree_levels
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.network import Network
+from planner.model.validation import MAX_TOTAL, MAX_VALUE
+from planner.solving.comparison import compare
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
-from planner.validation import MAX_TOTAL, MAX_VALUE
+from planner.solving.result import Status
 from tests.bigdl.replays import (
     exchange_turns,
     own_order,

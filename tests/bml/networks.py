@@ -6,8 +6,8 @@ from itertools import product
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from planner.bml import Failures
-from planner.topologies import BCube
+from planner.families.bml import Failures
+from planner.model.topologies import BCube
 
 Links = dict[int, set[tuple[int, int]]]
 """For each living server the neighbours it can exchange pieces with, as pairs of server, level."""

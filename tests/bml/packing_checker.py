@@ -7,10 +7,10 @@ algorithm over all hops.
 from collections.abc import Mapping
 from fractions import Fraction
 
-from planner.bml.packing import Packing, load_of
-from planner.bml.spanning import Port, Tree
-from planner.errors import InvalidPlanError
-from planner.topologies import BCube
+from planner.families.bml.packing import Packing, load_of
+from planner.families.bml.spanning import Port, Tree
+from planner.model.errors import InvalidPlanError
+from planner.model.topologies import BCube
 
 
 def check_packing(

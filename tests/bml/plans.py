@@ -7,13 +7,13 @@ from itertools import accumulate
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from planner.bml import Damage, Failures, Problem, Schedule, TreePlan
-from planner.bml.detour import detour
-from planner.bml.spanning import Tree
-from planner.bml.trees import root_at_centre
-from planner.errors import NotApplicableError
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families.bml import Damage, Failures, Problem, Schedule, TreePlan
+from planner.families.bml.reroute import detour
+from planner.families.bml.spanning import Tree
+from planner.families.bml.trees import root_at_centre
+from planner.model.errors import NotApplicableError
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from tests.bml.networks import damaged_networks, links_left, small_bcubes
 
 rates = st.one_of(

@@ -6,7 +6,7 @@ from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
-from planner.bml import Problem, Schedule, Transfer, TreePlan
+from planner.families.bml import Problem, Schedule, Transfer, TreePlan
 
 Nic = tuple[int, int, str]
 """Server, level and direction."""

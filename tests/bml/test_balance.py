@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
-from planner.bml.balance import balanced
-from planner.bml.detour import detour
-from planner.bml.evaluation import busiest_load
-from planner.bml.schedule import FULL_WEIGHT
-from planner.collectives.layout import EvenLayout, RangedLayout
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
+from planner.families.bml.evaluation import busiest_load
+from planner.families.bml.reroute import detour
+from planner.families.bml.schedule import FULL_WEIGHT
+from planner.families.bml.tuning import balanced
+from planner.families.collectives.layout import EvenLayout, RangedLayout
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from tests.bml.simulator import simulate
 
 LOST = Failures(nics=frozenset({(5, 1)}))

@@ -7,17 +7,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.bml import Failures, Ground, Schedule, Transfer, check
-from planner.bml.checker import (
-    COMPLETE_CELLS,
-    check_complete,
-    check_piece,
-)
-from planner.bml.damage import Damage
-from planner.bml.detour import detour
-from planner.deadline import NEVER, Deadline, TimeUpError
-from planner.errors import InvalidPlanError, NotApplicableError
-from planner.topologies import BCube
+from planner.families.bml import Failures, Ground, Schedule, Transfer, check
+from planner.families.bml.checker import COMPLETE_CELLS, check_complete, check_piece
+from planner.families.bml.damage import Damage
+from planner.families.bml.reroute import detour
+from planner.model.errors import InvalidPlanError, NotApplicableError
+from planner.model.topologies import BCube
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from tests.bml.networks import SMALL, damaged_networks, small_bcubes
 
 LARGER = [*SMALL, BCube(3, 3), BCube(5, 2), BCube(2, 5)]

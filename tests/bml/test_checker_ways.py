@@ -9,14 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.bml import Ground, Schedule, Transfer, check
-from planner.bml.checker import (
-    _check_agreement,
-    check_piece,
-)
-from planner.bml.plan import Hops
-from planner.errors import InvalidPlanError
-from planner.topologies import BCube
+from planner.families.bml import Ground, Schedule, Transfer, check
+from planner.families.bml.checker import _check_agreement, check_piece
+from planner.families.bml.problem import Hops
+from planner.model.errors import InvalidPlanError
+from planner.model.topologies import BCube
 from tests.bml.networks import small_bcubes
 
 # --- mutations of the way of one piece

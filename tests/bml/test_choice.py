@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from planner.bml import Damage, Failures, Problem, TreePlan, family, packing, solve
-from planner.bml.checker import Ground, check
-from planner.bml.detour import detour
-from planner.bml.evaluation import busiest_load
-from planner.bml.family import AnyPlan
-from planner.bml.pipelining import with_best_rounds
-from planner.bml.pricing import time_ns
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.network import Network
+from planner.families.bml import Damage, Failures, Problem, TreePlan, family, packing, solve
+from planner.families.bml.checker import Ground, check
+from planner.families.bml.evaluation import busiest_load
+from planner.families.bml.family import AnyPlan
+from planner.families.bml.pricing import time_ns
+from planner.families.bml.reroute import detour
+from planner.families.bml.tuning import with_best_rounds
+from planner.model.errors import NotApplicableError
+from planner.model.network import Network
+from planner.model.topologies import BCube
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
-from planner.topologies import BCube
 
 FAST = Network(Fraction(5 * 10**9))
 ONE_SWITCH_LEFT = Failures(switches=frozenset((0, switch) for switch in range(3)))
@@ -79,7 +79,7 @@ def hasty(problem: Problem, method: str) -> Outcome[AnyPlan]:
 
 @pytest.fixture(autouse=True)
 def time_for_what_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.bml.damage.GRACE_S", 600)
+    monkeypatch.setattr("planner.families.bml.damage.GRACE_S", 600)
 
 
 @pytest.mark.slow

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.bml import Damage, Failures
-from planner.bml.packing import pack
-from planner.bml.spanning import Tree
-from planner.deadline import Deadline
-from planner.topologies import BCube
+from planner.families.bml import Damage, Failures
+from planner.families.bml.packing import pack
+from planner.families.bml.spanning import Tree
+from planner.model.topologies import BCube
+from planner.solving.deadline import Deadline
 from tests.bml.networks import (
     connected,
     damaged_networks,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.bml import Damage, Failures, Ground, Schedule, Transfer, check
-from planner.bml.checker import check_complete, check_piece
-from planner.bml.detour import detour
-from planner.errors import NotApplicableError
-from planner.topologies import BCube
+from planner.families.bml import Damage, Failures, Ground, Schedule, Transfer, check
+from planner.families.bml.checker import check_complete, check_piece
+from planner.families.bml.reroute import detour
+from planner.model.errors import NotApplicableError
+from planner.model.topologies import BCube
 from tests.bml.networks import Links, connected, damaged_networks, links_left
 
 

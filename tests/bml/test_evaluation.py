@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.bml import Damage, Failures, Problem, Schedule, TreePlan, evaluate, lower_bound_ns
-from planner.bml.detour import detour
-from planner.bml.listing import listed
-from planner.bml.loads import loads
-from planner.collectives.layout import EvenLayout, Layout, WeightedLayout
-from planner.errors import InvalidInputError
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families.bml import (
+    Damage,
+    Failures,
+    Problem,
+    Schedule,
+    TreePlan,
+    evaluate,
+    lower_bound_ns,
+)
+from planner.families.bml.evaluation import listed
+from planner.families.bml.pricing import loads
+from planner.families.bml.reroute import detour
+from planner.families.collectives.layout import EvenLayout, Layout, WeightedLayout
+from planner.model.errors import InvalidInputError
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from tests.bml.plans import detoured, intact, tree_planned
 from tests.bml.simulator import carried_in, simulate, sizes_of
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.bml import Damage, Failures, Problem, Schedule, TreePlan, solve
-from planner.bml.balance import balanced
-from planner.bml.detour import detour
-from planner.bml.listing import Listed, listed, parts_of
-from planner.bml.plan import Transfer
-from planner.bml.schedule import FULL_WEIGHT
-from planner.deadline import Deadline, TimeUpError
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families.bml import Damage, Failures, Problem, Schedule, TreePlan, solve
+from planner.families.bml.evaluation import Listed, listed, parts_of
+from planner.families.bml.problem import Transfer
+from planner.families.bml.reroute import detour
+from planner.families.bml.schedule import FULL_WEIGHT
+from planner.families.bml.tuning import balanced
+from planner.model.network import Network
+from planner.model.topologies import BCube
+from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.networks import single_failures
 from tests.bml.plans import detoured, intact, problems, tree_planned
 from tests.bml.simulator import parts_of as cut

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
-from planner.bml import (
-    Failures,
-    Problem,
-    Schedule,
-    solve,
-)
-from planner.bml.problem import MAX_DAMAGED_NICS, MAX_LAYERS
-from planner.errors import InvalidInputError
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families.bml import Failures, Problem, Schedule, solve
+from planner.families.bml.problem import MAX_DAMAGED_NICS, MAX_LAYERS
+from planner.model.errors import InvalidInputError
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from tests.bml.test_solver import NET
 
 SIZES: dict[str, tuple[Callable[[], object], str, str]] = {

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult, linprog
 
-from planner.bml.packing import Packing, pack
-from planner.bml.spanning import Edge, Port
-from planner.deadline import Deadline, TimeUpError
-from planner.topologies import BCube
+from planner.families.bml.packing import Packing, pack
+from planner.families.bml.spanning import Edge, Port
+from planner.model.topologies import BCube
+from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.packing_checker import check_packing
 
 Damage = tuple[BCube, frozenset[int], frozenset[Port]]
@@ -337,7 +337,7 @@ def test_without_an_exact_solution_the_load_is_near(
         if answer is not None:
             raise answer
 
-    monkeypatch.setattr("planner.bml.packing.solve_exactly", unsolved)
+    monkeypatch.setattr("planner.families.bml.packing.solve_exactly", unsolved)
     damage = BCube(3, 3), NOTHING, frozenset([(0, 0)])
     packing = pack(*damage, NO_LIMIT)
     check_packing(*damage, packing)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from planner.bml.packing import Packing, load_of, pack
-from planner.bml.spanning import Edge
-from planner.errors import InvalidPlanError
-from planner.topologies import BCube
+from planner.families.bml.packing import Packing, load_of, pack
+from planner.families.bml.spanning import Edge
+from planner.model.errors import InvalidPlanError
+from planner.model.topologies import BCube
 from tests.bml.packing_checker import check_packing
 from tests.bml.test_packing import NO_LIMIT, NOTHING
 

@@ -7,12 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.bml import Damage, Failures, Problem, Schedule, TreePlan, evaluate, pipelining
-from planner.bml.detour import detour
-from planner.bml.pipelining import MAX_ROUNDS, PlanT, with_best_rounds
-from planner.bml.trees import RootedTree
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families.bml import (
+    Damage,
+    Failures,
+    Problem,
+    Schedule,
+    TreePlan,
+    evaluate,
+)
+from planner.families.bml import (
+    tuning as pipelining,
+)
+from planner.families.bml.reroute import detour
+from planner.families.bml.trees import RootedTree
+from planner.families.bml.tuning import MAX_ROUNDS, PlanT, with_best_rounds
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from tests.bml.networks import damaged_networks
 from tests.bml.plans import detoured, tree_planned
 

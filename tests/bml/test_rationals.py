@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.bml.rationals import solve_exactly
-from planner.deadline import Deadline, TimeUpError
+from planner.families.bml.rationals import solve_exactly
+from planner.solving.deadline import Deadline, TimeUpError
 
 
 def determinant(matrix: list[list[int]]) -> int:

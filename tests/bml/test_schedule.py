@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.bml import Failures, Problem, Schedule, Transfer, evaluate
-from planner.bml.damage import Damage
-from planner.bml.detour import detour
-from planner.bml.schedule import slice_of
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families.bml import Failures, Problem, Schedule, Transfer, evaluate
+from planner.families.bml.damage import Damage
+from planner.families.bml.reroute import detour
+from planner.families.bml.schedule import slice_of
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from tests.bml.networks import SMALL, connected, damaged_networks, links_left
 from tests.thorough import THOROUGH
 

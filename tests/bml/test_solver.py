@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.bml import (
+from planner.families.bml import (
     METHODS,
     Damage,
     Failures,
@@ -26,10 +26,10 @@ from planner.bml import (
     lower_bound_ns,
     solve,
 )
-from planner.errors import InvalidPlanError, NotApplicableError
-from planner.network import Network
-from planner.results import Result, Status
-from planner.topologies import BCube
+from planner.model.errors import InvalidPlanError, NotApplicableError
+from planner.model.network import Network
+from planner.model.topologies import BCube
+from planner.solving.result import Result, Status
 from tests.bml.networks import (
     connected,
     damaged_networks,
@@ -298,7 +298,7 @@ def test_a_wrong_plan_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise InvalidPlanError("somewhere", "it is wrong")
 
-    monkeypatch.setattr("planner.bml.family.check", refuse)
+    monkeypatch.setattr("planner.families.bml.family.check", refuse)
     with pytest.raises(RuntimeError, match="method bml made no plan: somewhere: it is wrong"):
         solve(Problem(BCube(2, 2), NET, 8), method="bml")
 
@@ -352,7 +352,10 @@ def test_trees_of_huge_networks_are_refused(network: BCube) -> None:
         solve(Problem(network, NET, 10**6), method="trees")
 
 
-@pytest.mark.parametrize("module", ["planner.bml", "planner.bml.detour", "planner.bml.pipelining"])
+@pytest.mark.parametrize(
+    "module",
+    ["planner.families.bml", "planner.families.bml.reroute", "planner.families.bml.tuning"],
+)
 def test_importing_loads_no_heavy_library(module: str) -> None:
     heavy = ("numpy", "scipy", "ortools", "pulp", "torch", "matplotlib")
     code = f"import sys, {module}; print([x for x in {heavy} if x in sys.modules])"
@@ -375,7 +378,7 @@ def test_the_complete_replay_of_algorithm_1_can_be_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its plan is there at once: then it is checked as where time is short."""
-    checker = sys.modules["planner.bml.checker"]
+    checker = sys.modules["planner.families.bml.checker"]
     complete, ended = checker.check_complete, []
 
     def counted(*args: Any) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from planner.bml.packing import few_trees, pack
-from planner.bml.spanning import SurvivingNetwork
-from planner.deadline import Deadline
-from planner.topologies import BCube
+from planner.families.bml.packing import few_trees, pack
+from planner.families.bml.spanning import SurvivingNetwork
+from planner.model.topologies import BCube
+from planner.solving.deadline import Deadline
 from tests.bml.packing_checker import check_packing
 from tests.bml.test_packing import (
     LARGER,

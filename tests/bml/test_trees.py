@@ -10,14 +10,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.bml import Damage, Ground, Problem, Schedule, TreePlan, check, evaluate
-from planner.bml.checker import check_complete, check_piece
-from planner.bml.packing import few_trees
-from planner.bml.spanning import Tree
-from planner.bml.trees import root_at_centre, trees_of
-from planner.deadline import Deadline, TimeUpError
-from planner.errors import InvalidPlanError
-from planner.topologies import BCube
+from planner.families.bml import Damage, Ground, Problem, Schedule, TreePlan, check, evaluate
+from planner.families.bml.checker import check_complete, check_piece
+from planner.families.bml.packing import few_trees
+from planner.families.bml.spanning import Tree
+from planner.families.bml.trees import root_at_centre, trees_of
+from planner.model.errors import InvalidPlanError
+from planner.model.topologies import BCube
+from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.networks import damaged_networks
 from tests.bml.plans import detoured, spanning_trees, tree_planned
 
@@ -139,7 +139,7 @@ def test_trees_of_networks_too_large_to_replay_are_followed(
     ground = Ground(damage.bcube, damage.dead, damage.down)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("COMPLETE_CELLS", "HASTY_CELLS", "WHOLE_SERVERS", "HASTY_SERVERS"):
-            patch.setattr(f"planner.bml.checker.{name}", 1)
+            patch.setattr(f"planner.families.bml.checker.{name}", 1)
         assert check(ground, plan, hasty=hasty) == "pieces"
 
 
@@ -157,7 +157,7 @@ def test_a_tree_that_there_is_no_time_for_is_left_out(monkeypatch: pytest.Monkey
     """The clock moves with every look at it: a further tree is given up within, the first not."""
     looks = count()
     clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
-    monkeypatch.setattr("planner.deadline.time", clock)
+    monkeypatch.setattr("planner.solving.deadline.time", clock)
     trees = few_trees(BCube(4, 3), frozenset(), frozenset(), 50, Deadline(200))
     assert 1 <= len(trees.trees) < 50
     assert trees.timed_out

@@ -1,6 +1,6 @@
 """The paper's greedy rule taken literally: every closure is computed anew at each pick."""
 
-from planner.graphs import Graph
+from planner.model.graphs import Graph
 
 
 def closure(graph: Graph, parameter: int, marked: set[int]) -> frozenset[int]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, permutations, product
 
-from planner.caramel.windows import Windows, windows
-from planner.costs import TransferCost
-from planner.graphs import Graph
+from planner.families.caramel.windows import Windows, windows
+from planner.model.costs import TransferCost
+from planner.model.graphs import Graph
 
 Groups = Sequence[Sequence[tuple[int, int]]]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from planner.graphs import Graph, Op, Parameter
+from planner.model.graphs import Graph, Op, Parameter
 
 MAX_OPS = 12
 MAX_PARAMETERS = 6

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.caramel.activation import activation_order, activation_steps, backward_order
-from planner.caramel.reachability import activation_by_reachability
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel.activation_order import (
+    activation_order,
+    activation_steps,
+    backward_order,
+)
+from planner.families.caramel.reachability import activation_by_reachability
+from planner.model.graphs import Graph, Op, Parameter
 from tests.caramel.activation_oracle import cost, literal_steps
 from tests.caramel.graph_strategies import graphs, tied_durations, training_graphs
 

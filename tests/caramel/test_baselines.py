@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from planner import AffineCost
-from planner.caramel import Problem, evaluate, solve
-from planner.caramel.baselines import horovod
-from planner.caramel.orders import drawn_orders
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel import Problem, evaluate, solve
+from planner.families.caramel.baselines import horovod
+from planner.families.caramel.orders import drawn_orders
 from planner.jsonio import decode_profile
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.solving.deadline import Deadline
 
 RESNET50 = Path(__file__).parents[2] / "data" / "profiles" / "resnet50.json"
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import AffineCost, Graph, InvalidInputError, Op, Parameter
-from planner.caramel import METHODS, Group, Part, Plan, Problem, check, evaluate, solve
-from planner.caramel.beside import joined
-from planner.caramel.evaluation import check_times
-from planner.caramel.family import CARAMEL, RULES
-from planner.deadline import NEVER
-from planner.errors import InvalidPlanError, NotApplicableError
-from planner.interference import ALONE, Interference
+from planner.families.caramel import METHODS, Group, Part, Plan, Problem, check, evaluate, solve
+from planner.families.caramel.beside import joined
+from planner.families.caramel.evaluation import check_times
+from planner.families.caramel.family import CARAMEL, RULES
+from planner.model.contention import ALONE, Interference
+from planner.model.errors import InvalidPlanError, NotApplicableError
+from planner.solving.deadline import NEVER
 from tests.caramel.exact_oracles import ordered_partitions
 from tests.caramel.graph_strategies import graphs
 from tests.caramel.test_methods import costs, problems

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.blocks import _Blocks, block_bound
-from planner.caramel.bounds import lower_bound, supporting_lines, tighter_bound
-from planner.caramel.jackson import preemptive_bound
-from planner.caramel.loads import LoadPricer
-from planner.caramel.nested import Targets, tightened, widened
-from planner.caramel.windows import Windows
-from planner.costs import AffineCost, DepthCost, TableCost, TransferCost
+from planner.families.caramel.blocks import _Blocks, block_bound
+from planner.families.caramel.bounds import lower_bound, tighter_bound
+from planner.families.caramel.jackson import preemptive_bound
+from planner.families.caramel.nested_windows import Targets, tightened, widened
+from planner.families.caramel.pricing import LoadPricer
+from planner.families.caramel.windows import Windows
+from planner.model.costs import AffineCost, DepthCost, TableCost, TransferCost, supporting_lines
 from tests.caramel.exact_oracles import best_by_enumeration, best_split
 from tests.caramel.window_strategies import nested_windows, windows_strategy
 from tests.strategies import affine_costs, table_costs
@@ -145,7 +145,7 @@ def test_no_target_that_can_be_reached_is_refuted(
     for line in supporting_lines(cost, sum(known.sizes)):
         assert block_bound(known, line, 0, best + 1) <= best
         if all(line):
-            with patch("planner.caramel.blocks.GRID", grid):
+            with patch("planner.families.caramel.blocks.GRID", grid):
                 blocks = _Blocks(known, line)
             assert not any(blocks.refuted(best, by_heads=one) for one in (True, False))
 

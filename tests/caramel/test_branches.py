@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from planner.caramel import OpOrder, Problem, solve
-from planner.caramel.loads import loads_of
-from planner.caramel.windows import windows
+from planner.families.caramel import OpOrder, Problem, solve
+from planner.families.caramel.pricing import loads_of
+from planner.families.caramel.windows import windows
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "caramel_branches.py"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.carlier import carlier, schrage, sequence_value
-from planner.caramel.jackson import preemptive
-from planner.deadline import Deadline
+from planner.families.caramel.carlier import carlier, schrage, sequence_value
+from planner.families.caramel.jackson import preemptive
+from planner.solving.deadline import Deadline
 from tests.caramel.exact_oracles import best_sequence
 from tests.strategies import huge, times
 

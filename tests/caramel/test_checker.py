@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 
 from planner import AffineCost
-from planner.caramel import Group, Part, Plan, Problem, check, evaluate, solve
-from planner.caramel.evaluation import check_times
-from planner.costs import DepthCost
-from planner.errors import InvalidPlanError
-from planner.simulator import Iteration
+from planner.families.caramel import Group, Part, Plan, Problem, check, evaluate, solve
+from planner.families.caramel.evaluation import check_times
+from planner.model.costs import DepthCost
+from planner.model.errors import InvalidPlanError
+from planner.solving.simulator import Iteration
 from tests.caramel.test_baselines import chain
 from tests.caramel.test_methods import problems
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.caramel.activation import activation_order, backward_order
-from planner.caramel.enforcement import control_edges, edges_of_order
-from planner.caramel.windows import ready_times
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel.activation_order import activation_order, backward_order
+from planner.families.caramel.paper import control_edges, edges_of_order
+from planner.families.caramel.windows import ready_times
+from planner.model.graphs import Graph, Op, Parameter
 from tests.caramel.graph_strategies import graphs, tied_durations, training_graphs
 
 any_graphs = st.one_of(

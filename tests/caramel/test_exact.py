@@ -9,15 +9,15 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.caramel.exact import best_grouping
-from planner.caramel.jackson import preemptive_bound
-from planner.caramel.model_lines import is_subadditive, model_lines, rounded_up
-from planner.caramel.op_order import best_op_order
-from planner.caramel.windows import Windows, windows
-from planner.costs import DepthCost, TransferCost
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel.best_op_order import best_op_order
+from planner.families.caramel.exact_split import best_grouping
+from planner.families.caramel.jackson import preemptive_bound
+from planner.families.caramel.model_lines import is_subadditive, model_lines, rounded_up
+from planner.families.caramel.windows import Windows, windows
+from planner.model.costs import DepthCost, TransferCost
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.solving.deadline import Deadline
 from tests.caramel.exact_oracles import (
     backward_orders,
     best_by_enumeration,

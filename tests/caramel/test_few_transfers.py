@@ -8,8 +8,8 @@ from caramel_quality import small_graph
 from few_transfers import bound_by_count, least_with
 
 from planner import AffineCost
-from planner.caramel import Problem, solve
-from planner.caramel.loads import loads_of
+from planner.families.caramel import Problem, solve
+from planner.families.caramel.pricing import loads_of
 
 
 @pytest.mark.slow

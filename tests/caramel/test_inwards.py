@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.bounds import concave_bounds, lower_bound, tighter_bound
-from planner.caramel.inwards import concave_bound, concave_loads, grid_of
-from planner.caramel.loads import LoadPricer
-from planner.caramel.nested import Targets, tightened, widened
-from planner.caramel.windows import Windows
-from planner.costs import AffineCost, DepthCost, TransferCost
+from planner.families.caramel.bounds import concave_bounds, lower_bound, tighter_bound
+from planner.families.caramel.concave_bound import concave_bound, concave_loads, grid_of
+from planner.families.caramel.nested_windows import Targets, tightened, widened
+from planner.families.caramel.pricing import LoadPricer
+from planner.families.caramel.windows import Windows
+from planner.model.costs import AffineCost, DepthCost, TransferCost
 from tests.caramel.exact_oracles import best_split, price
 from tests.caramel.window_strategies import nested_windows, windows_strategy
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost
-from planner.caramel.jackson import preemptive, preemptive_bound
-from planner.caramel.windows import Windows
-from planner.costs import DepthCost, TransferCost, least_rate
+from planner.families.caramel.jackson import preemptive, preemptive_bound
+from planner.families.caramel.windows import Windows
+from planner.model.costs import DepthCost, TransferCost, least_rate
 from tests.caramel.exact_oracles import best_split, preemptive_value, price
 from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs, times

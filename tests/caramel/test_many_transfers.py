@@ -10,18 +10,28 @@ import pytest
 
 import planner
 from planner import AffineCost
-from planner.caramel import CARAMEL, METHODS, Group, Part, Plan, Problem, descent, evaluate, solve
-from planner.caramel.baselines import MAX_PARTITIONS
-from planner.caramel.evaluation import lasting_ns
-from planner.caramel.loads import Load, LoadPricer
-from planner.caramel.resizing import resize
-from planner.caramel.windows import Windows
-from planner.costs import DepthCost, TableCost
-from planner.deadline import NEVER
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.interference import ALONE, Interference
-from planner.scenarios import Outlook, Scenario
+from planner.families.caramel import (
+    CARAMEL,
+    METHODS,
+    Group,
+    Part,
+    Plan,
+    Problem,
+    descent,
+    evaluate,
+    solve,
+)
+from planner.families.caramel.baselines import MAX_PARTITIONS
+from planner.families.caramel.evaluation import lasting_ns
+from planner.families.caramel.pricing import Load, LoadPricer
+from planner.families.caramel.transfer_sizes import resize
+from planner.families.caramel.windows import Windows
+from planner.model.contention import ALONE, Interference
+from planner.model.costs import DepthCost, TableCost
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.solving.deadline import NEVER
+from planner.solving.scenarios import Outlook, Scenario
 from planner.solving.what_if import robust_plan
 
 BESIDE = Interference(300, Fraction(1, 100), Fraction(3, 2), 50)
@@ -207,7 +217,7 @@ def test_a_plan_of_very_many_transfers_is_priced_in_full_once(
         return evaluate(problem, plan)
 
     for name in ("evaluation", "family"):
-        module = sys.modules[f"planner.caramel.{name}"]
+        module = sys.modules[f"planner.families.caramel.{name}"]
         monkeypatch.setattr(module, "evaluate", counted, raising=False)
     problem = replace(chain(4 * 10**9), cost=FALLING)
     result = solve(problem)
@@ -218,7 +228,7 @@ def test_a_plan_of_very_many_transfers_is_priced_in_full_once(
 
 def test_scenarios_change_little_in_very_many_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
-    module = sys.modules["planner.caramel.family"]
+    module = sys.modules["planner.families.caramel.family"]
     before = module.neighbours
 
     def counted(*args: Any) -> Iterator[Any]:

@@ -9,15 +9,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Result, Status
-from planner.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, evaluate, solve
-from planner.caramel.bounds import lower_bound
-from planner.caramel.evaluation import Evaluation, check_times, plan_heads
-from planner.caramel.family import EXACT_PARAMETERS
-from planner.caramel.jackson import preemptive_bound
-from planner.caramel.windows import windows
-from planner.costs import DepthCost
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, evaluate, solve
+from planner.families.caramel.bounds import lower_bound
+from planner.families.caramel.evaluation import Evaluation, check_times, plan_heads
+from planner.families.caramel.family import EXACT_PARAMETERS
+from planner.families.caramel.jackson import preemptive_bound
+from planner.families.caramel.windows import windows
+from planner.model.costs import DepthCost
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
 from tests.caramel.exact_oracles import best_by_enumeration, best_split, price
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.strategies import affine_costs, table_costs

@@ -8,14 +8,14 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status, TableCost
-from planner.caramel import Problem, solve
-from planner.caramel.loads import LoadPricer
-from planner.caramel.subsets import best_whole
-from planner.caramel.windows import Windows
-from planner.costs import DepthCost, TransferCost
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel import Problem, solve
+from planner.families.caramel.exact_whole import best_whole
+from planner.families.caramel.pricing import LoadPricer
+from planner.families.caramel.windows import Windows
+from planner.model.costs import DepthCost, TransferCost
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.solving.deadline import Deadline
 from tests.caramel.exact_oracles import best_by_enumeration
 from tests.strategies import huge
 

@@ -5,12 +5,12 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.dispatch import most_urgent
-from planner.caramel.loads import LoadPricer
-from planner.caramel.resizing import _Simulation, resize
-from planner.caramel.windows import Windows
-from planner.costs import AffineCost, TransferCost
-from planner.deadline import Deadline
+from planner.families.caramel.list_schedule import most_urgent
+from planner.families.caramel.pricing import LoadPricer
+from planner.families.caramel.transfer_sizes import _Simulation, resize
+from planner.families.caramel.windows import Windows
+from planner.model.costs import AffineCost, TransferCost
+from planner.solving.deadline import Deadline
 from tests.caramel.exact_oracles import is_complete, price
 from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs

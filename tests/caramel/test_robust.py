@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.loads import Load, LoadPricer
-from planner.caramel.robust import steadied
-from planner.caramel.subsets import best_whole, robust_whole
-from planner.caramel.windows import Windows
-from planner.costs import AffineCost, TransferCost
-from planner.deadline import NEVER, Deadline
-from planner.robustness import STRAINS
+from planner.families.caramel.descent import steadied
+from planner.families.caramel.exact_whole import best_whole, robust_whole
+from planner.families.caramel.pricing import Load, LoadPricer
+from planner.families.caramel.windows import Windows
+from planner.model.costs import AffineCost, TransferCost
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.robustness import STRAINS
 from tests.caramel.exact_oracles import price, whole_plans
 from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs

@@ -7,11 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.caramel.batching import small_batches
-from planner.caramel.depth import MAX_DEPTH, adaptive_depth
-from planner.caramel.network import batching_threshold, two_point_model
-from planner.caramel.packing import Item, pack
-from planner.costs import DepthCost
+from planner.families.caramel.paper import MAX_DEPTH, Item, adaptive_depth, pack, small_batches
+from planner.families.caramel.threshold import batching_threshold
+from planner.model.costs import DepthCost
+from planner.model.fitting import two_point_model
 from tests.strategies import affine_costs, table_costs
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.exact import best_grouping
-from planner.caramel.loads import LoadPricer
-from planner.caramel.subsets import best_whole
-from planner.caramel.windows import Windows
-from planner.costs import AffineCost, TransferCost
-from planner.deadline import Deadline
+from planner.families.caramel.exact_split import best_grouping
+from planner.families.caramel.exact_whole import best_whole
+from planner.families.caramel.pricing import LoadPricer
+from planner.families.caramel.windows import Windows
+from planner.model.costs import AffineCost, TransferCost
+from planner.solving.deadline import Deadline
 from tests.caramel.exact_oracles import best_by_enumeration
 from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs

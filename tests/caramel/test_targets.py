@@ -11,20 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError
-from planner.bucketing import ddp_buckets, fitting_buckets
-from planner.caramel import Plan, Problem, buckets, evaluate, solve
-from planner.caramel.baselines import horovod, whole
-from planner.caramel.buckets import best_buckets
-from planner.caramel.exported import exported
-from planner.caramel.for_target import BUCKETS
-from planner.caramel.one_size import every_size, sizes_that_make
-from planner.caramel.targeted import broken_rule, lane_of, plan_of_buckets
-from planner.costs import TableCost
-from planner.deadline import NEVER
-from planner.errors import NotApplicableError
-from planner.interference import Interference
-from planner.robustness import NOMINAL, STRAINS, Step, end_under
-from planner.targets import EVERY, FSDP2, PLANNER, TARGET_NAMES, TARGETS, Buckets, Target, target_of
+from planner.families.caramel import Plan, Problem, buckets, evaluate, solve
+from planner.families.caramel.baselines import horovod, whole
+from planner.families.caramel.buckets import best_buckets, every_size, sizes_that_make
+from planner.families.caramel.exported import exported
+from planner.families.caramel.for_target import BUCKETS
+from planner.families.caramel.target_schedule import broken_rule, lane_of, plan_of_buckets
+from planner.model.contention import Interference
+from planner.model.costs import TableCost
+from planner.model.errors import NotApplicableError
+from planner.solving.bucketing import ddp_buckets, fitting_buckets
+from planner.solving.deadline import NEVER
+from planner.solving.robustness import NOMINAL, STRAINS, Step, end_under
+from planner.solving.targets import (
+    EVERY,
+    FSDP2,
+    PLANNER,
+    TARGET_NAMES,
+    TARGETS,
+    Buckets,
+    Target,
+    target_of,
+)
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.caramel.test_baselines import chain
 from tests.strategies import affine_costs, table_costs
@@ -337,7 +345,7 @@ def test_the_nearest_size_is_not_looked_for_among_very_many(
     plan = solved(problem, "layer_by_layer").plan
     known = exported(problem, plan, NEVER)
     assert all(one.plan_ns is not None for one in known.values())
-    monkeypatch.setattr("planner.caramel.exported.MOST_LOOKED_AT", 8)
+    monkeypatch.setattr("planner.families.caramel.exported.MOST_LOOKED_AT", 8)
     limited = exported(problem, plan, NEVER)
     assert {name for name, one in limited.items() if one.plan_ns is None} == {
         "deepspeed",

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel import CARAMEL, Plan, Problem, evaluate, solve
-from planner.caramel.evaluation import check
-from planner.costs import AffineCost
-from planner.deadline import NEVER
-from planner.graphs import Graph, Op, Parameter
-from planner.interference import Interference
-from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario
+from planner.families.caramel import CARAMEL, Plan, Problem, evaluate, solve
+from planner.families.caramel.evaluation import check
+from planner.model.contention import Interference
+from planner.model.costs import AffineCost
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.validation import MAX_VALUE
+from planner.solving.deadline import NEVER
+from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
 from planner.solving.what_if import advise, regrets, robust_plan
-from planner.validation import MAX_VALUE
 from tests.caramel.exact_oracles import best_split, price, whole_plans
 from tests.caramel.graph_strategies import graphs
 from tests.outlooks import counted, outlooks

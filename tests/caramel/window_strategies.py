@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from planner.caramel.windows import Windows
-from planner.graphs import Graph, Op, Parameter
+from planner.families.caramel.windows import Windows
+from planner.model.graphs import Graph, Op, Parameter
 from tests.strategies import times
 
 sizes = st.one_of(st.integers(1, 30), st.sampled_from([1, 1, 4, 7, 100]))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from planner import bml
 from planner.cli import main
-from planner.collectives import COLLECTIVES, collective, lower_bound
-from planner.network import Network
-from planner.topologies import BCube
+from planner.families import bml
+from planner.families.collectives import COLLECTIVES, collective, lower_bound
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from tests.cli.test_cli import LAYERS
 from tests.cli.test_yan import blocks, rows_of, written
 

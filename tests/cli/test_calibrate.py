@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from planner.cli import main
+from planner.families.yan.calibration import compute
+from planner.families.yan.configuration import canonical_mapping
+from planner.families.yan.model import estimate
 from planner.jsonio.measurements import decode_measurements
-from planner.yan.calibration import compute
-from planner.yan.mapping import canonical_mapping
-from planner.yan.model import estimate
 
 CONSTANTS = {
     "muladd_ns": 0.2,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from planner import caramel
 from planner.cli import main
+from planner.families import caramel
 from tests.cli.test_cli import NETWORK, PROFILE
 from tests.jsonio.test_caramel import CHAIN, CONTRACT
 

@@ -123,7 +123,7 @@ def test_a_fault_exits_with_1(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("planner.ibatch.family.check", broken)
+    monkeypatch.setattr("planner.families.ibatch.family.check", broken)
     monkeypatch.delenv("PLANNER_DEBUG", raising=False)
     piped(monkeypatch, (json.dumps(REQUEST) + "\n").encode() * 2)
     assert main(["solve", "--jsonl"]) == 1
@@ -335,7 +335,7 @@ def test_faults_outweigh_invalid_requests(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("planner.ibatch.family.check", broken)
+    monkeypatch.setattr("planner.families.ibatch.family.check", broken)
     piped(monkeypatch, json.dumps(REQUEST).encode() + b"\n{\n")
     assert main(["solve", "--jsonl"]) == 1
     assert len(capfdbinary.readouterr().out.splitlines()) == 2

@@ -10,11 +10,11 @@ import pytest
 from planner.cli import main
 from planner.cli.compare import FAMILIES, PROFILED
 from planner.cli.compare_tables import reasons, table
-from planner.comparison import compare
-from planner.deadline import Deadline
-from planner.results import Infeasibility, Result
+from planner.solving.comparison import compare
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, named
+from planner.solving.result import Infeasibility, Result
 from tests.cli.test_yan import written
 from tests.words import Words
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner import bigdl, drizzle
 from planner.cli import main
+from planner.families import bigdl, drizzle
 from tests.cli.test_bml import BIGDL, DRIZZLE, REQUESTS, compared, solved, without_runtime
 from tests.cli.test_yan import written
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import planner
-from planner.bml import Schedule
 from planner.cli import main
-from planner.collectives.recipes import Recipe, made
+from planner.families.bml import Schedule
+from planner.families.collectives.recipes import Recipe, made
 from planner.formats import write_msccl
-from planner.formats.mscclpp import write_mscclpp
-from planner.topologies import BCube
+from planner.formats.exporters.mscclpp import write_mscclpp
+from planner.model.topologies import BCube
 from tests.formats.test_exports import PULL, PUSH, SIZES, caramel
 from tests.jsonio.test_iteration import REQUEST
 

@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.cli import main
-from planner.printing import escaped, escaped_json, printable
+from planner.model.units import escaped, escaped_json, printable
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.jsonio.test_plan_files import METHODS, TOOLS
 

@@ -35,7 +35,7 @@ entry_point()
 
 @pytest.mark.parametrize(
     "name",
-    ["planner.cli.main", "argparse", "msgspec", "planner.caramel", "planner.cli.run"],
+    ["planner.cli.main", "argparse", "msgspec", "planner.families.caramel", "planner.cli.run"],
 )
 def test_while_it_starts(name: str) -> None:
     script = AT_AN_IMPORT.format(name=name, words=["schema", "ibatch"])
@@ -93,7 +93,7 @@ def test_a_plan_is_written_before_it_ends(tmp_path: Path) -> None:
     """It comes when the joint search first imports one of its methods."""
     plan = tmp_path / "plan.json"
     words = ["plan", "data/profiles/vgg19.json", "--cluster", "caramel-16", "-o", str(plan)]
-    script = AT_AN_IMPORT.format(name="planner.ibatch.dynamic", words=words)
+    script = AT_AN_IMPORT.format(name="planner.families.ibatch.dynamic", words=words)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert done.returncode == 130
     assert done.stderr.startswith(b"planner: ending with the best so far")

@@ -9,7 +9,7 @@ import pytest
 
 from planner.cli import main
 from planner.cli.naming import OPTIONS, as_typed
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 from tests.cli.commands import commands
 from tests.cli.test_cli import NETWORK, REQUEST
 from tests.jsonio.test_iteration import CLUSTER

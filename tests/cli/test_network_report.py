@@ -2,7 +2,7 @@
 
 from planner.cli.common import ERROR_SIGN
 from planner.cli.network_report import curves, report, sentence
-from planner.sweeps import Sweep, Timing, fit_network
+from planner.model.fitting import Sweep, Timing, fit_network
 
 STEADY = [
     Timing(64, 1, (1000, 1010, 990)),

@@ -10,8 +10,8 @@ import pytest
 import planner
 from planner.cli import main
 from planner.cli.parsing import parse_bcube, parse_count, parse_number, seconds
-from planner.errors import InvalidInputError
-from planner.topologies import BCube
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
 
 PROFILE = {
     "name": "tiny",

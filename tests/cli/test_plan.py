@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.cli import main
-from planner.units import format_ns
+from planner.model.units import format_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE, REQUEST
 
 

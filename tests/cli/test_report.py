@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
-from planner.report.predicted import about_ns
-from planner.targets import TARGETS
-from planner.units import format_ns
+from planner.model.units import format_ns
+from planner.solving.targets import TARGETS
+from planner.view.predicted import about_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.report.reading import read
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from planner.bucketing import ddp_buckets
-from planner.caramel import Problem, evaluate, solve
-from planner.caramel.baselines import unordered
-from planner.caramel.exported import exported
 from planner.cli import main
-from planner.clusters import Nic
-from planner.deadline import NEVER
+from planner.families.caramel import Problem, evaluate, solve
+from planner.families.caramel.baselines import unordered
+from planner.families.caramel.exported import exported
 from planner.jsonio import decode_profile
 from planner.jsonio.caramel import CaramelAnswer
+from planner.model.clusters import Nic
 from planner.programs import read_plan
-from planner.targets import TARGETS
+from planner.solving.bucketing import ddp_buckets
+from planner.solving.deadline import NEVER
+from planner.solving.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
 RESNET50 = str(ROOT / "data" / "profiles" / "resnet50.json")

@@ -16,7 +16,7 @@ import pytest
 import planner
 from planner.cli import main
 from planner.cli.writing import replacing, write_file
-from planner.errors import PlannerError
+from planner.model.errors import PlannerError
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.jsonio.test_plan_files import CARAMEL, DRIZZLE, IBATCH
 from tests.jsonio.test_service import EXAMPLE

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from planner import caramel, ibatch
 from planner.cli import main
-from planner.yan.family import METHODS
+from planner.families import caramel, ibatch
+from planner.families.yan.family import METHODS
 from tests.cli.test_cli import NETWORK, PROFILE, REQUEST
 from tests.jsonio.test_caramel import CONTRACT as GRADIENTS
 from tests.jsonio.test_yan import SMALL, fixed

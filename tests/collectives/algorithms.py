@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 
-from planner.topologies import BCube
+from planner.model.topologies import BCube
 from tests.collectives.replay import Key, Replay, Transfer
 
 

@@ -7,11 +7,11 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from planner.collectives import PROGRAMS, RAIL_PROGRAMS, program
-from planner.collectives.bruck import bruck_program
-from planner.collectives.program import KINDS, OWN, ListedProgram, Message, Program
-from planner.errors import NotApplicableError
-from planner.topologies import BCube, Rails
+from planner.families.collectives import PROGRAMS, RAIL_PROGRAMS, program
+from planner.families.collectives.bruck import bruck_program
+from planner.families.collectives.program import KINDS, OWN, ListedProgram, Message, Program
+from planner.model.errors import NotApplicableError
+from planner.model.topologies import BCube, Rails
 
 BCUBES = [BCube(*shape) for shape in ((2, 1), (3, 1), (5, 1), (9, 1), (2, 2), (3, 2), (2, 3))]
 TENSORS = (7, 1, 0, 12, 5)

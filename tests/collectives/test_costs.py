@@ -12,7 +12,7 @@ from bml_times import switch_counts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.collectives import (
+from planner.families.collectives import (
     COLLECTIVES,
     Collective,
     Fabric,
@@ -29,10 +29,10 @@ from planner.collectives import (
     ring_fattree,
     shuffle_fattree,
 )
-from planner.collectives.collective import Cost
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.network import Network
-from planner.topologies import BCube, FatTree
+from planner.families.collectives.cost import Cost
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.network import Network
+from planner.model.topologies import BCube, FatTree
 
 bcubes = st.builds(BCube, st.integers(2, 12), st.integers(1, 4))
 tensor_lists = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)

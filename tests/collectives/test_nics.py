@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.collectives.nics import measured_nic, with_measured_nics
-from planner.measured import Collective, Measured, MeasuredNetwork
-from planner.topologies import Rails, Switch
+from planner.families.collectives.nics import measured_nic, with_measured_nics
+from planner.model.clusters import Cluster, Nic
+from planner.model.measured import Collective, Measured, MeasuredNetwork
+from planner.model.topologies import Rails, Switch
 
 SIZES = (2**10, 2**16, 2**20, 2**24)
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from leaving_out import from_smaller, ranks_left_out, sizes_left_out, summary
 
 from planner import InvalidInputError
-from planner.collectives.predicted import predicted, range_note
-from planner.costs import TableCost
-from planner.measured import Collective, Link, Measured, MeasuredNetwork, never_falling
+from planner.families.collectives.prediction import predicted, range_note
+from planner.model.costs import TableCost
+from planner.model.measured import Collective, Link, Measured, MeasuredNetwork, never_falling
 
 SIZES = tuple(2**power for power in range(10, 31, 2))
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.bml import Schedule
-from planner.bml.pricing import time_ns
-from planner.bml.program import listed, program_of
-from planner.collectives import (
+from planner.families.bml import Schedule
+from planner.families.bml.pricing import time_ns
+from planner.families.bml.program import listed, program_of
+from planner.families.collectives import (
     PROGRAMS,
     RAIL_PROGRAMS,
     RAILS,
@@ -19,17 +19,17 @@ from planner.collectives import (
     k_nics_fattree,
     program,
 )
-from planner.collectives.checking import check, replay
-from planner.collectives.exchange import direct_program
-from planner.collectives.loads import cost_of, loads, time_of
-from planner.collectives.program import KINDS, ListedProgram, Message, Program
-from planner.collectives.ring import ring_program
-from planner.collectives.staged import staged
-from planner.collectives.symmetric import SymmetricProgram
-from planner.deadline import Deadline, TimeUpError
-from planner.errors import InvalidPlanError, NotApplicableError
-from planner.network import Network
-from planner.topologies import BCube, Rails
+from planner.families.collectives.checker import check, replay
+from planner.families.collectives.cost import cost_of, loads, time_of
+from planner.families.collectives.exchange import direct_program
+from planner.families.collectives.program import KINDS, ListedProgram, Message, Program
+from planner.families.collectives.ring import ring_program
+from planner.families.collectives.staged import staged
+from planner.families.collectives.symmetric import SymmetricProgram
+from planner.model.errors import InvalidPlanError, NotApplicableError
+from planner.model.network import Network
+from planner.model.topologies import BCube, Rails
+from planner.solving.deadline import Deadline, TimeUpError
 from tests.bml.plans import detoured, intact, tree_planned
 from tests.collectives.programs import TENSORS, all_programs, as_listed, damaged, right, small
 

@@ -7,11 +7,11 @@ from itertools import product
 
 import pytest
 
-from planner.clusters import Cluster, Nic
-from planner.collectives import RAILS, lower_bound
-from planner.errors import NotApplicableError
-from planner.iteration.synchronisation import least, synchronisations
-from planner.topologies import Rails
+from planner.families.collectives import RAILS, lower_bound
+from planner.families.iteration.synchronisation import least, synchronisations
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import NotApplicableError
+from planner.model.topologies import Rails
 from tests.collectives import algorithms
 from tests.collectives.replay import Replay, Transfer
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from planner.clusters import Cluster, Nic
-from planner.collectives import Program, check, time_of
-from planner.collectives.loads import loads
-from planner.collectives.program import KINDS
-from planner.collectives.recipes import GENERATORS, MAX_RANKS, Recipe, made
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
-from planner.network import Network
-from planner.topologies import BCube, FatTree, Rails, Switch, Topology
+from planner.families.collectives import Program, check, time_of
+from planner.families.collectives.cost import loads
+from planner.families.collectives.program import KINDS
+from planner.families.collectives.recipes import GENERATORS, MAX_RANKS, Recipe, made
+from planner.families.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.network import Network
+from planner.model.topologies import BCube, FatTree, Rails, Switch, Topology
 
 NIC = Nic(Fraction(10**9), 1000)
 CLUSTERS: list[tuple[int, Topology]] = [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.collectives import (
+from planner.families.collectives import (
     Collective,
     Fabric,
     bml_bcube,
@@ -27,9 +27,9 @@ from planner.collectives import (
     shuffle_bcube,
     shuffle_fattree,
 )
-from planner.collectives.bruck import bruck_cost, bruck_program
-from planner.collectives.loads import cost_of
-from planner.topologies import BCube
+from planner.families.collectives.bruck import bruck_cost, bruck_program
+from planner.families.collectives.cost import cost_of
+from planner.model.topologies import BCube
 from tests.collectives import algorithms
 from tests.collectives.replay import Replay, Transfer
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.collectives.bml import bml_program
-from planner.collectives.checking import check
-from planner.collectives.exchange import direct_program
-from planner.collectives.program import KINDS, ListedProgram, Message, Program
-from planner.collectives.script import Script, ScriptHop, scripts
-from planner.errors import InvalidPlanError
+from planner.families.collectives.bml import bml_program
+from planner.families.collectives.checker import check
+from planner.families.collectives.exchange import direct_program
+from planner.families.collectives.program import KINDS, ListedProgram, Message, Program
+from planner.families.collectives.script import Script, ScriptHop, scripts
 from planner.jsonio import solve
-from planner.topologies import BCube
+from planner.model.errors import InvalidPlanError
+from planner.model.topologies import BCube
 from tests.collectives.programs import all_programs
 
 NIC = {"nics": [[[0, 0], 0]]}

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from planner import bml
-from planner.collectives.bml import bml_program
-from planner.collectives.script import scripts, talking
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.families import bml
+from planner.families.collectives.bml import bml_program
+from planner.families.collectives.script import scripts, talking
 from planner.jsonio import solve
-from planner.network import Network
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from planner.programs.bcube import bcube_program
-from planner.topologies import BCube
 from tests.collectives.test_script import NIC, SERVER, SWITCH, answer, play_all
 
 

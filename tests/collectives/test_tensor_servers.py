@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.collectives import collective, compare, least_loaded, round_robin
-from planner.errors import InvalidInputError
-from planner.topologies import BCube
+from planner.families.collectives import collective, compare, least_loaded, round_robin
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
 
 tensor_lists = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS
 from planner.jsonio.decoding import typed
+from planner.model.errors import InvalidInputError
 from planner.programs import read_plan
 from planner.programs.answers import read_answer
 from planner.programs.collectives import programs_of_transfers, summing_program

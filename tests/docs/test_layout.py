@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from planner.report import page
+from planner.view.page import page
 from tests.report.making import model, report
 
 pytestmark = pytest.mark.slow

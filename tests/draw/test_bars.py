@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.draw.bars import CUT, BarChart, BarPanel, BarSeries, comparison_bars
-from planner.draw.bars_figure import save_bars
-from planner.draw.bars_text import text_bars
-from planner.views import Compared
+from planner.solving.views import Compared
+from planner.view.bars import CUT, BarChart, BarPanel, BarSeries, comparison_bars, save_bars
+from planner.view.text import text_bars
 
 TEXT = {"svg.fonttype": "none"}
 
@@ -64,8 +63,8 @@ def drawn(chart: BarChart) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from planner.draw.bars_figure import _fill
-    from planner.draw.figure import write_title
+    from planner.view.bars import _fill
+    from planner.view.figure import write_title
 
     figure = Figure(dpi=140, layout="constrained")
     FigureCanvasAgg(figure)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from planner.draw.figure import figure_in
-from planner.errors import MissingExtraError, PlannerError
+from planner.model.errors import MissingExtraError, PlannerError
+from planner.view.figure import figure_in
 
 
 def drawn(path: Path, *, arranged: bool = True, text: str = "hatched") -> bytes:

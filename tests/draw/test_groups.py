@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from planner.draw import GROUPS, Chart, save_groups, text_groups
-from planner.errors import InvalidInputError
-from planner.views import GroupPoint, Groups, share_text
+from planner.model.errors import InvalidInputError
+from planner.solving.views import GroupPoint, Groups, share_text
+from planner.view import GROUPS, Chart, save_groups, text_groups
 
 
 def groups(most: int = 64, chosen: int = 8, **change: Any) -> Groups:
@@ -103,7 +103,7 @@ def figure_of(drawn: Chart[Groups]) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from planner.draw.groups_panels import _SIZE_INCHES, _fill
+    from planner.view.groups_panels import _SIZE_INCHES, _fill
 
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     FigureCanvasAgg(figure)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from planner.bigdl import Exchange, pulls_at_once
-from planner.draw import HOT_SPOTS, Chart, save_hot_spots, text_hot_spots
-from planner.draw.hot_spots import above_bound
-from planner.errors import InvalidInputError
-from planner.views import MAX_CELLS, HotSpots
+from planner.families.bigdl import Exchange, pulls_at_once
+from planner.model.errors import InvalidInputError
+from planner.solving.views import MAX_CELLS, HotSpots
+from planner.view import HOT_SPOTS, Chart, save_hot_spots, text_hot_spots
+from planner.view.hot_spots import above_bound
 
 TIMES = (("rotated", 100), ("reduce", 1000), ("same_order", 150))
 
@@ -121,7 +121,7 @@ def test_pictures_hold_one_cell_a_turn_and_node() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.draw.hot_spots_panels import _fill
+    from planner.view.hot_spots import _fill
 
     figure = Figure()
     _fill(figure, chart(nodes=40))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.draw import Chart, format_table, save_gantt, save_trace, text_gantt
-from planner.draw.runs import runs
-from planner.ibatch import Problem, solve, timeline
-from planner.timeline import Timeline
+from planner.families.ibatch import Problem, solve, timeline
+from planner.solving.timeline import Timeline
+from planner.view import Chart, format_table, save_gantt, save_trace, text_gantt
+from planner.view.lanes import runs
 from tests.strategies import problems
 
 PROBLEM = Problem(startup_ns=400, transfer_ns=[300, 100, 500], compute_ns=[200, 600, 100])
@@ -95,7 +95,7 @@ def test_gantt_draws_a_bar_for_every_interval() -> None:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    from planner.draw.gantt import _draw_lane
+    from planner.view.gantt import _draw_lane
 
     axes = Figure().add_subplot()
     axes.set_xlim(0, 2200)

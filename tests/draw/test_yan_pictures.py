@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
-from planner.draw import GANTT, SCALING, Chart, save_scaling, text_scaling
-from planner.draw.scaling import grouped, slowdown_text
-from planner.errors import InvalidInputError
-from planner.views import PHASES, ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
+from planner.model.errors import InvalidInputError
+from planner.solving.views import (
+    PHASES,
+    ConstantsRegret,
+    LayerTime,
+    Point,
+    Range,
+    Scaling,
+    epoch_text,
+)
+from planner.view import GANTT, SCALING, Chart, save_scaling, text_scaling
+from planner.view.scaling import grouped, slowdown_text
 from tests.thorough import THOROUGH
 
 
@@ -214,8 +222,8 @@ def test_the_colour_bar_has_a_number_at_both_ends() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.draw.axes import set_ticks
-    from planner.draw.landscape import draw_landscape
+    from planner.view.figure import set_ticks
+    from planner.view.panels import draw_landscape
 
     figure = Figure()
     points = (Point(1, 1, 1, 445 * 10**9), Point(1, 2, 1, 97_345_678_900))
@@ -245,7 +253,7 @@ def test_labels_are_nearest_to_their_own_points(machines: int, steepness: float)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from planner.draw.staircase import draw_front, thin_out
+    from planner.view.panels import draw_front, thin_out
 
     front = tuple(
         Point(1, replicas, 1, round(10**12 / replicas**steepness))
@@ -304,7 +312,7 @@ def test_labels_do_not_lie_on_one_another(machines: int, width: float) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from planner.draw.staircase import draw_front, thin_out
+    from planner.view.panels import draw_front, thin_out
 
     front = tuple(Point(1, replicas, 1, 10**15 // replicas) for replicas in range(1, machines))
     figure = Figure(figsize=(width, 4), layout="constrained")
@@ -327,7 +335,7 @@ def test_the_map_has_a_cell_a_pair_and_cells_do_not_overlap(machines: int) -> No
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.draw.landscape import draw_landscape
+    from planner.view.panels import draw_landscape
 
     drawn = scaling(machines)
     axes = Figure().add_subplot()
@@ -349,7 +357,7 @@ def test_ticks_are_numbers_a_person_reads() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.draw.axes import set_range
+    from planner.view.figure import set_range
 
     for limits, expected in (
         ((0.5, 999), ["1", "2", "5", "10", "20", "50", "100", "200", "500"]),

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from planner.drizzle import Problem, Stage
+from planner.families.drizzle import Problem, Stage
 
 small = st.one_of(st.integers(0, 40), st.sampled_from([0, 0, 1]))
 rates = st.builds(Fraction, st.integers(0, 60), st.integers(1, 7))

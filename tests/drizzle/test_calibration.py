@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from planner import InvalidInputError
-from planner.drizzle import Calibration, Measurement, calibrate
-from planner.drizzle.calibration import CONSTANTS
-from planner.drizzle.least_squares import independent
-from planner.validation import MAX_VALUE
+from planner.families.drizzle import Calibration, Measurement, calibrate
+from planner.families.drizzle.calibration import CONSTANTS, independent
+from planner.model.validation import MAX_VALUE
 
 rows = st.builds(Measurement, st.integers(1, 40), st.integers(1, 8), st.integers(1, 500))
 

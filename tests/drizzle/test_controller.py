@@ -13,8 +13,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.drizzle import Band, Plan, Problem, State, adjusted, evaluate, group_sizes, solve
-from planner.validation import MAX_VALUE
+from planner.families.drizzle import (
+    Band,
+    Plan,
+    Problem,
+    State,
+    adjusted,
+    evaluate,
+    group_sizes,
+    solve,
+)
+from planner.model.validation import MAX_VALUE
 from tests.drizzle.drizzle_strategies import problems
 
 MOST = 80

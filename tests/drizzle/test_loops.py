@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.drizzle import Plan, evaluate, solve
-from planner.drizzle.loops import Loop, Round, in_words, loops_of, measurements_of, problem_of
-from planner.drizzle.observed import Job, Spent, StageShape
-from planner.errors import InvalidInputError
+from planner.families.drizzle import Plan, evaluate, solve
+from planner.families.drizzle.loops import (
+    Loop,
+    Round,
+    in_words,
+    loops_of,
+    measurements_of,
+    problem_of,
+)
+from planner.families.drizzle.observed import Job, Spent, StageShape
+from planner.model.errors import InvalidInputError
 
 
 def job(number: int, kind: str, *, lasts: int = 10, computes: int = 6, size: int = 0) -> Job:

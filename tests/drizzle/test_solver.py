@@ -12,12 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import InvalidInputError, Status
-from planner.drizzle import METHODS, Plan, Problem, check, evaluate, solve
-from planner.drizzle.closed_form import largest_group, smallest_group
-from planner.drizzle.curve import curve
-from planner.drizzle.digits import told_apart
-from planner.errors import BrokenConstraintError, InvalidPlanError
-from planner.validation import MAX_TOTAL, MAX_VALUE
+from planner.families.drizzle import METHODS, Plan, Problem, check, evaluate, solve
+from planner.families.drizzle.closed_form import curve, largest_group, smallest_group
+from planner.families.drizzle.evaluation import told_apart
+from planner.model.errors import BrokenConstraintError, InvalidPlanError
+from planner.model.validation import MAX_TOTAL, MAX_VALUE
 from tests.drizzle.drizzle_strategies import brute_force, keeps, literal_overhead, problems, shares
 
 TRIED = 150

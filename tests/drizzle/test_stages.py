@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.drizzle import Plan, Problem, Stage, Triggers, check, solve
-from planner.errors import InvalidPlanError
-from planner.validation import MAX_VALUE
+from planner.families.drizzle import Plan, Problem, Stage, Triggers, check, solve
+from planner.model.errors import InvalidPlanError
+from planner.model.validation import MAX_VALUE
 from tests.drizzle.drizzle_strategies import stages
 
 BIGDL = (Stage("gradients", 256), Stage("aggregation", 64, ("gradients",)))

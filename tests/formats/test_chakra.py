@@ -10,9 +10,9 @@ import pytest
 import planner
 from planner import InvalidInputError
 from planner.cli import main
-from planner.errors import NotApplicableError
-from planner.formats.chakra import write_chakra
-from planner.graphs import Graph, Op, Parameter
+from planner.formats.exporters.chakra import write_chakra
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
 
 US = 1000
 GRAPH = Graph(

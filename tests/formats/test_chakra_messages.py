@@ -12,16 +12,14 @@ import pytest
 
 import planner
 from planner.cli import main
-from planner.collectives import Program
-from planner.collectives.layout import Layout
-from planner.collectives.parts import layouts_of
-from planner.collectives.program import OWN, Message
-from planner.collectives.recipes import Recipe, made
-from planner.errors import InvalidInputError
-from planner.formats.chakra import write_chakra
-from planner.formats.chakra_messages import write_messages
-from planner.graphs import Graph
+from planner.families.collectives import Program
+from planner.families.collectives.layout import Layout
+from planner.families.collectives.program import OWN, Message, layouts_of
+from planner.families.collectives.recipes import Recipe, made
+from planner.formats.exporters.chakra import write_chakra, write_messages
 from planner.jsonio import decode_answer
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
 from planner.programs.collectives import summing_program
 from tests.collectives.programs import all_programs
 from tests.formats.test_chakra import GRAPH, decoded

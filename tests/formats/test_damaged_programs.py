@@ -5,10 +5,10 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from planner.bml.replan import replanned
+from planner.families.bml.replan import replanned
 from planner.formats import write_msccl
-from planner.formats.mscclpp import write_mscclpp
-from planner.topologies import BCube, Failures
+from planner.formats.exporters.mscclpp import write_mscclpp
+from planner.model.topologies import BCube, Failures
 from tests.formats import mscclpp_interpreter
 from tests.formats.msccl_interpreter import drawn, order, parse, races
 from tests.formats.mscclpp_interpreter import Plan, replayed

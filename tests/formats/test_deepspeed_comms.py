@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.formats.deepspeed_comms import read_deepspeed_comms
-from planner.formats.timed_rows import network_of
+from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
+from planner.formats.importers.timed_rows import network_of
 from tests.formats.test_nccl_tables import damaged
 
 LEFT = ("Comm. Op", "Message Size", "Count")

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.formats import event_file, read_kineto
-from planner.formats.event_file import EventFile
-from planner.formats.kineto_clocks import clock_remarks
-from planner.formats.kineto_trace import read_trace
+from planner.formats import read_kineto
+from planner.formats.importers import event_file
+from planner.formats.importers.event_file import EventFile
+from planner.formats.importers.kineto_trace import clock_remarks, read_trace
 from tests.formats.test_kineto import a_step, event, written
 from tests.formats.test_kineto_devices import on_a_device
 

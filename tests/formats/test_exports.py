@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.bucketing import fitting_buckets
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.formats.batches import gradients_of, pulls_of, whole_names
-from planner.formats.ddp import ddp_settings
-from planner.formats.deepspeed import deepspeed_pull_settings, deepspeed_settings
-from planner.formats.fsdp2 import fsdp2_settings, module_groups
-from planner.formats.horovod import horovod_settings
+from planner.formats.exporters.batches import gradients_of, pulls_of, whole_names
+from planner.formats.exporters.ddp import ddp_settings
+from planner.formats.exporters.deepspeed import deepspeed_pull_settings, deepspeed_settings
+from planner.formats.exporters.fsdp2 import fsdp2_settings, module_groups
+from planner.formats.exporters.horovod import horovod_settings
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.programs import Batch, Piece
+from planner.solving.bucketing import fitting_buckets
 
 SIZES = {"a.weight": 400, "a.bias": 40, "b.weight": 1200, "b.bias": 80, "c.weight": 4, "c.bias": 8}
 IBATCH: dict[str, Any] = {

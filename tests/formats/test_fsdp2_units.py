@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 import planner
-from planner import fsdp
 from planner.cli import main
-from planner.costs import AffineCost
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.formats.fsdp2_units import fsdp2_unit_settings
-from planner.fsdp import Plan, Unit
-from planner.fsdp.rules import RULES
+from planner.families import fsdp
+from planner.families.fsdp import Plan, Unit
+from planner.families.fsdp.baselines import RULES
+from planner.formats.exporters.fsdp2 import fsdp2_unit_settings
 from planner.jsonio.fsdp import FsdpAnswer, answer
+from planner.model.costs import AffineCost
+from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.programs import UnitProgram, program_of, read_plan
 from planner.programs.units import units_of
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from planner.cli.main import main
-from planner.errors import InvalidInputError
-from planner.formats.fx import check_ranks, problem_of
+from planner.families.overlap import check, own_order, solve
+from planner.formats.importers.fx import check_ranks, problem_of
 from planner.jsonio.fx import decode_fx
-from planner.overlap import check, own_order, solve
+from planner.model.errors import InvalidInputError
 
 torch = pytest.importorskip("torch")
 

@@ -9,10 +9,11 @@ import pytest
 
 from planner import InvalidInputError
 from planner.cli.main import main
-from planner.formats import kineto_trace, read_kineto
-from planner.graphs import Op, Parameter
+from planner.formats import read_kineto
+from planner.formats.importers import kineto_trace
 from planner.jsonio import decode_profile
-from planner.profiles import Profile
+from planner.model.graphs import Op, Parameter
+from planner.model.profiles import Profile
 
 Event = dict[str, Any]
 RUN = "autograd::engine::evaluate_function: "

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from planner.profiles import Profile
+from planner.model.profiles import Profile
 from tests.formats.test_kineto import ACCUMULATE, RUN, Event, a_step, event, read
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.formats.communication_kernels import called, computes, library_of, might_send
-from planner.formats.kineto_recorded import recorded_in
-from planner.formats.kineto_trace import read_trace
+from planner.formats.importers.communication_kernels import called, computes, library_of, might_send
+from planner.formats.importers.kineto_recorded import recorded_in
+from planner.formats.importers.kineto_trace import read_trace
 from planner.traces import Recorded, breakdown_of, parts_of, waits_of
 from tests.formats.test_kineto import Event, event, op, written
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from planner.families.yan.units import refuse_incomplete
 from planner.formats import read_kineto
-from planner.graphs import Graph
+from planner.model.graphs import Graph
 from planner.profiling.shapes import describe
-from planner.yan.units import refuse_incomplete
 
 
 class Tied(nn.Module):

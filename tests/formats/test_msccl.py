@@ -10,20 +10,19 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from planner import InvalidInputError
-from planner.bml import Schedule, TreePlan
-from planner.bml.schedule import Detour
-from planner.collectives import RAIL_PROGRAMS
-from planner.collectives.bml import bml_program
-from planner.collectives.exchange import direct_program, routed_program
-from planner.collectives.halving_doubling import halving_doubling_program
-from planner.collectives.hierarchical import hierarchical_program
-from planner.collectives.parts import in_parts
-from planner.collectives.program import Program
-from planner.collectives.ring import ring_bcube_program, ring_program
-from planner.collectives.tensor_servers import tensors_program
+from planner.families.bml import Schedule, TreePlan
+from planner.families.bml.schedule import Detour
+from planner.families.collectives import RAIL_PROGRAMS
+from planner.families.collectives.bml import bml_program
+from planner.families.collectives.exchange import direct_program, routed_program
+from planner.families.collectives.halving_doubling import halving_doubling_program
+from planner.families.collectives.hierarchical import hierarchical_program
+from planner.families.collectives.program import Program, in_parts
+from planner.families.collectives.ring import ring_bcube_program, ring_program
+from planner.families.collectives.tensor_servers import tensors_program
 from planner.formats import write_msccl
-from planner.formats.msccl import MAX_CHUNKS, MAX_GPUS, MAX_PEERS
-from planner.topologies import BCube, Rails
+from planner.formats.exporters.msccl import MAX_CHUNKS, MAX_GPUS, MAX_PEERS
+from planner.model.topologies import BCube, Rails
 from tests.formats.msccl_interpreter import (
     Choice,
     Key,

@@ -12,13 +12,12 @@ from typing import Any, get_args
 
 import pytest
 
-from planner.collectives import Program
-from planner.collectives.parts import in_parts
-from planner.collectives.program import OWN, ListedProgram, Message
-from planner.collectives.recipes import GENERATORS, Recipe, made, ranks_of
-from planner.collectives.tensor_servers import tensors_program
-from planner.errors import InvalidInputError
-from planner.formats.mscclpp import MAX_BYTES, ChannelKind, write_mscclpp
+from planner.families.collectives import Program
+from planner.families.collectives.program import OWN, ListedProgram, Message, in_parts
+from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
+from planner.families.collectives.tensor_servers import tensors_program
+from planner.formats.exporters.mscclpp import MAX_BYTES, ChannelKind, write_mscclpp
+from planner.model.errors import InvalidInputError
 from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without
 from tests.thorough import THOROUGH
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.formats.nccl_tests import read_nccl_tests
+from planner.formats.importers.nccl_tests import read_nccl_tests
 from tests.formats.test_nccl_tests import ROWS, document, run, times
 
 NAMES = ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)

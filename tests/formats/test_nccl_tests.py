@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.formats.nccl_tests import read_nccl_tests
-from planner.formats.timed_rows import MOST_SIZES, TimedRow, bus_factor, network_of
+from planner.formats.importers.nccl_tests import read_nccl_tests
+from planner.formats.importers.timed_rows import MOST_SIZES, TimedRow, bus_factor, network_of
 
 COLUMNS = (
     "#       size         count      type   redop    root     time   algbw   busbw #wrong"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.formats.nccl_tuner import encode_rules, parse_rules, regret, rules_of
-from planner.measured import Measured, MeasuredNetwork
+from planner.formats.exporters.nccl_tuner import encode_rules, parse_rules, regret, rules_of
+from planner.model.measured import Measured, MeasuredNetwork
 
 CHOICES = (("ring", "simple"), ("tree", "ll"), ("nvls", "ll128"))
 rows = st.lists(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.formats.nccl_tuner import ALGORITHMS, PROTOCOLS, encode_rules, rules_of
-from planner.measured import COLLECTIVES, Collective, Measured, MeasuredNetwork
+from planner.formats.exporters.nccl_tuner import ALGORITHMS, PROTOCOLS, encode_rules, rules_of
+from planner.model.measured import COLLECTIVES, Collective, Measured, MeasuredNetwork
 
 EXAMPLE = os.environ.get("NCCL_TUNER_EXAMPLE", "")
 COMPILER = shutil.which("cc")

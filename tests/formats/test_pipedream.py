@@ -4,7 +4,7 @@ import pytest
 
 from planner import InvalidInputError
 from planner.formats import read_pipedream
-from planner.graphs import Parameter
+from planner.model.graphs import Parameter
 
 ROW = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time={}, "

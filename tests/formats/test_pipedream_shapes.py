@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from planner import yan
-from planner.errors import InvalidInputError
+from planner.families import yan
+from planner.families.yan.from_profile import profiled
 from planner.formats import read_pipedream
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.layers import Layer
-from planner.yan.profiled import profiled
+from planner.model.errors import InvalidInputError
+from planner.model.layers import Layer
 
 DATA = Path(__file__).parents[2] / "data"
 NETWORKS = ("lenet5", "alexnet_v2", "vgg16")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.drizzle.loops import loops_of
-from planner.errors import InvalidInputError, MissingExtraError
-from planner.formats import spark_log
-from planner.formats.spark_events import read_spark_log
+from planner.families.drizzle.loops import loops_of
+from planner.formats.importers import spark_log
+from planner.formats.importers.spark_events import read_spark_log
+from planner.model.errors import InvalidInputError, MissingExtraError
 from tests.formats.spark_logs import (
     END,
     START,

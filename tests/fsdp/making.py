@@ -8,8 +8,8 @@ from itertools import product
 from hypothesis import strategies as st
 
 from planner import AffineCost
-from planner.fsdp import Mesh, Plan, Problem, Unit
-from planner.fsdp.problem import CHANNELS, Channels
+from planner.families.fsdp import Mesh, Plan, Problem, Unit
+from planner.families.fsdp.problem import CHANNELS, Channels
 from tests.strategies import affine_costs, table_costs
 
 small = st.integers(0, 9)

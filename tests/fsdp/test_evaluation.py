@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, ibatch
-from planner.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
-from planner.fsdp.checker import checked_peak
-from planner.fsdp.evaluation import peak_of
-from planner.fsdp.family import solve
-from planner.fsdp.problem import Channels
-from planner.simulator import TimedTransfer, simulate
+from planner import AffineCost
+from planner.families import ibatch
+from planner.families.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
+from planner.families.fsdp.checker import checked_peak
+from planner.families.fsdp.evaluation import peak_of
+from planner.families.fsdp.family import solve
+from planner.families.fsdp.problem import Channels
+from planner.solving.simulator import TimedTransfer, simulate
 from tests.fsdp.making import followed, one_mesh, plans, problems
 
 CHAIN = Problem(

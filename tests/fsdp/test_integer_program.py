@@ -5,11 +5,10 @@ from itertools import pairwise, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.fsdp import Problem
-from planner.fsdp.checker import checked_peak
-from planner.fsdp.integer_program import MAX_STARTS, units_exposing_least
-from planner.fsdp.least import spread
-from planner.fsdp.rules import fsdp_milp
+from planner.families.fsdp import Problem
+from planner.families.fsdp.baselines import MAX_STARTS, fsdp_milp, units_exposing_least
+from planner.families.fsdp.checker import checked_peak
+from planner.families.fsdp.min_memory import spread
 from tests.fsdp.making import problems
 from tests.fsdp.test_rules import chain
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status
-from planner.fsdp import METHODS, Mesh, Problem, check, solve
-from planner.fsdp.bounds import lower_bound
-from planner.fsdp.evaluation import Merit, evaluate, merit, peak_of
-from planner.fsdp.least import least_memory
-from planner.fsdp.rules import RULES
-from planner.units import format_bytes
+from planner.families.fsdp import METHODS, Mesh, Problem, check, solve
+from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.bounds import lower_bound
+from planner.families.fsdp.evaluation import Merit, evaluate, merit, peak_of
+from planner.families.fsdp.min_memory import least_memory
+from planner.model.units import format_bytes
 from tests.fsdp.making import every_plan, one_mesh, problems
 from tests.strategies import affine_costs
 

@@ -9,12 +9,12 @@ import pytest
 
 from planner import AffineCost, InvalidInputError, Layer, Profile, Provenance, read_cluster
 from planner.cli import main
-from planner.clusters import Cluster, Nic
-from planner.draw.memory import memory_lane
-from planner.iteration.fully_sharded import meshes_of, sharded_problem
+from planner.families.iteration.fsdp_from_profile import meshes_of, sharded_problem
 from planner.jsonio import decode_answer
-from planner.timeline import Memory
-from planner.topologies import Switch
+from planner.model.clusters import Cluster, Nic
+from planner.model.topologies import Switch
+from planner.solving.timeline import Memory
+from planner.view.memory import memory_lane
 
 DATA = Path(__file__).parents[2] / "data"
 LENET = str(DATA / "profiles/lenet5.json")

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.fsdp import Mesh, Problem
-from planner.fsdp.partitions import _Choices, _undominated, best_units
+from planner.families.fsdp import Mesh, Problem
+from planner.families.fsdp.partitions import _Choices, _undominated, best_units
 from tests.fsdp.making import problems
 
 

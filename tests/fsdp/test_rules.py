@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 
 from planner import AffineCost, InvalidInputError
-from planner.errors import BrokenConstraintError, InvalidPlanError
-from planner.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
-from planner.fsdp.overlap_pass import overlap_pass
-from planner.fsdp.rules import fsdp2, fsdp2_ahead_2, no_reshard, one_unit, zero_3
+from planner.families.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
+from planner.families.fsdp.baselines import (
+    fsdp2,
+    fsdp2_ahead_2,
+    no_reshard,
+    one_unit,
+    overlap_pass,
+    zero_3,
+)
+from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from tests.fsdp.making import one_mesh
 
 

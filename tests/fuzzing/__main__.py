@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from planner.workers import Limits
+from planner.jsonio.workers import Limits
 from tests.fuzzing.plans import planned
 from tests.fuzzing.running import SLOW, Asked, Asker, Finding, findings
 from tests.fuzzing.shrinking import smallest

@@ -3,8 +3,8 @@
 import json
 from typing import Any, NamedTuple
 
-from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer
+from planner.model.errors import InvalidInputError
 from tests import schemas
 
 __all__ = ["Fault", "told", "without_times", "wrong"]

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from planner.jsonio import PROBLEMS, reply
-from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
+from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from tests.fuzzing.oddities import mutated
 from tests.fuzzing.valid import MAKERS
 

@@ -16,7 +16,7 @@ import msgspec
 
 import planner
 from planner.jsonio import reply
-from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
+from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from tests.fuzzing.fields import by_schema, enriched, whole
 from tests.fuzzing.judging import Fault, told, without_times, wrong
 from tests.fuzzing.oddities import damaged, unwritten, written

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner import ibatch
-from planner.workers import Limits
+from planner.families import ibatch
+from planner.jsonio.workers import Limits
 from tests.fuzzing.fields import whole
 from tests.fuzzing.judging import wrong
 from tests.fuzzing.running import SLOW, findings, requests

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status
-from planner.errors import NotApplicableError
-from planner.ibatch import METHODS, Plan, Problem, check, evaluate, solve
-from planner.ibatch import beside as search
-from planner.ibatch.beside import _layers_as_they_went, least_beside
-from planner.ibatch.evaluation import times_of
-from planner.ibatch.family import RULES
-from planner.interference import ALONE, Interference
+from planner.families.ibatch import METHODS, Plan, Problem, check, evaluate, solve
+from planner.families.ibatch import beside as search
+from planner.families.ibatch.beside import _layers_as_they_went, least_beside
+from planner.families.ibatch.evaluation import times_of
+from planner.families.ibatch.family import RULES
+from planner.model.contention import ALONE, Interference
+from planner.model.errors import NotApplicableError
 from tests import oracles
 from tests.caramel.test_beside import interferences
 from tests.strategies import problems

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, Status
-from planner.ibatch import METHODS, OWN_UNITS, Blocks, Problem, check, solve
+from planner.families.ibatch import METHODS, OWN_UNITS, Blocks, Problem, check, solve
 from tests import oracles
 from tests.strategies import problems
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs import TableCost
-from planner.ibatch import Problem, solve
-from planner.ibatch.bounds import relaxation
+from planner.families.ibatch import Problem, solve
+from planner.families.ibatch.bounds import relaxation
+from planner.model.costs import TableCost
 
 times = st.integers(0, 50)
 rows = st.lists(st.tuples(times, times), min_size=1, max_size=7)

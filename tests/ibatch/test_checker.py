@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.errors import InvalidPlanError
-from planner.ibatch import Plan, Problem, check, solve
+from planner.families.ibatch import Plan, Problem, check, solve
+from planner.model.errors import InvalidPlanError
 from tests import oracles
 from tests.strategies import problems
 

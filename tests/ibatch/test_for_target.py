@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError
-from planner.ibatch import Blocks, Plan, Problem, evaluate, solve
-from planner.ibatch.for_target import default, exported
-from planner.interference import ALONE
-from planner.targets import FSDP2, TARGETS
+from planner.families.ibatch import Blocks, Plan, Problem, evaluate, solve
+from planner.families.ibatch.for_target import default, exported
+from planner.model.contention import ALONE
+from planner.model.errors import InvalidInputError
+from planner.solving.deadline import Deadline
+from planner.solving.targets import FSDP2, TARGETS
 from tests.ibatch.test_beside import disturbed
 from tests.ibatch.test_beside import every_plan as every_cut
 from tests.oracles import brute_force

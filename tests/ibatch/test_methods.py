@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status, TableCost
-from planner.ibatch import METHODS, Plan, Problem, check, evaluate, solve
-from planner.ibatch.bounds import relaxation
-from planner.ibatch.family import BOUND_MAX_LAYERS
+from planner.families.ibatch import METHODS, Plan, Problem, check, evaluate, solve
+from planner.families.ibatch.bounds import relaxation
+from planner.families.ibatch.family import BOUND_MAX_LAYERS
 from tests import oracles
 from tests.strategies import huge_problems, problems
 
@@ -164,9 +164,9 @@ def test_a_layer_without_times_changes_no_optimum(problem: Problem, where: int) 
 @given(problems(additive=True, objective="makespan"))
 def test_both_exact_makespan_methods_agree(problem: Problem) -> None:
     """The near-linear method and the recurrence for any cost share no idea."""
-    from planner.deadline import Deadline
-    from planner.ibatch.dynamic import solve_general
-    from planner.ibatch.makespan import solve_additive
+    from planner.families.ibatch.dynamic import solve_general
+    from planner.families.ibatch.makespan import solve_additive
+    from planner.solving.deadline import Deadline
 
     assume(problem.too_large() is None)
     first = solve_additive(problem, Deadline(None))
@@ -311,8 +311,8 @@ def test_larger_random_tables_agree_between_methods() -> None:
     """Beyond brute force: the two exact methods, and the greedy ones above them."""
     import random
 
-    from planner.deadline import Deadline
-    from planner.ibatch.dynamic import solve_general
+    from planner.families.ibatch.dynamic import solve_general
+    from planner.solving.deadline import Deadline
 
     source = random.Random(5)
     for _ in range(30):

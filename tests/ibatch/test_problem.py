@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.deadline import NEVER, Deadline
-from planner.ibatch import IBATCH, Plan, Problem, solve
+from planner.families.ibatch import IBATCH, Plan, Problem, solve
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
 
 GOOD: dict[str, Any] = {"startup_ns": 1, "transfer_ns": [1, 2], "compute_ns": [3, 4]}

@@ -11,15 +11,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost
-from planner.deadline import Deadline
-from planner.ibatch import Plan, Problem
-from planner.ibatch import solve as solve_ibatch
-from planner.ibatch.evaluation import evaluate, objective_ns
-from planner.ibatch.makespan import solve_additive
-from planner.ibatch.robust import robust
-from planner.ibatch.strains import strained_of
-from planner.robustness import STRAINS
+from planner.families.ibatch import Plan, Problem
+from planner.families.ibatch import solve as solve_ibatch
+from planner.families.ibatch.evaluation import evaluate, objective_ns, strained_of
+from planner.families.ibatch.makespan import solve_additive
+from planner.families.ibatch.robust import robust
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
+from planner.solving.robustness import STRAINS
 from planner.solving.tie_break import TieBreak
 from tests import oracles
 from tests.strategies import huge_problems, problems

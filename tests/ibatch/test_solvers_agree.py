@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 
 from planner import Status, TableCost
-from planner.errors import NotApplicableError
-from planner.ibatch import Problem, check, solve
-from planner.ibatch.arcs import MAX_LAYERS
+from planner.families.ibatch import Problem, check, solve
+from planner.families.ibatch.arcs import MAX_LAYERS
+from planner.model.errors import NotApplicableError
 from tests import oracles
 from tests.strategies import problems
 

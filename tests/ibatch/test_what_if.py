@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import ibatch
-from planner.deadline import NEVER
-from planner.errors import InvalidInputError
-from planner.ibatch import IBATCH
-from planner.ibatch.family import ENUMERATED
-from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
+from planner.families import ibatch
+from planner.families.ibatch import IBATCH
+from planner.families.ibatch.family import ENUMERATED
+from planner.model.errors import InvalidInputError
+from planner.model.validation import MAX_VALUE
+from planner.solving.deadline import NEVER
+from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
 from planner.solving.what_if import regrets, robust_plan
-from planner.validation import MAX_VALUE
 from tests.oracles import all_boundaries, boundaries_of, brute_force, objective
 from tests.strategies import problems
 
@@ -211,7 +211,7 @@ def test_plans_priced_of_many_layers_are_few(monkeypatch: pytest.MonkeyPatch) ->
         priced.append(problem.layers)
         return ibatch.evaluate(problem, plan)
 
-    monkeypatch.setattr("planner.ibatch.family.evaluate", counted)
+    monkeypatch.setattr("planner.families.ibatch.family.evaluate", counted)
     count = 500
     problem = ibatch.Problem(
         compute_ns=[1 + (37 * layer) % 101 for layer in range(count)],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from planner.caramel import family
+from planner.families.caramel import family
 
 
 @pytest.fixture(autouse=True, scope="package")

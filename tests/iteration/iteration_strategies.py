@@ -4,10 +4,10 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.graphs import Graph
-from planner.iteration import Problem
-from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
+from planner.families.iteration import Problem
+from planner.model.clusters import Cluster, Nic
+from planner.model.graphs import Graph
+from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from tests.bml.networks import connected, failures, links_left
 from tests.caramel.graph_strategies import graphs, training_graphs
 

@@ -10,9 +10,9 @@ from fractions import Fraction
 from itertools import count
 from math import ceil
 
-from planner.graphs import Graph
-from planner.iteration import Plan, Problem, Synchronisation, Transfer
-from planner.iteration.plan import How
+from planner.families.iteration import Plan, Problem, Synchronisation, Transfer
+from planner.families.iteration.plan import How
+from planner.model.graphs import Graph
 
 
 def takes(synchronisation: Synchronisation, transfer: Transfer) -> int:

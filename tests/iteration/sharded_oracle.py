@@ -8,7 +8,7 @@ there earlier is never worse. Independent of windows being nested, and of any gr
 from collections.abc import Sequence
 from itertools import product
 
-from planner.costs import TransferCost
+from planner.model.costs import TransferCost
 
 
 def best_sharded(

@@ -7,20 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.deadline import NEVER
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.interference import ALONE, Interference
-from planner.iteration import METHODS, Problem, bound, check, evaluate, network_bound, solve
-from planner.iteration.alternatives import alternatives
-from planner.iteration.beside import _by_rules, planned_beside
-from planner.iteration.checker import check_room, check_times
-from planner.iteration.mixing import settled
-from planner.iteration.plan import Mode
-from planner.iteration.problem import scaled
-from planner.iteration.rules import RULES
-from planner.topologies import BCube, Rails, Switch
+from planner.families.iteration import (
+    METHODS,
+    Problem,
+    bound,
+    check,
+    evaluate,
+    network_bound,
+    solve,
+)
+from planner.families.iteration.alternatives import alternatives
+from planner.families.iteration.baselines import RULES
+from planner.families.iteration.beside import _by_rules, planned_beside
+from planner.families.iteration.checker import check_room, check_times
+from planner.families.iteration.fitting_transfers import settled
+from planner.families.iteration.plan import Mode
+from planner.families.iteration.problem import scaled
+from planner.model.clusters import Cluster, Nic
+from planner.model.contention import ALONE, Interference
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import BCube, Rails, Switch
+from planner.solving.deadline import NEVER
 from tests.caramel.test_beside import interferences
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import clusters, problems, whole_rates

@@ -8,14 +8,22 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import METHODS, Problem, bound, check, evaluate, network_bound, solve
+from planner.families.iteration import (
+    METHODS,
+    Problem,
+    bound,
+    check,
+    evaluate,
+    network_bound,
+    solve,
+)
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.results import Status
-from planner.topologies import BCube, Switch
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import BCube, Switch
+from planner.solving.result import Status
 from tests.iteration import brute_force
 
 FORWARD = Graph(

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Plan, Problem, Transfer, check, evaluate
-from planner.iteration.checker import check_room, check_times
-from planner.iteration.plan import Kind
-from planner.iteration.problem import Part
-from planner.topologies import Switch
+from planner.families.iteration import Plan, Problem, Transfer, check, evaluate
+from planner.families.iteration.checker import check_room, check_times
+from planner.families.iteration.plan import Kind
+from planner.families.iteration.problem import Part
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Switch
 
 F1, F2, B2, B1, B0 = range(5)
 GRAPH = Graph(

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import iteration
-from planner.bml.replan import MAX_REPLANNED, REPLAN, made, replanned
-from planner.clusters import Cluster, Nic
-from planner.collectives import check, time_of
-from planner.collectives.program import Kind, Message, Program
-from planner.collectives.recipes import Recipe
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import METHODS, Problem
-from planner.iteration.damaged import cut_off
-from planner.iteration.synchronisation import KNOWN, least, recipe_on, synchronisations
-from planner.iteration.ways import IN_ROUNDS, MEASURED, MIXED
-from planner.network import Network
-from planner.topologies import BCube, Failures, Switch
+from planner.families import iteration
+from planner.families.bml.replan import MAX_REPLANNED, REPLAN, made, replanned
+from planner.families.collectives import check, time_of
+from planner.families.collectives.program import Kind, Message, Program
+from planner.families.collectives.recipes import Recipe
+from planner.families.iteration import METHODS, Problem
+from planner.families.iteration.damaged import cut_off
+from planner.families.iteration.synchronisation import KNOWN, least, recipe_on, synchronisations
+from planner.families.iteration.ways import IN_ROUNDS, MEASURED, MIXED
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.network import Network
+from planner.model.topologies import BCube, Failures, Switch
 from tests.bml.networks import SMALL, connected, damaged_networks, links_left, single_failures
 
 SPEED = Fraction(10**9)

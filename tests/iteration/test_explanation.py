@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.costs import AffineCost, TableCost
-from planner.deadline import Deadline
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import (
+from planner.families.iteration import (
     MIXED,
     Alternative,
     Explanation,
@@ -24,10 +20,14 @@ from planner.iteration import (
     best_of,
     explain,
 )
-from planner.iteration.crossover import changes
-from planner.iteration.mixing import settled
-from planner.iteration.plan import How
-from planner.topologies import Rails, Switch
+from planner.families.iteration.fitting_transfers import settled
+from planner.families.iteration.plan import How
+from planner.families.iteration.why import changes
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost, TableCost
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Rails, Switch
+from planner.solving.deadline import Deadline
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.pricing import lasts, takes
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Problem, bound, check, evaluate, solve
-from planner.iteration.checker import check_room
-from planner.iteration.filling import filled
-from planner.iteration.plan import Mode
+from planner.families.iteration import Problem, bound, check, evaluate, solve
+from planner.families.iteration.checker import check_room
+from planner.families.iteration.fitting_transfers import filled
+from planner.families.iteration.plan import Mode
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.topologies import Switch
+from planner.model.clusters import Cluster, Nic
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Switch
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.pricing import lasts
 

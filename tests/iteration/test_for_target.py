@@ -8,15 +8,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.caramel import solve as solve_gradients
-from planner.caramel.for_target import BUCKETS
-from planner.caramel.targeted import lane_of
-from planner.deadline import NEVER
-from planner.errors import NotApplicableError
-from planner.iteration import ALGORITHMS, Problem, Synchronisation, solve
-from planner.iteration.for_target import exported
-from planner.results import Status
-from planner.targets import TARGETS
+from planner.families.caramel import solve as solve_gradients
+from planner.families.caramel.for_target import BUCKETS
+from planner.families.caramel.target_schedule import lane_of
+from planner.families.iteration import ALGORITHMS, Problem, Synchronisation, solve
+from planner.families.iteration.for_target import exported
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import NEVER
+from planner.solving.result import Status
+from planner.solving.targets import TARGETS
 from tests.caramel.test_targets import SMALL, compositions
 from tests.iteration.iteration_strategies import clusters, problems
 

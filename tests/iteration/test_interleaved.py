@@ -6,18 +6,18 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.deadline import Deadline
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import solve
-from planner.iteration.checker import check
-from planner.iteration.evaluation import evaluate
-from planner.iteration.interleaved import interleaved
-from planner.iteration.mixing import settled
-from planner.iteration.problem import Problem
-from planner.iteration.rules import enforced
-from planner.iteration.ways import lines_of
-from planner.topologies import Switch
+from planner.families.iteration import solve
+from planner.families.iteration.baselines import enforced
+from planner.families.iteration.checker import check
+from planner.families.iteration.evaluation import evaluate
+from planner.families.iteration.fitting_transfers import settled
+from planner.families.iteration.problem import Problem
+from planner.families.iteration.push_pull_interleaving import interleaved
+from planner.families.iteration.ways import lines_of
+from planner.model.clusters import Cluster, Nic
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Switch
+from planner.solving.deadline import Deadline
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.test_memory import chain, machines

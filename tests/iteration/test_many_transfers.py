@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.iteration.room import MAX_TRANSFERS
+from planner.families.iteration.transfer_limit import MAX_TRANSFERS
 from tests.test_time_limits import tiny_iteration
 
 Request = dict[str, Any]
@@ -28,7 +28,7 @@ def test_without_time_a_plan_is_priced_three_times(
 ) -> None:
     """To compare it, to judge it, and without start-ups, to say why it won."""
     priced = []
-    module = sys.modules["planner.iteration.evaluation"]
+    module = sys.modules["planner.families.iteration.evaluation"]
     simulate = module.simulate
 
     def counted(*args: Any, **options: Any) -> Any:
@@ -55,7 +55,7 @@ def test_the_plan_of_the_chosen_size_is_made_once(
     def again(*_: Any, **__: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(sys.modules["planner.iteration"], "solve_all", again)
+    monkeypatch.setattr(sys.modules["planner.families.iteration"], "solve_all", again)
     answer = planner.solve(asked)
     assert len(answer["alternatives"]) == len(before["alternatives"])
     assert answer["transfers"] == before["transfers"]

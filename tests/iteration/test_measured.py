@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.clusters import Cluster, Nic, scaled_cluster
-from planner.deadline import NEVER
-from planner.interference import Interference
-from planner.iteration import Plan, Problem, Transfer, alternatives, explain, solve
-from planner.iteration.bounds import bound, network_bound
-from planner.iteration.checker import check
-from planner.iteration.evaluation import evaluate
-from planner.iteration.measured import notes_of
-from planner.iteration.problem import Part
-from planner.iteration.rules import enforced
-from planner.iteration.sharded import both_ways
-from planner.iteration.synchronisation import synchronisations
+from planner.families.iteration import Plan, Problem, Transfer, alternatives, explain, solve
+from planner.families.iteration.baselines import enforced
+from planner.families.iteration.bounds import bound, network_bound
+from planner.families.iteration.checker import check
+from planner.families.iteration.evaluation import evaluate
+from planner.families.iteration.measured import notes_of
+from planner.families.iteration.problem import Part
+from planner.families.iteration.sharded import both_ways
+from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio import decode_profile
-from planner.measured import COLLECTIVES, Measured, MeasuredNetwork
-from planner.topologies import Rails, Switch
+from planner.model.clusters import Cluster, Nic, scaled_cluster
+from planner.model.contention import Interference
+from planner.model.measured import COLLECTIVES, Measured, MeasuredNetwork
+from planner.model.topologies import Rails, Switch
+from planner.solving.deadline import NEVER
 from tests.cli.test_cli import PROFILE
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import problems

@@ -9,14 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner import Layer, Profile, Provenance
-from planner.clusters import Cluster, Nic
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import METHODS, Footprint, Problem, check, network_bound, solve
-from planner.iteration.bounds import bound
-from planner.iteration.checker import check_room
-from planner.topologies import Rails, Switch
-from planner.units import format_bytes
+from planner.families.iteration import METHODS, Footprint, Problem, check, network_bound, solve
+from planner.families.iteration.bounds import bound
+from planner.families.iteration.checker import check_room
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Rails, Switch
+from planner.model.units import format_bytes
 from tests.iteration.iteration_strategies import problems
 
 
@@ -272,7 +272,9 @@ def test_a_problem_that_is_accepted_is_planned(size: int, startup: int, count: i
 def test_too_many_transfers_are_not_planned_but_count_in_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys.modules["planner.iteration.room"], "MAX_TRANSFERS", 100)
+    monkeypatch.setattr(
+        sys.modules["planner.families.iteration.transfer_limit"], "MAX_TRANSFERS", 100
+    )
     options = {"pull_bytes": (31, 9), "max_transfer_bytes": 1}
     problem = Problem(chain(60, 10), machines(4, None), **options)  # type: ignore[arg-type]
     result = solve(problem)

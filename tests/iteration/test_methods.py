@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Parameter
-from planner.iteration import (
+from planner.families.iteration import (
     METHODS,
     Plan,
     Problem,
@@ -19,13 +17,15 @@ from planner.iteration import (
     network_bound,
     solve,
 )
-from planner.iteration.checker import check_room, check_times
-from planner.iteration.evaluation import Evaluation, lasting
-from planner.iteration.plan import Mode
-from planner.iteration.problem import scaled
-from planner.iteration.rules import layers_apart
-from planner.results import Result
-from planner.topologies import Rails
+from planner.families.iteration.baselines import layers_apart
+from planner.families.iteration.checker import check_room, check_times
+from planner.families.iteration.evaluation import Evaluation, lasting
+from planner.families.iteration.plan import Mode
+from planner.families.iteration.problem import scaled
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Parameter
+from planner.model.topologies import Rails
+from planner.solving.result import Result
 from tests.iteration.iteration_strategies import problems, whole_rates
 from tests.iteration.pricing import lasts
 

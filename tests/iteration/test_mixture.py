@@ -9,13 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster, Nic
-from planner.collectives.loads import time_of as time_in_parts
-from planner.collectives.recipes import made as program_made
-from planner.costs import AffineCost, TableCost
-from planner.errors import InvalidInputError, InvalidPlanError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import (
+from planner.families.collectives.cost import time_of as time_in_parts
+from planner.families.collectives.recipes import made as program_made
+from planner.families.iteration import (
     MIXED,
     Plan,
     Problem,
@@ -25,13 +21,17 @@ from planner.iteration import (
     evaluate,
     solve,
 )
-from planner.iteration.mixing import settled
-from planner.iteration.rules import enforced
-from planner.iteration.sharded import both_ways
-from planner.iteration.synchronisation import DEPTHS, recipe_on, synchronisations
-from planner.iteration.ways import fastest, mixture
-from planner.network import Network
-from planner.topologies import Rails, Switch
+from planner.families.iteration.baselines import enforced
+from planner.families.iteration.fitting_transfers import settled
+from planner.families.iteration.sharded import both_ways
+from planner.families.iteration.synchronisation import DEPTHS, recipe_on, synchronisations
+from planner.families.iteration.ways import fastest, mixture
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost, TableCost
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.network import Network
+from planner.model.topologies import Rails, Switch
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import clusters, problems
 from tests.iteration.pricing import lasts

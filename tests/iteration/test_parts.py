@@ -7,14 +7,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner import Layer, Profile, Provenance, fsdp
-from planner.clusters import Cluster, Nic
-from planner.costs import AffineCost
-from planner.errors import NotApplicableError
-from planner.iteration.fully_sharded import meshes_of, sharded_problem
-from planner.iteration.parts import costs_between_copies, costs_within_copies
-from planner.measured import Measured, MeasuredNetwork
-from planner.topologies import FatTree, Rails, Switch
+from planner import Layer, Profile, Provenance
+from planner.families import fsdp
+from planner.families.iteration.fsdp_from_profile import meshes_of, sharded_problem
+from planner.families.iteration.parts import costs_between_copies, costs_within_copies
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost
+from planner.model.errors import NotApplicableError
+from planner.model.measured import Measured, MeasuredNetwork
+from planner.model.topologies import FatTree, Rails, Switch
 from tests.iteration.iteration_strategies import speeds, startups
 
 SECOND = 10**9

@@ -4,11 +4,12 @@ from fractions import Fraction
 
 import pytest
 
-from planner import Layer, Profile, Provenance, iteration
-from planner.clusters import Cluster, Nic
-from planner.errors import InvalidInputError
-from planner.iteration.resizing import resized
-from planner.topologies import BCube, FatTree, Rails, Switch, Topology
+from planner import Layer, Profile, Provenance
+from planner.families import iteration
+from planner.families.iteration.resizing import resized
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube, FatTree, Rails, Switch, Topology
 
 
 def problem_on(topology: Topology, machines: int, nics: int = 1) -> iteration.Problem:

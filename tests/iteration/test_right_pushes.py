@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.inwards import ConcaveCost
-from planner.caramel.windows import Windows
-from planner.clusters import Cluster, Nic
-from planner.costs import AffineCost, DepthCost
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Problem, bound, solve
-from planner.iteration.bounds import raised
-from planner.iteration.right_pushes import earliest_end, right_pushes_bound
-from planner.topologies import Rails
+from planner.families.caramel.concave_bound import ConcaveCost
+from planner.families.caramel.windows import Windows
+from planner.families.iteration import Problem, bound, solve
+from planner.families.iteration.bounds import raised
+from planner.families.iteration.pushes_in_forward_bound import earliest_end, right_pushes_bound
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost, DepthCost
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Rails
 from tests.caramel.exact_oracles import best_split
 from tests.caramel.test_inwards import depth_costs, lines
 from tests.iteration.sharded_oracle import best_sharded

@@ -6,18 +6,18 @@ from fractions import Fraction
 import pytest
 from hypothesis import assume, given, settings
 
-from planner.clusters import Cluster, Nic
-from planner.costs import AffineCost, TableCost
-from planner.deadline import NEVER
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Plan, Problem, Synchronisation, best_of
-from planner.iteration.alternatives import alternatives
-from planner.iteration.evaluation import evaluate, simplest, strained_of
-from planner.iteration.plan import Transfer
-from planner.iteration.problem import Part
-from planner.iteration.rules import enforced
-from planner.robustness import STRAINS, Strain
-from planner.topologies import Switch
+from planner.families.iteration import Plan, Problem, Synchronisation, best_of
+from planner.families.iteration.alternatives import alternatives
+from planner.families.iteration.baselines import enforced
+from planner.families.iteration.evaluation import evaluate, simplest, strained_of
+from planner.families.iteration.plan import Transfer
+from planner.families.iteration.problem import Part
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost, TableCost
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Switch
+from planner.solving.deadline import NEVER
+from planner.solving.robustness import STRAINS, Strain
 from tests.iteration.iteration_strategies import problems, whole_rates
 from tests.iteration.pricing import lasts
 from tests.iteration.test_mixture import RAILS, one_large_one_small

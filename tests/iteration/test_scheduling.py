@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from planner import drizzle
-from planner.clusters import Cluster, Nic, Scheduling
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.iteration.scheduling import group_size, scheduling_problem
-from planner.results import Status
-from planner.topologies import Switch
+from planner.families import drizzle
+from planner.families.iteration.scheduling import group_size, scheduling_problem
+from planner.model.clusters import Cluster, Nic, Scheduling
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.topologies import Switch
+from planner.solving.result import Status
 
 
 def cluster(**constants: Any) -> Cluster:

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import iteration
-from planner.clusters import Cluster, Nic, scaled_cluster
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Problem
-from planner.iteration.sensitivity import FACTORS, Knob, SweepPoint, sweep
-from planner.topologies import Rails, Switch
+from planner.families import iteration
+from planner.families.iteration import Problem
+from planner.families.iteration.sensitivity import FACTORS, Knob, SweepPoint, sweep
+from planner.model.clusters import Cluster, Nic, scaled_cluster
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Rails, Switch
+from planner.solving.deadline import Deadline
 from tests.iteration.iteration_strategies import clusters, problems
 from tests.iteration.pricing import lasts
 

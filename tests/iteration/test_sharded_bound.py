@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.nested import Line
-from planner.caramel.windows import Windows
-from planner.clusters import Cluster, Nic
-from planner.costs import AffineCost, DepthCost
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Problem, bound, solve
-from planner.iteration import sharded_bound as module
-from planner.iteration.sharded_bound import sharded_bound
-from planner.topologies import Switch
+from planner.families.caramel.windows import Windows
+from planner.families.iteration import Problem, bound, solve
+from planner.families.iteration import sharded_bound as module
+from planner.families.iteration.sharded_bound import sharded_bound
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost, DepthCost, Line
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Switch
 from tests.iteration.sharded_oracle import best_sharded
 
 Cost: TypeAlias = AffineCost | DepthCost
@@ -126,5 +125,5 @@ def test_start_ups_of_both_directions_count(startup_ns: int, gap: float) -> None
     assert result.gap <= gap
     ring = problem.synchronisation("ring")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("planner.iteration.bounds.sharded_bound", lambda *given: given[-1])
+        patch.setattr("planner.families.iteration.bounds.sharded_bound", lambda *given: given[-1])
         assert bound(problem, ring, "sharded") < 0.99 * (result.lower_bound_ns or 0)

@@ -14,10 +14,7 @@ from typing import Any
 
 import pytest
 
-from planner.clusters import Cluster
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.iteration import (
+from planner.families.iteration import (
     JOINT,
     METHODS,
     Plan,
@@ -29,14 +26,17 @@ from planner.iteration import (
     network_bound,
     solve,
 )
-from planner.iteration.bounds import bound
-from planner.iteration.plan import Mode
-from planner.iteration.ways import Synchronisation
+from planner.families.iteration.bounds import bound
+from planner.families.iteration.plan import Mode
+from planner.families.iteration.ways import Synchronisation
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.profiles import Profile
+from planner.model.clusters import Cluster
+from planner.model.errors import NotApplicableError
+from planner.model.profiles import Profile
+from planner.model.topologies import Rails
+from planner.solving.deadline import Deadline
 from planner.solving.methods import concrete
-from planner.topologies import Rails
 from tests.thorough import THOROUGH
 
 DATA = Path(__file__).parents[2] / "data"
@@ -76,7 +76,9 @@ def _bounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return found[key][1]
 
     for module in ("alternatives", "bounds", "family"):
-        monkeypatch.setattr(import_module(f"planner.iteration.{module}"), "bound", remembered)
+        monkeypatch.setattr(
+            import_module(f"planner.families.iteration.{module}"), "bound", remembered
+        )
 
 
 def others(problem: Problem) -> Iterator[tuple[str, int]]:

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import yan
-from planner.clusters import Cluster, Nic
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Problem, solve
-from planner.iteration import sizing as module
-from planner.iteration.epochs import yan_estimates
-from planner.iteration.sizing import Sizing, choose_size, resized
-from planner.layers import Layer
-from planner.profiles import Profile, Provenance
-from planner.topologies import BCube, FatTree, Rails, Switch
+from planner.families import yan
+from planner.families.iteration import Problem, solve
+from planner.families.iteration import sizing as module
+from planner.families.iteration.epochs import yan_estimates
+from planner.families.iteration.sizing import Sizing, choose_size, resized
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.layers import Layer
+from planner.model.profiles import Profile, Provenance
+from planner.model.topologies import BCube, FatTree, Rails, Switch
 from tests.iteration.iteration_strategies import clusters
 
 SOURCE = Provenance("synthetic", "a test")

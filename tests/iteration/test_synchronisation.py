@@ -9,11 +9,11 @@ from math import prod
 import pytest
 from hypothesis import given, settings
 
-from planner.clusters import Cluster, Nic
-from planner.collectives import gray_cycle, tree_groups
-from planner.iteration.synchronisation import least, synchronisations
-from planner.iteration.ways import Synchronisation
-from planner.topologies import BCube, FatTree, Rails, Switch
+from planner.families.collectives import gray_cycle, tree_groups
+from planner.families.iteration.synchronisation import least, synchronisations
+from planner.families.iteration.ways import Synchronisation
+from planner.model.clusters import Cluster, Nic
+from planner.model.topologies import BCube, FatTree, Rails, Switch
 from tests.collectives import algorithms
 from tests.collectives.replay import Replay, Transfer
 from tests.iteration.iteration_strategies import clusters

@@ -5,16 +5,16 @@ from fractions import Fraction
 
 import pytest
 
-from planner.clusters import Cluster, Nic
-from planner.errors import InvalidPlanError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Problem, Transfer, check, evaluate
-from planner.iteration.checker import check_times
-from planner.iteration.evaluation import lasting
-from planner.iteration.plan import Kind
-from planner.iteration.problem import Part
-from planner.iteration.rules import enforced
-from planner.topologies import Switch
+from planner.families.iteration import Problem, Transfer, check, evaluate
+from planner.families.iteration.baselines import enforced
+from planner.families.iteration.checker import check_times
+from planner.families.iteration.evaluation import lasting
+from planner.families.iteration.plan import Kind
+from planner.families.iteration.problem import Part
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidPlanError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Switch
 
 
 def test_times_by_hand() -> None:

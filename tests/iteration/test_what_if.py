@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import iteration
-from planner.clusters import Cluster, Nic
-from planner.deadline import NEVER
-from planner.errors import NotApplicableError
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration import ITERATION, Plan, Problem
-from planner.scenarios import Scenario
+from planner.families import iteration
+from planner.families.iteration import ITERATION, Plan, Problem
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import NotApplicableError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import Rails, Switch
+from planner.model.validation import MAX_VALUE
+from planner.solving.deadline import NEVER
+from planner.solving.scenarios import Scenario
 from planner.solving.what_if import advise
-from planner.topologies import Rails, Switch
-from planner.validation import MAX_VALUE
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.pricing import lasts
 

@@ -3,7 +3,7 @@
 from itertools import groupby, product
 from typing import Any
 
-from planner.topologies import BCube
+from planner.model.topologies import BCube
 
 __all__ = ["execute"]
 

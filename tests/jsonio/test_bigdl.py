@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.bigdl import METHODS, Exchange, Problem, check_pulls, evaluate, solve
-from planner.errors import InvalidInputError
+from planner.families.bigdl import METHODS, Exchange, Problem, check_pulls, evaluate, solve
 from planner.jsonio import decode_answer, decode_request, schema
 from planner.jsonio.bigdl import MAX_LISTED, MAX_NODES, PhaseName, answer
-from planner.network import Network
+from planner.model.errors import InvalidInputError
+from planner.model.network import Network
 from planner.solving.methods import REPLAN
-from planner.views import HotSpots
+from planner.solving.views import HotSpots
 from tests import schemas
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error, without

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from planner.bml import METHODS, Problem, evaluate, solve
-from planner.bml.family import BML
-from planner.collectives import COLLECTIVES
-from planner.draw import BarChart
-from planner.draw.plans import plan_chart
-from planner.errors import InvalidInputError
+from planner.families.bml import METHODS, Problem, evaluate, solve
+from planner.families.bml.family import BML
+from planner.families.collectives import COLLECTIVES
 from planner.jsonio import decode_answer, decode_request, reply, schema
 from planner.jsonio.bml import problem_of
 from planner.jsonio.bml_answer import answer
+from planner.model.errors import InvalidInputError
 from planner.solving.methods import REPLAN
+from planner.view import BarChart
+from planner.view.plans import plan_chart
 from tests import schemas
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CONTRACT, CUT, NIC, changed

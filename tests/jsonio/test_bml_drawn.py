@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from planner.collectives import compare
-from planner.errors import InvalidInputError
-from planner.network import Network
-from planner.topologies import BCube
-from planner.units import format_ns
-from planner.validation import MAX_TOTAL
+from planner.families.collectives import compare
+from planner.model.errors import InvalidInputError
+from planner.model.network import Network
+from planner.model.topologies import BCube
+from planner.model.units import format_ns
+from planner.model.validation import MAX_TOTAL
 from tests.jsonio.bml_requests import CONTRACT, NIC, changed
 from tests.jsonio.test_bml import EVERYBODY, answered, ask_once, read_again
 from tests.jsonio.test_caramel_answers import broken

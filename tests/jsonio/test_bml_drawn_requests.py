@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.bml import ideal_ns, solve
-from planner.collectives import compare
+from planner.families.bml import ideal_ns, solve
+from planner.families.collectives import compare
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CUT, changed
 from tests.jsonio.test_bml import read_again, typed, validate

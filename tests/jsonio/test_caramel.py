@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner import caramel
-from planner.graphs import Graph
+from planner.families import caramel
 from planner.jsonio import decode_answer, reply, schema
 from planner.jsonio.graphs import documents_of
+from planner.model.graphs import Graph
+from planner.model.validation import MAX_VALUE
 from planner.solving.methods import REPLAN
-from planner.validation import MAX_VALUE
 from tests import schemas
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.jsonio.test_service import ask, json_values, without

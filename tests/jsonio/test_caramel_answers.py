@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.jsonio import decode_answer, reply
-from planner.validation import MAX_VALUE
+from planner.model.validation import MAX_VALUE
 from tests.jsonio.test_caramel import CHAIN, CONTRACT, chain
 from tests.jsonio.test_service import ask, error
 

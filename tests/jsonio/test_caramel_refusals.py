@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.jsonio import reply
-from planner.validation import MAX_VALUE
+from planner.model.validation import MAX_VALUE
 from tests import schemas
 from tests.jsonio.test_caramel import (
     CHAIN,

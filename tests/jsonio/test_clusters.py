@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from msgspec import to_builtins
 
-from planner.clusters import Cluster, Nic, Scheduling
-from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument, cluster_of, decode_cluster
 from planner.jsonio.decoding import typed
 from planner.jsonio.failures import failed_document
 from planner.jsonio.schema import _of
-from planner.topologies import BCube, FatTree, Rails, Switch
-from planner.validation import MAX_VALUE
+from planner.model.clusters import Cluster, Nic, Scheduling
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube, FatTree, Rails, Switch
+from planner.model.validation import MAX_VALUE
 from tests import schemas
 from tests.iteration.iteration_strategies import clusters
 from tests.jsonio.test_service import json_values

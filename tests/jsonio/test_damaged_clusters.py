@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import planner
-from planner.bml.replan import made, ranks_of
 from planner.cli import main
-from planner.errors import InvalidInputError
+from planner.families.bml.replan import made, ranks_of
 from planner.jsonio.service import decode_answer
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube, Failures
 from planner.programs import GradientProgram, program_of
-from planner.topologies import BCube, Failures
 from tests import schemas
 from tests.jsonio.test_iteration import CLUSTER, PROFILE, asked
 from tests.jsonio.test_service import error

@@ -11,10 +11,10 @@ import pytest
 
 import planner
 from planner.cli import main
-from planner.errors import InvalidInputError
 from planner.jsonio import reply
 from planner.jsonio.decoding import decode
-from planner.validation import closest, exact
+from planner.model.errors import InvalidInputError
+from planner.model.validation import closest, exact
 
 EXAMPLE: dict[str, Any] = {
     "problem": "ibatch",

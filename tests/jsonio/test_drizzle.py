@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.draw import Chart, save_groups, text_groups
-from planner.drizzle import evaluate, solve
-from planner.errors import InvalidInputError
+from planner.families.drizzle import evaluate, solve
 from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schema
-from planner.validation import MAX_VALUE
-from planner.views import Groups
+from planner.model.errors import InvalidInputError
+from planner.model.validation import MAX_VALUE
+from planner.solving.views import Groups
+from planner.view import Chart, save_groups, text_groups
 from tests import schemas
 from tests.drizzle.drizzle_strategies import problems
 

@@ -10,11 +10,11 @@ from msgspec import UNSET
 
 import planner
 from planner.cli import main
-from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.heads import Head, PlanOrReason, head
+from planner.model.errors import InvalidInputError
 from planner.programs import Answer
-from planner.results import Result
+from planner.solving.result import Result
 from tests.jsonio.test_plan_files import METHODS
 
 ROUGH: dict[str, dict[str, Any]] = {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import ibatch
+from planner.families import ibatch
 from planner.jsonio import decode_answer
 from tests import schemas
 from tests.jsonio.test_service import EXAMPLE, TABLE, ask, error

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import planner
-from planner import iteration
-from planner.draw import GANTT
-from planner.draw.plans import plan_chart
-from planner.iteration.explanation import explain
+from planner.families import iteration
+from planner.families.iteration.why import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
-from planner.units import format_bytes
+from planner.model.units import format_bytes
+from planner.view import GANTT
+from planner.view.plans import plan_chart
 from tests import schemas
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.errors import InvalidInputError
 from planner.jsonio.many import solve_many
+from planner.model.errors import InvalidInputError
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.clusters import Cluster
-from planner.collectives.nics import nic_of
-from planner.costs import AffineCost
-from planner.errors import InvalidInputError
-from planner.interference import Interference
-from planner.iteration.synchronisation import synchronisations
+from planner.families.collectives.nics import nic_of
+from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.measured_cluster import cluster_document, encode_cluster
-from planner.sweeps import Collective, Sweep, Timing, fit_network
-from planner.topologies import BCube, Switch
+from planner.model.clusters import Cluster
+from planner.model.contention import Interference
+from planner.model.costs import AffineCost
+from planner.model.errors import InvalidInputError
+from planner.model.fitting import Collective, Sweep, Timing, fit_network
+from planner.model.topologies import BCube, Switch
 
 COSTS = st.builds(AffineCost, st.integers(0, 10**9), st.fractions(Fraction(1, 100), 1000))
 SIZES = (64, 4096, 262_144, 4_000_000)

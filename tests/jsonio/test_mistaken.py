@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from planner.errors import InvalidInputError
 from planner.jsonio.mistaken import Kind, instead, refuse_other
+from planner.model.errors import InvalidInputError
 
 DOCUMENTS: dict[Kind, dict[str, object]] = {
     "plan": {"problem": "ibatch", "status": "optimal"},

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import planner
 from planner.cli import main
-from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.rereading import SEARCHED
+from planner.model.errors import InvalidInputError
 from planner.programs import Answer, program_of, read_plan
 from tests.fuzzing.valid import MAKERS
 from tests.jsonio.test_iteration import REQUEST as ITERATION

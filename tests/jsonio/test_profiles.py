@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError, Profile, Provenance
-from planner.graphs import Graph, Op, Parameter
 from planner.jsonio import decode_profile, encode_profile
+from planner.model.graphs import Graph, Op, Parameter
 from tests import schemas
 from tests.strategies import profiles
 

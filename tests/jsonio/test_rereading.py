@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import planner
-from planner import caramel
 from planner.cli import main
-from planner.errors import InvalidInputError
+from planner.families import caramel
 from planner.jsonio import decode_answer, decode_request, decode_result, encode_result
+from planner.model.errors import InvalidInputError
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_damaged_clusters import BCUBE
 from tests.jsonio.test_iteration import CLUSTER, LAYERS, PROFILE, REQUEST

@@ -11,20 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import (
-    bigdl,
-    bml,
-    caramel,
-    drizzle,
-    fsdp,
-    ibatch,
-    iteration,
-    overlap,
-    read_cluster,
-    read_profile,
-    yan,
-)
-from planner.errors import InvalidInputError
+from planner import read_cluster, read_profile
+from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.jsonio import (
     decode_plan,
     decode_request,
@@ -35,7 +23,8 @@ from planner.jsonio import (
 from planner.jsonio.bml import problem_of as bml_problem
 from planner.jsonio.results import _KINDS
 from planner.jsonio.yan import problem_of as yan_problem
-from planner.results import Result
+from planner.model.errors import InvalidInputError
+from planner.solving.result import Result
 from tests.jsonio.test_plan_files import BIGDL, BML, CARAMEL, DRIZZLE, FSDP, IBATCH, OVERLAP
 from tests.jsonio.test_yan import SMALL
 

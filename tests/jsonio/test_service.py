@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner import ibatch
+from planner.families import ibatch
 from planner.jsonio import reply, schema
+from planner.model.validation import MAX_VALUE
 from planner.solving.methods import REPLAN
-from planner.validation import MAX_VALUE
 from tests import schemas
 
 EXAMPLE: dict[str, Any] = {

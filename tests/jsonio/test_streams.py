@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from planner import ibatch
 from planner.cli import main
+from planner.families import ibatch
 from planner.jsonio import CancellableLines, limited_replies, read_lines
-from planner.workers import Limits
+from planner.jsonio.workers import Limits
 from tests import schemas
 
 EXAMPLE: dict[str, Any] = {

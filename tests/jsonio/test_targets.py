@@ -6,7 +6,7 @@ import pytest
 
 import planner
 from planner.jsonio import schema
-from planner.targets import TARGETS
+from planner.solving.targets import TARGETS
 from tests.jsonio.test_iteration import REQUEST
 from tests.test_programs import CARAMEL
 

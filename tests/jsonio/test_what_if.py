@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.jsonio import schema
-from planner.scenarios import SCENARIOS
+from planner.solving.scenarios import SCENARIOS
 from tests.cli.printed import check_answer
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
+from planner.families.yan.configuration import Configuration, LayerChoice
+from planner.families.yan.family import METHODS
+from planner.families.yan.model import estimate
 from planner.jsonio import decode_answer, schema
 from planner.jsonio.decoding import typed
 from planner.jsonio.yan import YanRequest, problem_of
 from planner.jsonio.yan_answer import _whole
 from planner.solving.methods import REPLAN
-from planner.views import Scaling
-from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.family import METHODS
-from planner.yan.model import estimate
+from planner.solving.views import Scaling
 from tests import schemas
 from tests.jsonio.test_service import ask, error, without
 

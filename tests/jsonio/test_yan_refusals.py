@@ -7,7 +7,7 @@ import pytest
 
 import planner
 from planner.jsonio import decode_answer
-from planner.validation import MAX_VALUE
+from planner.model.validation import MAX_VALUE
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import error, without
 from tests.jsonio.test_yan import SMALL, constants, first_layer, fixed, second_layer, small

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import permutations
 
-from planner.overlap import Plan, Problem
+from planner.families.overlap import Plan, Problem
 
 
 def slow_makespan(problem: Problem, plan: Plan) -> int:

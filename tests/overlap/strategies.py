@@ -2,7 +2,16 @@
 
 from hypothesis import strategies as st
 
-from planner.overlap import Collective, Kind, Node, Problem, Tensor, evaluate, own_order, with_limit
+from planner.families.overlap import (
+    Collective,
+    Kind,
+    Node,
+    Problem,
+    Tensor,
+    evaluate,
+    own_order,
+    with_limit,
+)
 
 
 @st.composite

@@ -1,7 +1,7 @@
 """Bounds of graphs whose shortest step is known."""
 
-from planner.deadline import NEVER
-from planner.overlap import Collective, Kind, Node, Problem, lower_bound_ns, solve
+from planner.families.overlap import Collective, Kind, Node, Problem, lower_bound_ns, solve
+from planner.solving.deadline import NEVER
 
 
 def test_all_ancestors_come_before_a_transfer() -> None:

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from planner.errors import InvalidInputError
+from planner.families.overlap import Problem
 from planner.jsonio import overlap as overlap_json
 from planner.jsonio.service import decode_answer, decode_request, reply, solve_or_raise
-from planner.overlap import Problem
+from planner.model.errors import InvalidInputError
 from tests.overlap.strategies import problems
 from tests.overlap.test_problem import PROBLEM
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.deadline import NEVER, Incumbent
-from planner.overlap import (
+from planner.families.overlap import (
     METHODS,
     Collective,
     Kind,
@@ -20,10 +19,11 @@ from planner.overlap import (
     solve,
     with_limit,
 )
-from planner.overlap.bounds import least_ns
-from planner.overlap.exact import solve_exact
-from planner.results import Status
+from planner.families.overlap.bounds import least_ns
+from planner.families.overlap.exact import solve_exact
+from planner.solving.deadline import NEVER, Incumbent
 from planner.solving.methods import REPLAN
+from planner.solving.result import Status
 from tests.overlap.slow import all_plans, brute_force, slow_makespan, slow_peak
 from tests.overlap.strategies import problems
 

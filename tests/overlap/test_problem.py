@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
-from planner.jsonio.service import decode_request
-from planner.overlap import (
+from planner.families.overlap import (
     Collective,
     Kind,
     Node,
@@ -21,10 +19,12 @@ from planner.overlap import (
     solve,
     with_limit,
 )
-from planner.overlap.bounds import jackson_ns
-from planner.overlap.endings import no_order
-from planner.results import Status
+from planner.families.overlap.bounds import jackson_ns
+from planner.families.overlap.infeasibility import no_order
+from planner.jsonio.service import decode_request
+from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.solving.methods import REPLAN
+from planner.solving.result import Status
 
 DATA = Path(__file__).parents[2] / "data"
 KIND = Kind("all_gather", "0", ((0, 10), (100, 20)))
@@ -228,7 +228,7 @@ def test_a_dependence_that_is_far_is_added_once_more() -> None:
 
 
 def test_more_nodes_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.overlap.problem.MAX_NODES", 5)
+    monkeypatch.setattr("planner.families.overlap.problem.MAX_NODES", 5)
     with pytest.raises(InvalidInputError, match="expected 1 to 5 nodes, got 6"):
         replace(PROBLEM)
 

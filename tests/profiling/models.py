@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from planner.profiles import Profile
+from planner.model.profiles import Profile
 from planner.profiling import measure
 
 LINEAR = 4 * (4 * 4 + 4)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from planner.graphs import Graph
+from planner.model.graphs import Graph
 from planner.profiling.structure import observe
 from planner.profiling.timing import time_layers
 from tests.profiling.models import (

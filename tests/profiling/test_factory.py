@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from planner.errors import InvalidInputError, MeasurementError
+from planner.model.errors import InvalidInputError, MeasurementError
 from planner.profiling import load_factory, measure
 
 NUMBERS = count()
@@ -224,7 +224,7 @@ def test_torch_is_missing() -> None:
     program = (
         "import sys\n"
         "sys.modules['torch'] = None\n"
-        "from planner.errors import MissingExtraError\n"
+        "from planner.model.errors import MissingExtraError\n"
         "try:\n"
         "    import planner.profiling\n"
         "except MissingExtraError as error:\n"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from planner.errors import InvalidInputError
-from planner.layers import Layer
+from planner.model.errors import InvalidInputError
+from planner.model.layers import Layer
 from planner.profiling import measure, measuring
 from planner.profiling.machine import processor
 from planner.profiling.structure import observe

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor, nn
 
-from planner.errors import MeasurementError
+from planner.model.errors import MeasurementError
 from tests.profiling.models import (
     Model,
     linear,

@@ -10,11 +10,11 @@ pytest.importorskip("torch")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import machine
-from planner.disturbances import Spread
+from planner.model import machine
 from planner.profiling.remarks import others_in, warnings_of
 from planner.profiling.repeating import repeated, spread_of
 from planner.profiling.timing import Run
+from planner.solving.diagnostics import Spread
 from tests.profiling.models import linear, measured
 
 
@@ -88,6 +88,6 @@ def test_layers_that_are_not_the_whole_pass_are_warned_about() -> None:
 
 
 def test_a_profile_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.machine.processors", lambda: 1)
+    monkeypatch.setattr("planner.model.machine.processors", lambda: 1)
     marked = measured(linear(), threads=2)
     assert "2 threads on 1 processor" in marked.provenance.warnings[0]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
-from planner.graphs import Graph
+from planner.model.graphs import Graph
 from planner.profiling import measure
 from planner.profiling.updates import with_updates
 from tests.caramel.graph_strategies import graphs

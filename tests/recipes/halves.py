@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
-from planner.deadline import Deadline
-from planner.errors import InvalidPlanError
-from planner.scenarios import Scenario
+from planner.model.errors import InvalidPlanError
+from planner.model.validation import integers
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, named
-from planner.timeline import Interval, Timeline
-from planner.validation import integers
+from planner.solving.scenarios import Scenario
+from planner.solving.timeline import Interval, Timeline
 
 __all__ = ["HALVES", "Evaluation", "Plan", "Problem"]
 

@@ -12,13 +12,13 @@ import pytest
 
 import planner
 from planner.cli import main
-from planner.errors import InvalidInputError
 from planner.formats import READERS, Reader
 from planner.jsonio.generic import REGISTERED
 from planner.jsonio.results import _KINDS, FAMILIES
 from planner.jsonio.service import PROBLEMS, decode_answer
-from planner.layers import Layer
-from planner.profiles import Profile, Provenance
+from planner.model.errors import InvalidInputError
+from planner.model.layers import Layer
+from planner.model.profiles import Profile, Provenance
 from tests import schemas
 from tests.recipes.halves import HALVES
 

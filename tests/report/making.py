@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from planner import iteration
 from planner.cli.plan_text import about_cluster
-from planner.clusters import Cluster, Nic
-from planner.comparison import Comparison, compare
-from planner.deadline import NEVER, Deadline
-from planner.iteration import ITERATION, Evaluation, Plan, Problem
-from planner.iteration.sensitivity import sweep
+from planner.families import iteration
+from planner.families.iteration import ITERATION, Evaluation, Plan, Problem
+from planner.families.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
-from planner.layers import Layer
-from planner.profiles import Profile, Provenance
-from planner.report import Report
+from planner.model.clusters import Cluster, Nic
+from planner.model.layers import Layer
+from planner.model.profiles import Profile, Provenance
+from planner.model.topologies import Switch
+from planner.solving.comparison import Comparison, compare
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.what_if import advise, regrets
-from planner.topologies import Switch
+from planner.view.page import Report
 
 FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 import pytest
 from msgspec import UNSET
 
-from planner.clusters import Cluster, Nic
-from planner.iteration.sensitivity import SweepPoint
-from planner.report import Report, page
-from planner.report.predicted import about_ns
-from planner.topologies import Switch
-from planner.units import format_bytes, format_ns
+from planner.families.iteration.sensitivity import SweepPoint
+from planner.model.clusters import Cluster, Nic
+from planner.model.topologies import Switch
+from planner.model.units import format_bytes, format_ns
+from planner.view.page import Report, page
+from planner.view.predicted import about_ns
 from tests.report.making import cluster, model, report
 from tests.report.reading import Node, read
 

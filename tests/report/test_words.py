@@ -4,8 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from planner.report.html import Html, element, joined
-from planner.report.words import (
+from planner.model.units import format_rate
+from planner.view.html import Html, element, joined
+from planner.view.wording import (
     abbreviated,
     factor_text,
     logarithmic_ticks,
@@ -14,7 +15,6 @@ from planner.report.words import (
     ticks,
     times,
 )
-from planner.units import format_rate
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from bml_jobs import (
     windows_of,
 )
 
-from planner.caramel.windows import Windows
-from planner.collectives import Fabric, ps_tensors_fattree
+from planner.families.caramel.windows import Windows
+from planner.families.collectives import Fabric, ps_tensors_fattree
 from tests.reproduction.pages import missing
 
 

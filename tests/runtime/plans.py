@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from torch import nn
 
-from planner import caramel
-from planner.costs import AffineCost
+from planner.families import caramel
 from planner.jsonio.caramel import answer
+from planner.model.costs import AffineCost
 from planner.profiling import measure
 
 

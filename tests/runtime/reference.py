@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.profiles import Profile
+from planner.model.profiles import Profile
 from planner.profiling import measure
 
 STEPS = 3

@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("torch")
 
 import planner
-from planner import bigdl, caramel, ibatch, iteration
-from planner.costs import AffineCost
-from planner.errors import InvalidPlanError
+from planner.families import bigdl, caramel, ibatch, iteration
 from planner.jsonio import encode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.network import Network
+from planner.model.costs import AffineCost
+from planner.model.errors import InvalidPlanError
+from planner.model.network import Network
 from planner.profiling import measure
 from planner.runtime import attach, join
 from tests.runtime.launching import launch

@@ -12,15 +12,15 @@ pytest.importorskip("torch")
 import torch
 from torch import distributed
 
-from planner import iteration
-from planner.bml.replan import REPLAN, made
-from planner.clusters import Cluster, Nic
-from planner.collectives.recipes import Recipe
-from planner.iteration.rules import layers_apart
-from planner.results import Result
+from planner.families import iteration
+from planner.families.bml.replan import REPLAN, made
+from planner.families.collectives.recipes import Recipe
+from planner.families.iteration.baselines import layers_apart
+from planner.model.clusters import Cluster, Nic
+from planner.model.topologies import BCube, Failures
 from planner.runtime import attach, join
 from planner.runtime.collectives.interpreter import Interpreter
-from planner.topologies import BCube, Failures
+from planner.solving.result import Result
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     backward,

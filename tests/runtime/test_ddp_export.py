@@ -12,7 +12,12 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError, PlannerError
+from planner.model.errors import (
+    InvalidInputError,
+    InvalidPlanError,
+    NotApplicableError,
+    PlannerError,
+)
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime import ddp as module
 from planner.runtime.ddp import PlannedDDP, as_ddp, ddp_bucket_caps, ddp_buckets

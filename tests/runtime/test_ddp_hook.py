@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime import audit, follow_order
 from planner.runtime.ddp import as_ddp, ddp_bucket_caps

@@ -23,8 +23,8 @@ import torch
 import torch.distributed as dist
 from emulated_cluster import ClusterError, Host, Layout, clean, cluster
 
-from planner.errors import InvalidInputError
-from planner.topologies import BCube
+from planner.model.errors import InvalidInputError
+from planner.model.topologies import BCube
 from tests.runtime.launching import launch
 
 SCRIPT = Path(emulated_cluster.__file__)

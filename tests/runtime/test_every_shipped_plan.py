@@ -27,18 +27,18 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from planner import iteration
-from planner.clusters import Cluster
-from planner.collectives.recipes import made
-from planner.graphs import Graph
-from planner.iteration.synchronisation import recipe_on
+from planner.families import iteration
+from planner.families.collectives.recipes import made
+from planner.families.iteration.synchronisation import recipe_on
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
+from planner.model.clusters import Cluster
+from planner.model.graphs import Graph
+from planner.model.topologies import BCube, FatTree, Rails, Switch, Topology
 from planner.runtime import Ring, attach, join
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.collectives.ring import QueuedRing
 from planner.runtime.executors.base import Executor
-from planner.topologies import BCube, FatTree, Rails, Switch, Topology
 from tests.runtime.launching import launch
 from tests.runtime.reference import Weights, largest_difference, weights_of
 from tests.thorough import THOROUGH

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from planner.errors import InvalidPlanError, NotApplicableError
+from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram
 from planner.runtime.fsdp2 import as_fsdp2, fsdp2_groups
 from tests.runtime.launching import launch

@@ -29,12 +29,12 @@ from torch.distributed.fsdp._fully_shard import (
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from planner import fsdp
-from planner.costs import AffineCost
-from planner.formats.fsdp2_units import needed, without
-from planner.fsdp import Mesh, Plan, Problem
-from planner.fsdp.evaluation import Evaluation, Schedule, evaluate, follow
-from planner.fsdp.rules import RULES
+from planner.families import fsdp
+from planner.families.fsdp import Mesh, Plan, Problem
+from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.evaluation import Evaluation, Schedule, evaluate, follow
+from planner.formats.exporters.fsdp2 import needed, without
+from planner.model.costs import AffineCost
 from planner.programs import program_of
 from planner.runtime import fsdp2_units
 from planner.runtime.fsdp2 import as_fsdp2

@@ -1,6 +1,7 @@
 """Plans of fully sharded training by torch's own FSDP2: what travels when, what is in memory when.
 
-The rules of `planner.fsdp.rules` are compared with FSDP2 as people call it, in the same way.
+The rules of `planner.families.fsdp.baselines` are compared with FSDP2 as people call it, in the
+same way.
 """
 
 import time
@@ -24,12 +25,12 @@ from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param_g
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from planner import fsdp
-from planner.costs import AffineCost
-from planner.errors import PlannerError
-from planner.fsdp import Mesh, Plan, Problem, Unit
-from planner.fsdp.evaluation import evaluate
-from planner.fsdp.rules import RULES
+from planner.families import fsdp
+from planner.families.fsdp import Mesh, Plan, Problem, Unit
+from planner.families.fsdp.baselines import RULES
+from planner.families.fsdp.evaluation import evaluate
+from planner.model.costs import AffineCost
+from planner.model.errors import PlannerError
 from planner.programs import ShardedUnit, UnitProgram, program_of
 from planner.runtime.fsdp2 import as_fsdp2
 from planner.runtime.fsdp2_queue import _Queue

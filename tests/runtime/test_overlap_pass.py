@@ -17,12 +17,12 @@ from torch.distributed import _functional_collectives as collectives
 from torch.fx import Graph, GraphModule
 from torch.nn import functional
 
-from planner import overlap
-from planner.errors import InvalidPlanError
-from planner.formats.fx import problem_of
+from planner.families import overlap
+from planner.formats.importers.fx import problem_of
 from planner.jsonio import decode_answer
 from planner.jsonio.fx import FxDocument
 from planner.jsonio.overlap import OverlapAnswer, answer
+from planner.model.errors import InvalidPlanError
 from planner.profiling.dependences import operations
 from planner.profiling.fx import fx_document
 from planner.runtime.overlap_pass import impose_overlap

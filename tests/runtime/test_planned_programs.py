@@ -13,20 +13,20 @@ pytest.importorskip("torch")
 import msgspec
 import torch
 
-from planner import caramel, iteration
-from planner.clusters import Cluster, Nic
-from planner.collectives import PROGRAMS, program
-from planner.collectives.halving_doubling import halving_doubling_program
-from planner.costs import AffineCost
-from planner.iteration.plan import Mode
-from planner.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
+from planner.families import caramel, iteration
+from planner.families.collectives import PROGRAMS, program
+from planner.families.collectives.halving_doubling import halving_doubling_program
+from planner.families.iteration.plan import Mode
+from planner.families.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
 from planner.jsonio.iteration_making import answer
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost
+from planner.model.topologies import BCube, FatTree, Switch, Topology
 from planner.programs import GradientProgram, ShardProgram, program_of
-from planner.results import Result
 from planner.runtime import attach, join
 from planner.runtime.collectives.halves import ProgramHalves
 from planner.runtime.collectives.interpreter import Interpreter
-from planner.topologies import BCube, FatTree, Switch, Topology
+from planner.solving.result import Result
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     backward,

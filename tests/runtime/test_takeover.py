@@ -13,9 +13,9 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from planner import bigdl
-from planner.errors import CommunicationError, NotApplicableError
-from planner.network import Network
+from planner.families import bigdl
+from planner.model.errors import CommunicationError, NotApplicableError
+from planner.model.network import Network
 from planner.runtime import join, take_over
 from tests.runtime.launching import launch
 from tests.runtime.plans import plan_of

@@ -13,8 +13,8 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel import distributed as module
 
-from planner.bucketing import DDP_LIMITS
-from planner.targets import EVERY
+from planner.solving.bucketing import DDP_LIMITS
+from planner.solving.targets import EVERY
 
 TORCH = Path(torch.__file__).parent
 FOLDERS = {

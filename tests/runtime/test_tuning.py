@@ -11,7 +11,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import planner
-from planner.errors import MeasurementError
+from planner.model.errors import MeasurementError
 from planner.runtime import World, join, planning, tuning
 from planner.solving import what_if
 from tests.runtime.launching import launch

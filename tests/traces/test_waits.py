@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.costs import AffineCost
-from planner.graphs import Graph, Op, Parameter
+from planner.model.costs import AffineCost
+from planner.model.graphs import Graph, Op, Parameter
 from planner.traces import (
     CAUSES,
     Kernels,

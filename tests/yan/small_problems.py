@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from yan_brute_force import assignments, brute_force
 from yan_brute_force import configurations as all_configurations
 
-from planner.deadline import NEVER, Deadline
-from planner.errors import BrokenConstraintError
-from planner.results import Result
-from planner.yan import YAN
-from planner.yan.configuration import Configuration, Plan, Ranked
-from planner.yan.family import Method
-from planner.yan.layers import NeuronLayer
-from planner.yan.model import Estimate, estimate
-from planner.yan.problem import Constants, Problem
-from planner.yan.tables import choices
+from planner.families.yan import YAN
+from planner.families.yan.configuration import Configuration, Plan, Ranked
+from planner.families.yan.family import Method
+from planner.families.yan.layers import NeuronLayer
+from planner.families.yan.model import Estimate, estimate
+from planner.families.yan.problem import Constants, Problem
+from planner.families.yan.tables import choices
+from planner.model.errors import BrokenConstraintError
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.result import Result
 from tests.yan.yan_strategies import problems
 
 Rank = tuple[Fraction, int, int, int]

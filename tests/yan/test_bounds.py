@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.deadline import Deadline
+from planner.families.yan import Configuration, NeuronLayer, Problem, estimate
+from planner.families.yan.engine import Engine, configuration_of
+from planner.families.yan.exact import any_mapping_bound
+from planner.families.yan.exact_tie_break import Exact, exact_best
+from planner.families.yan.feasibility import space_of
+from planner.families.yan.layer_program import LayerState, Triple
+from planner.families.yan.layerwise import Layerwise
+from planner.families.yan.search import search
+from planner.families.yan.tables import Tables, choices
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
-from planner.yan import Configuration, NeuronLayer, Problem, estimate
-from planner.yan.engine import Engine, configuration_of
-from planner.yan.exact import any_mapping_bound
-from planner.yan.feasibility import space_of
-from planner.yan.layer_program import LayerState, Triple
-from planner.yan.layerwise import Layerwise
-from planner.yan.search import search
-from planner.yan.tables import Tables, choices
-from planner.yan.ties import Exact, exact_best
+from planner.solving.deadline import Deadline
 from tests.yan.small_problems import TINY, small_problems
 from tests.yan.yan_strategies import any_configurations, configurations, problems
 

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from planner.families.yan.calibration import Fit, MeasuredEpoch, fit
+from planner.families.yan.calibration.least_squares import FITTED
+from planner.families.yan.calibration.quality import correlations, errors, regret
+from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.layers import NeuronLayer
+from planner.families.yan.model import estimate
+from planner.families.yan.problem import Constants, Problem
 from planner.jsonio.measurements import decode_measurements
-from planner.yan.calibration import Fit, MeasuredEpoch, fit
-from planner.yan.calibration.least_squares import FITTED
-from planner.yan.calibration.quality import correlations, errors, regret
-from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.layers import NeuronLayer
-from planner.yan.mapping import canonical_mapping
-from planner.yan.model import estimate
-from planner.yan.problem import Constants, Problem
 
 NETWORK = (
     NeuronLayer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),

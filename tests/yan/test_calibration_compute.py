@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from planner.errors import InvalidInputError, MeasurementError
-from planner.yan.calibration import compute, measure_computation, worker
-from planner.yan.calibration.worker import kernels, timed
-from planner.yan.problem import Constants
+from planner.families.yan.calibration import compute, measure_computation, worker
+from planner.families.yan.calibration.worker import kernels, timed
+from planner.families.yan.problem import Constants
+from planner.model.errors import InvalidInputError, MeasurementError
 
 
 @pytest.mark.slow

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from planner.errors import InvalidInputError
-from planner.yan.calibration import MeasuredEpoch, fit
-from planner.yan.configuration import Fixed
-from planner.yan.problem import Constants, Problem
+from planner.families.yan.calibration import MeasuredEpoch, fit
+from planner.families.yan.configuration import Fixed
+from planner.families.yan.problem import Constants, Problem
+from planner.model.errors import InvalidInputError
 from tests.yan.test_calibration import START, TRUE, assert_recovered, configurations, job, measured
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.results import Status
-from planner.yan import Constants, Fixed, NeuronLayer, Plan, Problem, solve
+from planner.families.yan import Constants, Fixed, NeuronLayer, Plan, Problem, solve
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.result import Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
     TINY,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.errors import InvalidInputError
-from planner.yan.layers import NeuronLayer, fields, offsets
+from planner.families.yan.layers import NeuronLayer, fields, offsets
+from planner.model.errors import InvalidInputError
 from tests.yan import neuron_oracle
 from tests.yan.yan_strategies import networks
 

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.layers import NeuronLayer
-from planner.yan.mapping import LayerMapping, canonical_mapping
-from planner.yan.model import estimate
+from planner.families.yan.configuration import (
+    Configuration,
+    LayerChoice,
+    LayerMapping,
+    canonical_mapping,
+)
+from planner.families.yan.layers import NeuronLayer
+from planner.families.yan.model import estimate
 from tests.yan import neuron_oracle
 from tests.yan.yan_strategies import configurations, networks, problems
 

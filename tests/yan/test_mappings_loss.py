@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.yan import Configuration, Problem, estimate, solve
+from planner.families.yan import Configuration, Problem, estimate, solve
 from tests.yan.small_problems import small_problems
 from tests.yan.yan_strategies import any_configurations, configurations
 

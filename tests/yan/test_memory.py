@@ -8,14 +8,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.results import Status
-from planner.yan import Configuration, Constants, Problem, solve
-from planner.yan.engine import Engine
-from planner.yan.family import METHODS
-from planner.yan.feasibility import infeasibility, least_memory, space_of
-from planner.yan.layer_program import Triple
-from planner.yan.layers import MAX_COUNT, NeuronLayer
-from planner.yan.memory import Memory, fitting
+from planner.families.yan import Configuration, Constants, Problem, solve
+from planner.families.yan.engine import Engine
+from planner.families.yan.family import METHODS
+from planner.families.yan.feasibility import infeasibility, least_memory, space_of
+from planner.families.yan.layer_program import Triple
+from planner.families.yan.layers import MAX_COUNT, NeuronLayer
+from planner.families.yan.memory import Memory, fitting
+from planner.solving.result import Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
     TINY,

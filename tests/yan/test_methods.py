@@ -15,10 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from yan_brute_force import assignments
 
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.results import Result, Status
-from planner.yan import (
+from planner.families.yan import (
     METHODS,
     Configuration,
     Fixed,
@@ -30,10 +27,13 @@ from planner.yan import (
     family,
     solve,
 )
-from planner.yan.greedy import Greedy
-from planner.yan.layer_program import Triple
-from planner.yan.model import Estimate
-from planner.yan.tables import choices
+from planner.families.yan.greedy import Greedy
+from planner.families.yan.layer_program import Triple
+from planner.families.yan.model import Estimate
+from planner.families.yan.tables import choices
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import Deadline
+from planner.solving.result import Result, Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
     TINY,

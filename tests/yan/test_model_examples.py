@@ -5,13 +5,12 @@ from fractions import Fraction
 
 import pytest
 
-from planner.errors import BrokenConstraintError, InvalidPlanError
-from planner.yan.checker import check, worker_bytes
-from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.layers import NeuronLayer
-from planner.yan.mapping import canonical_mapping
-from planner.yan.model import estimate
-from planner.yan.problem import Constants, Problem
+from planner.families.yan.checker import check, worker_bytes
+from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.layers import NeuronLayer
+from planner.families.yan.model import estimate
+from planner.families.yan.problem import Constants, Problem
+from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from tests.yan.test_model import phases, with_speeds
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.errors import NotApplicableError
-from planner.results import Status
-from planner.yan import Constants, Fixed, NeuronLayer, Problem, check, estimate, solve
-from planner.yan.layer_program import Triple
-from planner.yan.ordered import OrderedMachines
+from planner.families.yan import Constants, Fixed, NeuronLayer, Problem, check, estimate, solve
+from planner.families.yan.layer_program import Triple
+from planner.families.yan.ordered import OrderedMachines
+from planner.model.errors import NotApplicableError
+from planner.solving.result import Status
 from tests.yan.small_problems import brute_result
 from tests.yan.yan_strategies import problems
 

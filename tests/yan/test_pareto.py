@@ -9,16 +9,15 @@ from itertools import pairwise, product
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from planner.deadline import Deadline
-from planner.errors import BrokenConstraintError, NotApplicableError
-from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.family import solve
-from planner.yan.landscape import MAX_CELLS, landscape
-from planner.yan.layers import NeuronLayer
-from planner.yan.mapping import canonical_mapping
-from planner.yan.model import estimate
-from planner.yan.pareto import pareto_front
-from planner.yan.problem import Constants, Problem
+from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.family import solve
+from planner.families.yan.landscape import MAX_CELLS, landscape
+from planner.families.yan.layers import NeuronLayer
+from planner.families.yan.model import estimate
+from planner.families.yan.pareto import pareto_front
+from planner.families.yan.problem import Constants, Problem
+from planner.model.errors import BrokenConstraintError, NotApplicableError
+from planner.solving.deadline import Deadline
 from tests.yan.yan_strategies import problems
 
 some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -11,20 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yan_brute_force import brute_force
 
-from planner import yan
-from planner.clusters import Cluster, Nic
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError, NotApplicableError
-from planner.graphs import Graph
+from planner.families import yan
+from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.from_profile import ProfiledProblem, profiled
+from planner.families.yan.units import block_window, neuron_layers
 from planner.jsonio import decode_profile
-from planner.layers import Layer, graph_of_layers
-from planner.profiles import Profile, Provenance
-from planner.topologies import Switch
-from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.mapping import canonical_mapping
-from planner.yan.profiled import ProfiledProblem, profiled
-from planner.yan.units import neuron_layers
-from planner.yan.windows import block_window
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph
+from planner.model.layers import Layer, graph_of_layers
+from planner.model.profiles import Profile, Provenance
+from planner.model.topologies import Switch
+from planner.solving.deadline import Deadline
 from tests.yan import neuron_oracle
 
 PROFILES = sorted((Path(__file__).parents[2] / "data/profiles").glob("*.json"))

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.deadline import Deadline
-from planner.yan import Constants, NeuronLayer, Problem, solve
-from planner.yan.exact import exact
-from planner.yan.layer_program import Triple
-from planner.yan.search import Space, search
+from planner.families.yan import Constants, NeuronLayer, Problem, solve
+from planner.families.yan.exact import exact
+from planner.families.yan.layer_program import Triple
+from planner.families.yan.search import Space, search
+from planner.solving.deadline import Deadline
 from tests.yan.small_problems import TINY
 
 ERROR = 1e-12

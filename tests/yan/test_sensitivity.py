@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.yan.configuration import Configuration
-from planner.yan.family import solve
-from planner.yan.layers import NeuronLayer
-from planner.yan.model import estimate
-from planner.yan.problem import Constants, Problem
-from planner.yan.sensitivity import TOLERANCE, FactorRange, scaled, sensitivity
+from planner.families.yan.configuration import Configuration
+from planner.families.yan.family import solve
+from planner.families.yan.layers import NeuronLayer
+from planner.families.yan.model import estimate
+from planner.families.yan.problem import Constants, Problem
+from planner.families.yan.sensitivity import TOLERANCE, FactorRange, scaled, sensitivity
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from tests.yan.yan_strategies import configurations, problems
 
 few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from yan_sample import _times, median, sample, worst
 from yan_spread import interval, spread
 
-from planner.deadline import Deadline
-from planner.errors import NotApplicableError
-from planner.yan import Problem, estimate
-from planner.yan.engine import configuration_of
-from planner.yan.layer_program import state_at
+from planner.families.yan import Problem, estimate
+from planner.families.yan.engine import configuration_of
+from planner.families.yan.layer_program import state_at
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import Deadline
 from tests.yan.small_problems import TINY, as_method, everything, small_problems
 from tests.yan.yan_strategies import problems
 

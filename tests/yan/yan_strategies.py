@@ -6,10 +6,9 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.layers import NeuronLayer
-from planner.yan.mapping import canonical_mapping
-from planner.yan.problem import Constants, Problem
+from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
+from planner.families.yan.layers import NeuronLayer
+from planner.families.yan.problem import Constants, Problem
 
 
 @st.composite

@@ -5,7 +5,7 @@ start-ups are paid. Complexity: O(L).
 """
 
 from planner import ibatch
-from planner.deadline import Deadline
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
 __all__ = ["doubling"]

@@ -2,7 +2,7 @@
 
 import json
 
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 
 __all__ = ["hosts"]
 

@@ -2,8 +2,8 @@
 
 from planner import iteration
 from planner.caramel import Part
-from planner.deadline import Deadline
-from planner.iteration.ways import Way
+from planner.families.iteration.ways import Way
+from planner.solving.deadline import Deadline
 
 __all__ = ["one_bucket"]
 

@@ -8,12 +8,12 @@ one.
 from collections.abc import Mapping
 from typing import Any
 
-from planner.bml.plan import Plan
+from planner.families.bml.problem import Plan
 from planner.jsonio.bml_answer import BmlAnswer
+from planner.model.topologies import BCube
 from planner.programs.bcube import bcube_program
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.world.world import World
-from planner.topologies import BCube
 
 __all__ = ["BcubeAllReduce"]
 

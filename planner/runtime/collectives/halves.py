@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 from planner.runtime.collectives.exchange import exchange
 from planner.runtime.collectives.interpreter import PARTS, Interpreter
 from planner.runtime.world.world import AT_ONCE

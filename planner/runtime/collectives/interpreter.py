@@ -1,14 +1,14 @@
 """Interpreter of collective programs over gloo.
 
-Problem: Gloo's all-reduce is a ring over one NIC. A program (`planner.collectives.program`) sends
-any chunk to any rank over any link.
-Method: The ranks of each link form a process group on the link's interface. One thread per lane
-(`lane`) runs its script at its own pace. Large tensors are cut into parts that follow each other.
-Guarantee: All ranks hold the same, checked program before the first byte. Sums have a fixed order,
-so they are the same in every run, and on all ranks if each chunk is summed on one rank. After a
-failure the object stays unusable; waiting threads end within their transfer's time-out.
-Complexity: That of the program; memory for the transfers in flight.
-Source: MSCCL's interpreter (Cowan et al., "MSCCLang", ASPLOS 2023) runs such programs on GPUs.
+Problem: Gloo's all-reduce is a ring over one NIC. A program
+(`planner.families.collectives.program`) sends any chunk to any rank over any link. Method: The
+ranks of each link form a process group on the link's interface. One thread per lane (`lane`) runs
+its script at its own pace. Large tensors are cut into parts that follow each other. Guarantee: All
+ranks hold the same, checked program before the first byte. Sums have a fixed order, so they are the
+same in every run, and on all ranks if each chunk is summed on one rank. After a failure the object
+stays unusable; waiting threads end within their transfer's time-out. Complexity: That of the
+program; memory for the transfers in flight. Source: MSCCL's interpreter (Cowan et al., "MSCCLang",
+ASPLOS 2023) runs such programs on GPUs.
 """
 
 import threading
@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from planner.collectives.checking import check
-from planner.collectives.program import Kind, ListedProgram, Message, Program
-from planner.collectives.ring import ring_program
-from planner.collectives.script import Script, scripts, talking
-from planner.errors import InvalidInputError, InvalidPlanError, PlannerError
+from planner.families.collectives.checker import check
+from planner.families.collectives.program import Kind, ListedProgram, Message, Program
+from planner.families.collectives.ring import ring_program
+from planner.families.collectives.script import Script, scripts, talking
+from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.programs import digest
 from planner.runtime.collectives.lane import Lane
 from planner.runtime.collectives.ring import AllReduce, Ring

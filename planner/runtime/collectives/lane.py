@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from planner.collectives.script import Script, ScriptHop
+from planner.families.collectives.script import Script, ScriptHop
 from planner.runtime.world.store import first_line
 from planner.runtime.world.world import PeerError
 

@@ -16,7 +16,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.errors import InvalidInputError, PlannerError
+from planner.model.errors import InvalidInputError, PlannerError
 from planner.programs import Program, digest
 from planner.runtime.executors.alike import agree, spread
 from planner.runtime.executors.channel import Channel

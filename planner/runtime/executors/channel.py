@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.errors import PlannerError
+from planner.model.errors import PlannerError
 from planner.runtime.executors.overtaking import Overtaking
 from planner.runtime.measuring.trace import Event, Trace
 from planner.runtime.world.world import World

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from planner.collectives.recipes import Recipe
+from planner.families.collectives.recipes import Recipe
 from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor

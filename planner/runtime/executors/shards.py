@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from planner.collectives.recipes import Recipe
-from planner.errors import InvalidPlanError
+from planner.families.collectives.recipes import Recipe
+from planner.model.errors import InvalidPlanError
 from planner.programs import Batch, ShardProgram, with_pieces
 from planner.runtime.collectives.halves import Halves, ProgramHalves
 from planner.runtime.collectives.interpreter import Interpreter

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from planner.bigdl import check_pulls
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.families.bigdl import check_pulls
+from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import SliceProgram
 from planner.runtime.collectives.exchange import exchange
 from planner.runtime.executors.channel import Ticket

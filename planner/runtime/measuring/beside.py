@@ -1,4 +1,4 @@
-"""Measure the contention (`beside`) between transfers and computation (`planner.interference`).
+"""Measure the contention (`beside`) between transfers and computation (`planner.model.contention`).
 
 Method: Transfers run through an executor's channel, one after the other; products of matrices, or
 passes of the model, run in this thread. Each round times, for each size, computation alone,
@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import distributed, nn
 
-from planner.costs import fit_affine
-from planner.interference import Interference
+from planner.model.contention import Interference
+from planner.model.costs import fit_affine
+from planner.model.fitting import ELEMENT_BYTES, Collective
 from planner.profiling.timing import clock_for, time_bare
 from planner.programs import Batch, Piece
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
@@ -32,7 +33,6 @@ from planner.runtime.executors.messages import Sending, messages_of
 from planner.runtime.measuring.sweep import transfer
 from planner.runtime.measuring.trace import Trace
 from planner.runtime.world.world import World
-from planner.sweeps import ELEMENT_BYTES, Collective
 
 __all__ = ["measure_interference", "passes_of"]
 

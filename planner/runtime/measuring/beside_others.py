@@ -4,8 +4,8 @@ import json
 import platform
 from typing import TYPE_CHECKING
 
-from planner import machine
-from planner.disturbances import Circumstances
+from planner.model import machine
+from planner.solving.diagnostics import Circumstances
 
 if TYPE_CHECKING:
     from planner.runtime.world.world import World

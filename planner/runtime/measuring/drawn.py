@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 
 from planner.jsonio import PROBLEMS
 from planner.jsonio.ibatch import IbatchAnswer
+from planner.model.units import format_ns
 from planner.programs import Answer
 from planner.runtime.measuring.measured import timeline_of
 from planner.runtime.measuring.trace import Event
-from planner.timeline import Interval, Mark, Timeline
-from planner.units import format_ns
+from planner.solving.timeline import Interval, Mark, Timeline
 
 __all__ = ["Moment", "beside_each_other", "in_layers", "predicted_timeline", "shown_step"]
 

@@ -14,12 +14,12 @@ from statistics import median
 
 from msgspec import UNSET
 
-from planner.disturbances import Circumstances, disturbances
+from planner.model.units import counted, format_ns
 from planner.programs import Answer
 from planner.runtime.measuring.measured import batch_times, batches_of, compared, slowest
 from planner.runtime.measuring.predictions import predicted_computation, predicted_transfers
 from planner.runtime.measuring.trace import Event
-from planner.units import counted, format_ns
+from planner.solving.diagnostics import Circumstances, disturbances
 
 __all__ = ["RatioInterval", "against", "explained", "other_threads"]
 

@@ -22,7 +22,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.programs import Answer
 from planner.runtime.measuring.trace import Event
-from planner.timeline import Interval, Kind, Timeline
+from planner.solving.timeline import Interval, Kind, Timeline
 
 __all__ = [
     "BatchTime",

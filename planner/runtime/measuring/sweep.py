@@ -20,7 +20,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, distributed, nn
 
-from planner.errors import InvalidInputError, MeasurementError
+from planner.model.errors import InvalidInputError, MeasurementError
+from planner.model.fitting import COLLECTIVES, ELEMENT_BYTES, Collective, Sweep, Timing, sweep_sizes
+from planner.model.validation import integer, integers
 from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
 from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, QueuedRing, Ring, pieces_of
@@ -28,15 +30,6 @@ from planner.runtime.executors.columns import cells_of, messages_of
 from planner.runtime.executors.shares import pull, push, room_for
 from planner.runtime.measuring.settling import Sample, repeats, settle
 from planner.runtime.world.world import AT_ONCE, World
-from planner.sweeps import (
-    COLLECTIVES,
-    ELEMENT_BYTES,
-    Collective,
-    Sweep,
-    Timing,
-    sweep_sizes,
-)
-from planner.validation import integer, integers
 
 __all__ = ["MAX_REPETITIONS", "check_depths", "measure_network", "transfer"]
 

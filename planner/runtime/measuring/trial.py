@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.errors import MeasurementError, PlannerError
+from planner.model.errors import MeasurementError, PlannerError
 from planner.profiling.tensors import loss_of
 from planner.programs import Plan
 from planner.runtime.attaching import attach

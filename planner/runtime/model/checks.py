@@ -7,9 +7,9 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.errors import InvalidInputError
-from planner.units import counted
-from planner.validation import shown
+from planner.model.errors import InvalidInputError
+from planner.model.units import counted
+from planner.model.validation import shown
 
 __all__ = ["check_model", "check_optimizer"]
 

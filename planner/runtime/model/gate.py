@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from planner.errors import PlannerError
+from planner.model.errors import PlannerError
 from planner.runtime.model.compiled import Compilations, hides_its_reads
 
 __all__ = ["Gate"]

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.validation import closest, shown
 from planner.programs import Batch, Piece
-from planner.validation import closest, shown
 
 __all__ = [
     "Elements",

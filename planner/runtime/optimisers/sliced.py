@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.some_parameters import SomeParameters, copied
 

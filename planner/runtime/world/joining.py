@@ -17,7 +17,7 @@ from typing import Any
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_store
 
-from planner.errors import CommunicationError, InvalidInputError, PlannerError
+from planner.model.errors import CommunicationError, InvalidInputError, PlannerError
 from planner.runtime.world.interfaces import only, using
 from planner.runtime.world.launcher import attempt, holds_store, job, listed
 from planner.runtime.world.store import first_line, hand_out, missing, reach, within

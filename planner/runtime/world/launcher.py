@@ -2,7 +2,7 @@
 
 import os
 
-from planner.errors import InvalidInputError, PlannerError
+from planner.model.errors import InvalidInputError, PlannerError
 
 __all__ = ["attempt", "holds_store", "job", "listed"]
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from planner.errors import CommunicationError
+from planner.model.errors import CommunicationError
 
 __all__ = ["down", "verdict_error"]
 

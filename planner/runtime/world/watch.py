@@ -22,7 +22,7 @@ from typing import Any
 
 from torch.distributed.distributed_c10d import Store
 
-from planner.errors import CommunicationError
+from planner.model.errors import CommunicationError
 from planner.runtime.world.store import first_line
 from planner.runtime.world.verdict import down, verdict_error
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from planner.errors import (
+from planner.model.errors import (
     CommunicationError,
     DisagreementError,
     InvalidInputError,

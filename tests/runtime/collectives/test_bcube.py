@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from planner import bml
-from planner.errors import InvalidInputError, PlannerError
+from planner.families import bml
 from planner.jsonio import solve
-from planner.network import Network
+from planner.model.errors import InvalidInputError, PlannerError
+from planner.model.network import Network
+from planner.model.topologies import BCube
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.collectives.bcube import BcubeAllReduce
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
-from planner.topologies import BCube
 from tests.runtime.launching import Outcome, launch
 
 SIZES = (0, 1, 2, 3, 7, 16, 17, 64, 1001, 20_011, 300_011)

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor, nn
 
-from planner.errors import CommunicationError
+from planner.model.errors import CommunicationError
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.collectives.bcube import BcubeAllReduce
 from planner.runtime.executors.gradients import GradientExecutor

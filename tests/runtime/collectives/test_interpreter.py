@@ -10,19 +10,19 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor, distributed
 
-from planner import bml
-from planner.collectives.bml import bml_program
-from planner.collectives.exchange import direct_program, routed_program
-from planner.collectives.halving_doubling import halving_doubling_program
-from planner.collectives.hierarchical import hierarchical_program
-from planner.collectives.program import ListedProgram, Program
-from planner.collectives.ring import ring_program
-from planner.errors import CommunicationError
+from planner.families import bml
+from planner.families.collectives.bml import bml_program
+from planner.families.collectives.exchange import direct_program, routed_program
+from planner.families.collectives.halving_doubling import halving_doubling_program
+from planner.families.collectives.hierarchical import hierarchical_program
+from planner.families.collectives.program import ListedProgram, Program
+from planner.families.collectives.ring import ring_program
+from planner.model.errors import CommunicationError
+from planner.model.topologies import BCube
 from planner.runtime.collectives.bcube import BcubeAllReduce
 from planner.runtime.collectives.interpreter import Interpreter, collective_of
 from planner.runtime.collectives.ring import Ring
 from planner.runtime.world.joining import join
-from planner.topologies import BCube
 from tests.collectives.programs import all_programs
 from tests.runtime.collectives.test_bcube import TIMEOUT_S, bits, floats, integers, planned, values
 from tests.runtime.faulty import end, strike

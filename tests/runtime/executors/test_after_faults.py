@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor
 
-from planner.errors import CommunicationError
+from planner.model.errors import CommunicationError
 from planner.programs import ShardProgram
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.gradients import GradientExecutor

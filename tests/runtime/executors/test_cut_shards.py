@@ -16,15 +16,15 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from planner import iteration
-from planner.clusters import Cluster, Nic
-from planner.iteration.memory import Footprint
+from planner.families import iteration
+from planner.families.iteration.memory import Footprint
+from planner.model.clusters import Cluster, Nic
+from planner.model.topologies import Switch
 from planner.programs import Batch, Piece, ShardProgram, program_of
 from planner.runtime import attach, join
 from planner.runtime.executors.columns import cells_of, messages_of, slice_of
 from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.world.world import World
-from planner.topologies import Switch
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     MODELS,

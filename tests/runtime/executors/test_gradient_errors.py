@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, Optimizer
 
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.collectives.ring import QueuedRing
 from planner.runtime.executors.gradients import GradientExecutor

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor, nn
 
-from planner.bigdl.plan import Exchange
+from planner.families.bigdl.problem import Exchange
 from planner.programs import Batch, Piece, ShardProgram, SliceProgram
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.shards import ShardExecutor

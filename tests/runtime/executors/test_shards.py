@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.optimisers.sliced import ELEMENTWISE, check_elementwise

@@ -14,8 +14,8 @@ import torch
 from torch import distributed, nn
 from torch.optim import Optimizer
 
-from planner.bigdl.plan import Exchange
-from planner.errors import InvalidPlanError
+from planner.families.bigdl.problem import Exchange
+from planner.model.errors import InvalidPlanError
 from planner.programs import SliceProgram
 from planner.runtime.executors.slices import SliceExecutor, check_slices
 from planner.runtime.world.joining import join

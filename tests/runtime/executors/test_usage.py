@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import SGD, Optimizer
 
-from planner.errors import InvalidInputError
+from planner.model.errors import InvalidInputError
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.gradients import GradientExecutor

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from planner.interference import Interference
+from planner.model.contention import Interference
 from planner.runtime.measuring.beside import _fitted, _Sample
 
 SIZES = [4096, 2**18, 2**24]

@@ -10,7 +10,7 @@ from planner.runtime.measuring.drawn import (
     shown_step,
 )
 from planner.runtime.measuring.trace import Event
-from planner.timeline import Interval, Timeline
+from planner.solving.timeline import Interval, Timeline
 
 CARAMEL = {
     "problem": "caramel",

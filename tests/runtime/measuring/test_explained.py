@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import planner
-from planner.disturbances import Circumstances
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.service import decode_answer
-from planner.machine import Load
+from planner.model.machine import Load
 from planner.runtime.measuring.beside_others import together
 from planner.runtime.measuring.explained import Run, against, explained, other_threads
 from planner.runtime.measuring.trace import Event
+from planner.solving.diagnostics import Circumstances
 
 QUIET = Circumstances(threads=2, processors=8, others=0.0, ranks=2)
 

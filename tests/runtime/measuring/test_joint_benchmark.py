@@ -10,13 +10,13 @@ pytest.importorskip("torch")
 from runtime_ablations import ABLATIONS, bucketed, ddp_plan
 from runtime_cluster import fitted, unmeasured
 
-from planner import iteration
-from planner.bucketing import ddp_buckets
-from planner.clusters import Cluster, Nic
-from planner.graphs import Graph, Op, Parameter
-from planner.iteration.plan import Mode
-from planner.iteration.synchronisation import synchronisations
-from planner.topologies import BCube, Switch, Topology
+from planner.families import iteration
+from planner.families.iteration.plan import Mode
+from planner.families.iteration.synchronisation import synchronisations
+from planner.model.clusters import Cluster, Nic
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.topologies import BCube, Switch, Topology
+from planner.solving.bucketing import ddp_buckets
 
 SIZES = (2**13, 2**17, 2**21)
 LIMITS = 2_000, 5_000

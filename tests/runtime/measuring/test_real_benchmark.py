@@ -19,9 +19,9 @@ from runtime_real_report import shown, summaries
 from runtime_real_shards import blocks_of, requests
 from runtime_report import Measured
 
-from planner.graphs import Graph, Op, Parameter
-from planner.interference import ALONE, Interference
-from planner.profiles import Profile, Provenance
+from planner.model.contention import ALONE, Interference
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.profiles import Profile, Provenance
 from planner.programs import program_of
 from planner.runtime.measuring.measured import StepTime
 
@@ -174,7 +174,7 @@ def test_shards_are_planned_beside_computation() -> None:
     from runtime_real_shards import COLLECTIVES
 
     import planner
-    from planner.layers import Layer
+    from planner.model.layers import Layer
 
     layers = tuple(
         Layer(f"l{place}", 10**6, 2 * 10**6, 10**5, parameters=(f"{place}.weight",))

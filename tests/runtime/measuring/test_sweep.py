@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 import planner
-from planner.costs import TableCost
-from planner.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.jsonio.network_measurements import encode_network
+from planner.model.costs import TableCost
+from planner.model.errors import CommunicationError, DisagreementError, InvalidInputError
+from planner.model.fitting import COLLECTIVES, Sweep, fit_network
 from planner.runtime.measuring import beside
 from planner.runtime.measuring.beside import measure_interference
 from planner.runtime.measuring.settling import SAMPLE_NS
 from planner.runtime.measuring.sweep import measure_network, transfer
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
-from planner.sweeps import COLLECTIVES, Sweep, fit_network
 from tests.runtime.launching import Outcome, launch
 
 SIZES = (64, 1024, 20_000)

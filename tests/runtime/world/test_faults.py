@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 from torch import Tensor
 
-from planner.errors import PlannerError
+from planner.model.errors import PlannerError
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
 from tests.runtime.faulty import (

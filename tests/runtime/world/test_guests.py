@@ -16,7 +16,7 @@ import torch
 from torch import distributed
 from torch.distributed.distributed_c10d import Backend
 
-from planner.errors import CommunicationError, PlannerError
+from planner.model.errors import CommunicationError, PlannerError
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.model.parameters import trainable

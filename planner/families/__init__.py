@@ -1,0 +1,1 @@
+"""What is planned: a paper or a question a folder."""

@@ -1,0 +1,208 @@
+"""Cost of a plan: sequential phases, each as long as its busiest NIC and busiest machine.
+
+The one place where plans of synchronisation are priced; it depends on no method. Phase times are
+exact fractions. The end of each phase is rounded up once. Updating weights takes no time. The
+formulas are derived in docs/bigdl.md, "Why phases cost what they do".
+
+Complexity: O(1) for an exchange, O(levels) for a driver.
+Source: Venkataraman, Ding and Ermolin, section "Communications in BigDL"; Apache Spark.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
+from planner.families.bigdl.problem import Driver, Exchange, Plan, Problem, largest_slice
+from planner.model.errors import NotApplicableError
+from planner.model.validation import MAX_TOTAL, shown
+
+__all__ = ["Evaluation", "Phase", "evaluate", "lower_bound_ns", "pulls_at_once", "window_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase of a plan.
+
+    Attributes
+    ----------
+    name : str
+        ``local_sum``, ``aggregate`` and ``gather`` of an exchange; of a driver ``combine`` (one for
+        each level of the tree), ``collect``, then ``broadcast``, or ``scatter`` and ``gather``.
+    sent_bytes : int
+        Bytes that the busiest NIC sends or receives, summed over turns.
+    added_bytes : int
+        Bytes that the busiest machine adds.
+    """
+
+    name: str
+    sent_bytes: int
+    added_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Cost of a plan.
+
+    Attributes
+    ----------
+    phases : tuple of Phase
+        In the order in which they run.
+    ends_ns : tuple of int
+        The end of each phase.
+    times_full_transfer : Fraction
+        The unrounded total time, divided by the time of one gradient over one link.
+    driver_bytes, driver_added_bytes : int
+        Bytes that the driver receives and sends together, and bytes that it adds; 0 without a
+        driver.
+    """
+
+    phases: tuple[Phase, ...]
+    ends_ns: tuple[int, ...]
+    times_full_transfer: Fraction
+    driver_bytes: int
+    driver_added_bytes: int
+
+    @property
+    def objective_ns(self) -> int:
+        """End of the last phase."""
+        return self.ends_ns[-1]
+
+
+def evaluate(problem: Problem, plan: Plan) -> Evaluation:
+    """Price a checked plan.
+
+    Raises
+    ------
+    NotApplicableError
+        If the time, or the bytes of a phase or of the driver, do not fit in 63 bits.
+    """
+    network, size = problem.network, problem.gradient_bytes
+    passing, added = 0, 0
+    if isinstance(plan, Exchange):
+        phases = _exchange(problem, plan)
+    else:
+        phases = _driver(problem, plan)
+        copies = 1 if plan.torrent else problem.nodes
+        passing, added = (plan.levels[-1] + copies) * size, (plan.levels[-1] - 1) * size
+    _fits(passing, "the bytes that pass the driver")
+    moved = max(max(phase.sent_bytes, phase.added_bytes) for phase in phases)
+    _fits(moved, "the bytes of a phase")
+    ends = list(
+        accumulate(
+            network.time(phase.sent_bytes, phase.added_bytes, phase.sent_bytes > 0)
+            for phase in phases
+        )
+    )
+    _fits(-int(-ends[-1] // 1), "the time of a synchronisation")
+    return Evaluation(
+        phases,
+        tuple(-int(-end // 1) for end in ends),
+        ends[-1] / network.time(size),
+        passing,
+        added,
+    )
+
+
+def _fits(amount: int, what: str) -> None:
+    if amount > MAX_TOTAL:
+        raise NotApplicableError("elements", f"{what} must fit in 63 bits, got {shown(amount)}")
+
+
+def _exchange(problem: Problem, plan: Exchange) -> tuple[Phase, ...]:
+    size, others = problem.gradient_bytes, problem.nodes - 1
+    pulled = others * largest_slice(problem.elements, problem.nodes) * problem.element_bytes
+    sent = pulled if plan.order == "rotated" else others * size
+    return (
+        Phase("local_sum", 0, (problem.partitions_per_node - 1) * size),
+        Phase("aggregate", sent, pulled),
+        Phase("gather", sent, 0),
+    )
+
+
+def _driver(problem: Problem, plan: Driver) -> tuple[Phase, ...]:
+    size, nodes = problem.gradient_bytes, problem.nodes
+    phases = []
+    for before, after in pairwise(plan.levels):
+        each, more = divmod(before, after)
+        received = (each - 1) * -(-after // nodes) + -(-more // nodes)
+        phases.append(Phase("combine", received * size, received * size))
+    collected = plan.levels[-1]
+    phases.append(Phase("collect", collected * size, (collected - 1) * size))
+    if plan.torrent:
+        passed = (nodes - 1) * largest_slice(problem.elements, nodes) * problem.element_bytes
+        phases += [Phase("scatter", size, 0), Phase("gather", passed, 0)]
+    else:
+        phases.append(Phase("broadcast", nodes * size, 0))
+    return tuple(phases)
+
+
+# ---
+# Lower bound on the time of any synchronisation algorithm over the nodes' NICs.
+#
+# Problem: N > 1 nodes have P gradients of E elements each, and every node needs the sum. A step
+# costs a start-up, the bytes of the busiest NIC and the additions of the busiest machine.
+#
+# Guarantee: no plan is faster. The rotated exchange meets the bound where N divides E and a
+# start-up costs at most what sending everything in one step costs more; always if start-ups are
+# free. Proof: docs/bigdl.md, "Why the bound holds". Complexity: O(1). Source: own; the counting
+# argument for all-reduce.
+
+
+def lower_bound_ns(problem: Problem) -> int:
+    """Return the lower bound (ns) on the time of any synchronisation."""
+    nodes, each, size = problem.nodes, problem.partitions_per_node, problem.gradient_bytes
+    network = problem.network
+    if nodes == 1:
+        best = network.time(0, (each - 1) * size)
+    else:
+        sent = -(-2 * (nodes - 1) * problem.elements // nodes) * problem.element_bytes
+        added = -(-(nodes * each - 1) * problem.elements // nodes) * problem.element_bytes
+        at_once = network.time((nodes - 1) * size, (each + nodes - 2) * size, 1)
+        best = min(at_once, network.time(sent, added, 2))
+    return -int(-best // 1)
+
+
+# ---
+# Number of pulls that reach each node in each turn; more than one is a hot spot that shares a NIC.
+#
+# Complexity: O(turns·N) for a window of turns and nodes. Source: own; "rotated" is the usual way to
+# spread a total exchange over turns.
+
+
+def pulls_at_once(
+    plan: Exchange, turns: int | None = None, nodes: int | None = None
+) -> tuple[tuple[int, ...], ...]:
+    """Return one row per turn with the number of pulls from other nodes at each node.
+
+    A node with an empty slice pulls nothing.
+
+    Parameters
+    ----------
+    plan : Exchange
+        The exchange.
+    turns, nodes : int, optional
+        How many turns and nodes to count, from the first on; all by default.
+    """
+    pulling = range(min(plan.nodes, plan.elements))  # the others' slices are empty
+    return window_of(
+        plan.asked,
+        pulling,
+        plan.nodes if turns is None else min(turns, plan.nodes),
+        plan.nodes if nodes is None else min(nodes, plan.nodes),
+    )
+
+
+def window_of(
+    asked: Callable[[int, int], int], pulling: Sequence[int], turns: int, nodes: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the rows of `pulls_at_once` for any order, given as ``asked(node, turn)``."""
+    rows = []
+    for turn in range(turns):
+        counts = [0] * nodes
+        for node in pulling:
+            server = asked(node, turn)
+            if server != node and server < nodes:
+                counts[server] += 1
+        rows.append(tuple(counts))
+    return tuple(rows)

@@ -1,0 +1,34 @@
+"""BML, gradient synchronisation on a BCube: who sums which piece, over which link, in which step.
+
+Source: Wang et al., "BML: A High-performance, Low-cost Gradient Synchronization Algorithm for DML
+Training", NeurIPS 2018.
+"""
+
+from planner.families.bml.checker import Ground, check
+from planner.families.bml.damage import Damage
+from planner.families.bml.evaluation import Evaluation, evaluate
+from planner.families.bml.family import BML, METHODS, ideal_ns, lower_bound_ns, solve
+from planner.families.bml.problem import Failures, Plan, Problem, Transfer
+from planner.families.bml.program import program_of
+from planner.families.bml.schedule import Schedule
+from planner.families.bml.trees import TreePlan
+
+__all__ = [
+    "BML",
+    "METHODS",
+    "Damage",
+    "Evaluation",
+    "Failures",
+    "Ground",
+    "Plan",
+    "Problem",
+    "Schedule",
+    "Transfer",
+    "TreePlan",
+    "check",
+    "evaluate",
+    "ideal_ns",
+    "lower_bound_ns",
+    "program_of",
+    "solve",
+]

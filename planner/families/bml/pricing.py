@@ -1,0 +1,254 @@
+"""Time of a plan: the one place where it is computed, for plans of all methods.
+
+A step takes as long as its busiest NIC needs to send or receive and its busiest server to add
+(`planner.model.network`). With one round the steps are sequential: aggregation, then broadcast.
+With R rounds each piece is cut into R parts, and part j takes every step j steps later, so links
+carry several parts, up and down, in each step. Layers are sequential. The sum is rounded up once.
+
+Complexity: without failures O(k) for each distinct layer size. Otherwise O(D·k·N), D being the
+steps of the aggregation, whatever R is: each of the 2D hops of a part begins, changes from longer
+to shorter parts and ends once, and steps between these events are equal. Source: own.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+
+from planner.families.bml.problem import Problem
+from planner.families.bml.schedule import Schedule
+from planner.families.bml.trees import TreePlan
+from planner.families.collectives.layout import Layout
+from planner.model.network import Network
+from planner.solving.deadline import NEVER, Deadline
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Loads", "busiest_intact", "is_intact", "loads", "time_ns"]
+
+# ---
+# Bytes that every NIC sends and receives in every step of the aggregation.
+#
+# The broadcast is the reverse: a NIC receives in broadcast step D - 1 - d its bytes sent in step d.
+#
+# Complexity: O(k·N) array operations a step and thread of a `Schedule`; O(trees·N) for a
+# `TreePlan`. Source: own.
+
+
+class Loads(NamedTuple):
+    """Bytes that each NIC carries in one step; arrays of shape (k, N)."""
+
+    sent: "NDArray[np.int64]"
+    received: "NDArray[np.int64]"
+
+
+def loads(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
+    """Yield the loads of NICs in each step of the aggregation; TimeUpError at the deadline."""
+    if isinstance(plan, TreePlan):
+        return _of_trees(plan, layout, deadline)
+    return _of_schedule(plan, layout, deadline)
+
+
+def _nothing(plan: Schedule | TreePlan) -> Loads:
+    import numpy as np
+
+    shape = plan.bcube.k, plan.bcube.servers
+    return Loads(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
+
+
+def _of_trees(plan: TreePlan, layout: Layout, deadline: Deadline) -> Iterator[Loads]:
+    import numpy as np
+
+    sizes = np.diff(layout.starts(np.arange(plan.pieces + 1, dtype=np.int64)))
+    for step in range(plan.steps):
+        deadline.check()
+        carried = _nothing(plan)
+        _, sender, receiver, level, piece = plan.rows_of_step(step).T
+        np.add.at(carried.sent, (level, sender), sizes[piece])
+        np.add.at(carried.received, (level, receiver), sizes[piece])
+        yield carried
+
+
+def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iterator[Loads]:
+    import numpy as np
+
+    bcube = schedule.bcube
+    n, k, count = bcube.n, bcube.k, bcube.servers
+    dead = np.array(sorted(schedule.dead), dtype=np.int64)
+    servers = np.arange(count, dtype=np.int64)
+    held = np.zeros((k, count), dtype=np.int64)  # digits t … t+w-1 as a number
+    sizes = np.tile(np.diff(layout.starts(np.arange(k + 1) * count))[:, None], count)
+    for w in range(k):
+        if w in schedule.half_steps:
+            yield _half_step(schedule, layout, w)
+        step = _nothing(schedule)
+        length: int = n ** (k - 1 - w)
+        bounds = np.arange(n ** (w + 1) + 1, dtype=np.int64) * length
+        before = sizes.copy()
+        for t in range(k):
+            deadline.check()
+            # Step w of thread t is on level t + w (mod k). A server keeps the slice numbered by its
+            # own digits so far, sends the rest of its slice, and receives n - 1 slices of the size
+            # it keeps.
+            level = (t + w) % k
+            held[t] = held[t] * n + servers // int(n**level) % n
+            sizes[t] = np.diff(layout.starts(t * count + bounds))[held[t]]
+            step.sent[level] = before[t] - sizes[t]
+            step.received[level] = (n - 1) * sizes[t]
+            # Remove what dead servers would have sent; transfers to dead servers are blocked.
+            stride: int = n**level
+            first = dead - dead // stride % n * stride
+            peers = (first[:, None] + np.arange(n) * stride).reshape(-1)
+            np.subtract.at(step.received[level], peers, sizes[t, peers])
+        _take_away(schedule, step, w, sizes)
+        step.sent[:, dead] = 0
+        step.received[:, dead] = 0
+        yield step
+
+
+def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
+    import numpy as np
+
+    half = _nothing(schedule)
+    rows = schedule.part_rows
+    thread, _, sender, level, via, offset, length = rows[rows[:, 1] == w].T
+    first = thread * schedule.pieces + offset
+    sizes = layout.starts(first + length) - layout.starts(first)
+    np.add.at(half.sent, (level, sender), sizes)
+    np.add.at(half.received, (level, via), sizes)
+    return half
+
+
+def _take_away(schedule: Schedule, step: Loads, w: int, sizes: "NDArray[np.int64]") -> None:
+    """Subtract the blocked transfers of step w; the size of each is its receiver's slice."""
+    import numpy as np
+
+    rows = schedule.blocked_rows
+    thread, _, sender, receiver = rows[rows[:, 1] == w].T
+    level = (thread + w) % schedule.bcube.k
+    size = sizes[thread, receiver]
+    np.subtract.at(step.sent, (level, sender), size)
+    np.subtract.at(step.received, (level, receiver), size)
+
+
+def time_ns(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> int:
+    """Return the time of a plan (ns); TimeUpError at the deadline."""
+    network, time = problem.network, Fraction(0)
+    for size, times in Counter(problem.chunks).items():
+        elements = size // problem.element_bytes
+        if is_intact(plan):
+            way = busiest_intact(plan, plan.layout(elements, problem.element_bytes))
+            time += times * sum(network.step(*carried) for carried in way)
+        elif elements:
+            time += times * _chunk(problem, plan, elements, deadline)
+    return ceil(time)
+
+
+def is_intact(plan: Schedule | TreePlan) -> TypeGuard[Schedule]:
+    """Return whether a plan is Algorithm 1 without failures, which has a price in closed form."""
+    return isinstance(plan, Schedule) and not plan.changed and plan.rounds == 1
+
+
+def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
+    """Return the bytes of the busiest NIC, and those added by the busiest server, in each step.
+
+    The first slice of a thread is one of its largest (`EvenLayout`), and thread 0 has most
+    elements. So n - 1 largest slices arrive at the owner of that slice, which also owns the first
+    slices of all threads.
+    """
+    n, k, pieces = schedule.bcube.n, schedule.bcube.k, schedule.pieces
+    # Threads with equal numbers of elements are cut alike, and there are at most two such numbers.
+    alike = Counter(layout.span(thread * pieces, pieces) for thread in range(k))
+    example = {layout.span(thread * pieces, pieces): thread for thread in range(k)}
+    steps = []
+    for w in range(k):
+        length = int(n ** (k - 1 - w))
+        first = layout.span(0, length)
+        all_firsts = sum(
+            count * layout.span(example[size] * pieces, length) for size, count in alike.items()
+        )
+        steps.append(((n - 1) * first, (n - 1) * all_firsts))
+    return steps + [(carried, 0) for carried, _ in reversed(steps)]
+
+
+def _chunk(
+    problem: Problem, plan: Schedule | TreePlan, elements: int, deadline: Deadline
+) -> Fraction:
+    """Return the time of one layer, or of a gradient that is not cut into layers."""
+    if plan.rounds == 1:
+        return sum(
+            (
+                _step(problem.network, load, True) + _step(problem.network, load, False)
+                for load in loads(plan, plan.layout(elements, problem.element_bytes), deadline)
+            ),
+            Fraction(0),
+        )
+    quotient, longer = divmod(elements, plan.rounds)
+    # The first `longer` parts have one element more than the others.
+    of_short = _hops(plan, plan.layout(quotient, problem.element_bytes), deadline)
+    of_long = (
+        _hops(plan, plan.layout(quotient + 1, problem.element_bytes), deadline) if longer else []
+    )
+    count = 2 * plan.steps
+    under_way = _UnderWay(plan)
+    events = {*range(count), *range(longer, longer + count)}
+    events.update(range(plan.rounds, plan.rounds + count))
+    time, before, each = Fraction(0), 0, Fraction(0)
+    for step in sorted(events):
+        deadline.check()
+        time += (step - before) * each
+        # Part j is on hop step - j. The events: the first part, the first shorter part, or the last
+        # part moves to another hop.
+        if step < count:
+            under_way.add((of_long if longer else of_short)[step])
+        if longer and 0 <= step - longer < count:
+            under_way.add(of_long[step - longer], -1)
+            under_way.add(of_short[step - longer])
+        if 0 <= step - plan.rounds < count:
+            under_way.add(of_short[step - plan.rounds], -1)
+        before, each = step, under_way.step(problem.network)
+    return time
+
+
+_Hop = tuple[Loads, bool]
+"""Loads of NICs in one hop of a part, and whether receivers add."""
+
+
+def _step(network: Network, carried: Loads, adds: bool) -> Fraction:
+    """Return the time of a step with only this hop; its reverse takes as long."""
+    busiest = max(int(carried.sent.max()), int(carried.received.max()))
+    return network.step(busiest, int(carried.received.sum(axis=0).max()) if adds else 0)
+
+
+def _hops(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline) -> list[_Hop]:
+    up = list(loads(plan, layout, deadline))
+    down = [Loads(load.received, load.sent) for load in reversed(up)]
+    return [(load, True) for load in up] + [(load, False) for load in down]
+
+
+class _UnderWay:
+    """Loads of the hops that run in one step."""
+
+    def __init__(self, plan: Schedule | TreePlan) -> None:
+        import numpy as np
+
+        shape = plan.bcube.k, plan.bcube.servers
+        self._sent: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+        self._received: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+        self._added: NDArray[np.int64] = np.zeros(shape[1], dtype=np.int64)
+
+    def add(self, hop: _Hop, times: int = 1) -> None:
+        """Add the loads of a hop (`times` = -1: remove them)."""
+        carried, adds = hop
+        self._sent += times * carried.sent
+        self._received += times * carried.received
+        if adds:
+            self._added += times * carried.received.sum(axis=0)
+
+    def step(self, network: Network) -> Fraction:
+        """Return the time of a step."""
+        busiest = max(int(self._sent.max()), int(self._received.max()))
+        return network.step(busiest, int(self._added.max()))

@@ -1,0 +1,194 @@
+"""Plans made of spanning trees: each piece has its own tree and share of the gradient.
+
+A piece travels up its tree to the root and back down; a hop runs once all hops below it are done.
+There is one thread.
+
+Guarantee: the root is a centre of the tree, so no other root needs fewer steps; of two centres the
+smaller number is taken, so the same tree always has the same root.
+Complexity: O(N log N) for a tree of N servers: each is removed once, the leaves of a step in order.
+Source: own; that removing leaves ends at the centre is Jordan's, 1869.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from planner.families.bml.problem import Hops, Plan, Transfer
+from planner.families.collectives.layout import WeightedLayout
+from planner.model.topologies import BCube
+from planner.solving.deadline import NEVER, Deadline, watched
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Branch", "RootedTree", "TreePlan", "root_at_centre", "trees_of"]
+
+
+class Branch(NamedTuple):
+    """One hop of a tree, from `sender` to its parent `receiver`."""
+
+    step: int
+    sender: int
+    receiver: int
+    level: int
+
+
+class RootedTree(NamedTuple):
+    """A spanning tree with its root and its hops by step."""
+
+    root: int
+    branches: tuple[Branch, ...]
+
+
+def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, int, int], ...]]:
+    """Return the tree of every piece in use, as undirected hops; TimeUpError at the deadline."""
+    left_out = set(plan.left_out)
+    in_use = (number for number in range(plan.threads * plan.pieces) if number not in left_out)
+    trees: list[tuple[tuple[int, int, int], ...]] = []
+    for number in in_use:
+        deadline.check()
+        ways = plan.hops(*divmod(number, plan.pieces))
+        trees.append(
+            tuple(
+                hop
+                for way in ways
+                for hop in zip(
+                    way.senders.tolist(), way.receivers.tolist(), way.levels.tolist(), strict=True
+                )
+            )
+        )
+    return trees
+
+
+def root_at_centre(hops: Sequence[tuple[int, int, int]], deadline: Deadline = NEVER) -> RootedTree:
+    """Return a tree of undirected hops (server, server, level), rooted where its height is least.
+
+    All leaves are removed in each step until one server is left, the centre; of two, the smaller
+    one stays. TimeUpError at the deadline.
+    """
+    around: dict[int, dict[int, int]] = defaultdict(dict)
+    for first, second, level in watched(hops, deadline):
+        around[first][second] = level
+        around[second][first] = level
+    ends = watched(around.items(), deadline)
+    leaves = sorted(server for server, others in ends if len(others) == 1)
+    branches = []
+    step, left = 0, len(around)
+    while left > 1:
+        if left == 2:
+            leaves = leaves[-1:]
+        after = []
+        for server in watched(leaves, deadline):
+            (above, level) = next(iter(around.pop(server).items()))
+            branches.append(Branch(step, server, above, level))
+            del around[above][server]
+            if len(around[above]) == 1:
+                after.append(above)
+        left -= len(leaves)
+        # A server without neighbours now is the centre.
+        leaves = sorted(server for server in after if len(around[server]) == 1)
+        step += 1
+    return RootedTree(next(iter(around)), tuple(branches))
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """Trees with their shares of the gradient.
+
+    Parameters
+    ----------
+    bcube : BCube
+        The topology.
+    trees : tuple of RootedTree
+        One for each piece.
+    shares : tuple of Fraction
+        The share of the gradient of each piece; they sum to 1.
+    rounds : int
+        Number of parts of each piece; each part is one step behind the one before.
+    """
+
+    bcube: BCube
+    trees: tuple[RootedTree, ...]
+    shares: tuple[Fraction, ...]
+    rounds: int = 1
+    left_out: tuple[int, ...] = field(default=(), init=False)
+
+    @property
+    def threads(self) -> int:
+        """One: trees share links."""
+        return 1
+
+    @property
+    def pieces(self) -> int:
+        """One for each tree."""
+        return len(self.trees)
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps of the aggregation: the height of the highest tree."""
+        return max((branch.step + 1 for tree in self.trees for branch in tree.branches), default=0)
+
+    @cached_property
+    def branch_rows(self) -> "NDArray[np.int64]":
+        """Step, sender, receiver, level and piece of every hop, shape (hops, 5), by step."""
+        import numpy as np
+
+        counts = [len(tree.branches) for tree in self.trees]
+        values = chain.from_iterable(chain.from_iterable(tree.branches for tree in self.trees))
+        hops = np.fromiter(values, np.int64, 4 * sum(counts)).reshape(-1, 4)
+        rows = np.column_stack([hops, np.repeat(np.arange(len(counts)), counts)])
+        ordered: NDArray[np.int64] = rows[np.argsort(rows[:, 0], kind="stable")]
+        return ordered
+
+    def rows_of_step(self, step: int) -> "NDArray[np.int64]":
+        """Return the rows of `branch_rows` of one step."""
+        first, end = self.branch_rows[:, 0].searchsorted([step, step + 1])
+        return self.branch_rows[first:end]
+
+    @cached_property
+    def _ends(self) -> tuple[Fraction, ...]:
+        return tuple(accumulate(self.shares))
+
+    @cached_property
+    def _by_end(self) -> "tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]":
+        """The order of `branch_rows` by sender, and by receiver, and where each server begins."""
+        servers = range(self.bcube.servers + 1)
+        orders = [self.branch_rows[:, end].argsort(kind="stable") for end in (1, 2)]
+        return tuple(
+            (order, self.branch_rows[order, end].searchsorted(servers))
+            for end, order in enumerate(orders, start=1)
+        )
+
+    def owner(self, thread: int, piece: int) -> int:  # there is one thread
+        """Return the root of a piece's tree."""
+        return self.trees[piece].root
+
+    def layout(self, elements: int, element_bytes: int) -> WeightedLayout:
+        """Return the layout of the pieces of a gradient with this number of elements."""
+        return WeightedLayout(self._ends, elements, element_bytes)
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        """Yield the transfers that a server sends, in the order of stages and steps."""
+        up, down = (
+            self.branch_rows[order[firsts[server] : firsts[server + 1]]].tolist()
+            for order, firsts in self._by_end
+        )
+        for step, _, peer, level, piece in sorted(up, key=lambda row: (row[0], row[4])):
+            yield Transfer(server, 0, "aggregate", step, level, peer, piece, 1)
+        backward = ((self.steps - 1 - row[0], row[4], row[3], row[1]) for row in down)
+        for step, piece, level, peer in sorted(backward):
+            yield Transfer(server, 0, "broadcast", step, level, peer, piece, 1)
+
+    def hops(self, thread: int, piece: int) -> Iterator[Hops]:
+        """Yield the transfers of one piece in the aggregation, step by step."""
+        import numpy as np
+
+        rows = self.branch_rows[self.branch_rows[:, 4] == piece]
+        if len(rows):
+            for same in np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1):
+                yield Hops(int(same[0, 0]), same[:, 1], same[:, 2], same[:, 3])

@@ -1,0 +1,169 @@
+"""Carlier's branch and bound: the optimal order of transfers with fixed batches.
+
+Problem: 1 | r_j, q_j | Cmax: one machine; job j is ready at its head r_j, takes p_j without
+interruption, and its tail q_j follows its end. Minimise max(C_j + q_j). Strongly NP-hard.
+Method: Schrage's schedule at each node. In any better schedule its critical job runs before, or
+after, all later jobs of the block: two branches, bounded by Jackson's preemptive schedule.
+Guarantee: optimal, unless the deadline passes: then the best order found, and a bound.
+Complexity: O(n log n) per node; few nodes in practice, also for hundreds of jobs; exponential at
+worst.
+Source: Carlier, "The one-machine sequencing problem", EJOR 11 (1982), §3; Schrage's heuristic
+(1971).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from planner.families.caramel.jackson import preemptive
+from planner.solving.deadline import Deadline
+
+__all__ = ["JobSequence", "carlier", "schrage", "sequence_value"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSequence:
+    """An order of the jobs.
+
+    Attributes
+    ----------
+    order : tuple of int
+        The jobs in time order.
+    value : int
+        Largest sum of a job's end and its tail.
+    lower_bound : int
+        No order has a smaller value than this.
+    timed_out : bool
+        Whether the deadline or the number of nodes cut the search short.
+    """
+
+    order: tuple[int, ...]
+    value: int
+    lower_bound: int
+    timed_out: bool
+
+
+def sequence_value(
+    order: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
+) -> int:
+    """Return the largest sum of end and tail if the jobs run in the given order."""
+    clock = value = 0
+    for job in order:
+        clock = max(clock, heads[job]) + durations[job]
+        value = max(value, clock + tails[job])
+    return value
+
+
+def schrage(
+    heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
+) -> tuple[int, ...]:
+    """Return Schrage's order; of equal tails, the longer job goes first, then the job given first.
+
+    O(n log n). Its value exceeds the optimum by less than one duration.
+    """
+    arrivals = sorted(range(len(heads)), key=lambda job: heads[job])
+    ready: list[tuple[int, int, int]] = []
+    order: list[int] = []
+    clock = coming = 0
+    while ready or coming < len(arrivals):
+        if not ready:
+            clock = max(clock, heads[arrivals[coming]])
+        while coming < len(arrivals) and heads[arrivals[coming]] <= clock:
+            job = arrivals[coming]
+            heappush(ready, (-tails[job], -durations[job], job))
+            coming += 1
+        job = heappop(ready)[2]
+        order.append(job)
+        clock += durations[job]
+    return tuple(order)
+
+
+def carlier(
+    heads: Sequence[int],
+    durations: Sequence[int],
+    tails: Sequence[int],
+    deadline: Deadline,
+    max_nodes: int | None = None,
+) -> JobSequence:
+    """Order the jobs so that the largest sum of end and tail is least.
+
+    Parameters
+    ----------
+    heads, durations, tails : sequence of int
+        Of each job, at least one job, none negative.
+    deadline : Deadline
+        When to stop; Schrage's order is found in any case.
+    max_nodes : int, optional
+        After how many nodes to stop; the same on every machine, unlike a deadline.
+    """
+    best: tuple[int, ...] = ()
+    value = -1
+    root = int(preemptive(heads, durations, tails).value)
+    # Open nodes: bound, number (older first, so that every search is the same), heads, tails.
+    nodes: list[tuple[int, int, list[int], list[int]]] = [(root, 0, list(heads), list(tails))]
+    made = 1
+    while nodes:
+        bound = nodes[0][0]
+        stop = deadline.passed or (max_nodes is not None and made > max_nodes)
+        if best and (bound >= value or stop):
+            return JobSequence(best, value, min(bound, value), timed_out=bound < value)
+        bound, _, node_heads, node_tails = heappop(nodes)
+        order = schrage(node_heads, durations, node_tails)
+        priced = sequence_value(order, heads, durations, tails)
+        if not best or priced < value:
+            best, value = order, priced
+        critical = _critical(order, node_heads, durations, node_tails)
+        if critical is None:  # optimal here: its value is the node's bound
+            continue
+        job, followers, last = critical
+        work = sum(durations[follower] for follower in followers)
+        earliest = min(node_heads[follower] for follower in followers)
+        before = list(node_tails)
+        before[job] = max(before[job], work + node_tails[last])
+        after = list(node_heads)
+        after[job] = max(after[job], earliest + work)
+        for child_heads, child_tails in ((node_heads, before), (after, node_tails)):
+            child = max(
+                bound,
+                int(preemptive(child_heads, durations, child_tails).value),
+                _together((*followers, job), child_heads, durations, child_tails),
+            )
+            if child < value:
+                heappush(nodes, (child, made, child_heads, child_tails))
+                made += 1
+    return JobSequence(best, value, value, timed_out=False)
+
+
+def _together(
+    jobs: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
+) -> int:
+    """Return the lower bound that a subset of the jobs gives."""
+    return (
+        min(heads[job] for job in jobs)
+        + sum(durations[job] for job in jobs)
+        + min(tails[job] for job in jobs)
+    )
+
+
+def _critical(
+    order: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
+) -> tuple[int, tuple[int, ...], int] | None:
+    """Return the critical job, the jobs after it in the block, and the block's last job, or None.
+
+    The block goes from the last idle time to the last job that decides the value. Its first job has
+    its least head: no other job was ready then. The critical job is the last job of the block with
+    a shorter tail than the block's last job; without one, Schrage's schedule is optimal.
+    """
+    clock = block = 0
+    value, first, last = -1, 0, 0
+    for place, job in enumerate(order):
+        if heads[job] > clock:
+            clock, block = heads[job], place
+        clock += durations[job]
+        if clock + tails[job] >= value:
+            value, first, last = clock + tails[job], block, place
+    final = order[last]
+    for place in range(last - 1, first - 1, -1):
+        if tails[order[place]] < tails[final]:
+            return order[place], tuple(order[place + 1 : last + 1]), final
+    return None

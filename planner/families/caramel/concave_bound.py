@@ -1,0 +1,240 @@
+"""A bound and a plan for concave costs and nested windows, by dynamic programming on a time grid.
+
+Problem: as in `planner.families.caramel.nested_windows`, with transfers that cost the minimum of
+several lines α + β·bytes. There all bytes get the rate of the largest transfer, here each transfer
+that of its size. Method: derivation in docs/caramel.md, "Why the concave bound holds". Times are
+put on a grid: rounded outwards for the bound, inwards for a plan. Windows that are not nested are
+widened for the bound and tightened for the plan. Guarantee: no plan lasts less than the bound;
+`ROUNDING` covers floating-point errors. The plan carries every byte once. Complexity: O(grid³) in
+NumPy. Source: own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.families.caramel.nested_windows import Nested, widened
+from planner.families.caramel.pricing import Load
+from planner.families.caramel.windows import Windows
+from planner.model.costs import Line
+
+__all__ = ["ROUNDING", "ConcaveCost", "concave_bound", "concave_loads", "grid_of", "surely"]
+
+BOUND_GRID, PLAN_GRID = 128, 64
+"""Grid points on each side."""
+
+ROUNDING = 1e-9
+"""Relative margin above all floating-point errors together."""
+
+Floats = NDArray[np.float64]
+
+
+class ConcaveCost:
+    """The minimum of several lines, for arrays; `total` is the number of bytes of all transfers."""
+
+    def __init__(self, lines: Sequence[Line], total: float) -> None:
+        self._lines = [(float(startup), float(rate)) for startup, rate in lines]
+        self.total = float(total)
+
+    def of(self, sizes: Floats) -> Floats:
+        """Return the cost of transfers (ns)."""
+        costs = [startup + rate * sizes for startup, rate in self._lines]
+        return np.asarray(np.min(costs, axis=0))
+
+    def room(self, times: Floats) -> Floats:
+        """Return the most bytes that one transfer carries within each of some times (ns)."""
+        rooms = [
+            np.clip((times - startup) / rate, 0, self.total)
+            if rate
+            else np.where(times >= startup, self.total, 0)
+            for startup, rate in self._lines
+        ]
+        return np.asarray(np.max(rooms, axis=0))
+
+
+def surely(value: float) -> int:
+    """Return a valid bound in whole ns from one in floating point, lowered by `ROUNDING`."""
+    return ceil(value * (1 - ROUNDING))
+
+
+def grid_of(moments: Iterable[int], count: int) -> Floats:
+    """Return about `count` rising moments from 0 to the largest; at most half are given ones.
+
+    The other moments are evenly spaced, since transfers also end between given moments.
+    """
+    own = sorted(set(moments))
+    top, step = own[-1], -(-2 * len(own) // count)
+    own = own[::step]
+    return np.unique([0, *own, top, *np.linspace(0, top, count - len(own) + 1)])
+
+
+class _Side:
+    """The left or the right side: moments, and the bytes a transfer from each can carry."""
+
+    def __init__(
+        self, moments: Sequence[int], sizes: Sequence[int], cost: ConcaveCost, count: int, out: bool
+    ) -> None:
+        self.at = grid_of(moments, count)
+        self.top = float(self.at[-1])
+        later = np.append(self.at[1:], self.top) if out else self.at
+        # Bytes from each moment to each later one, and within the same step.
+        self.rooms = cost.room(np.maximum(later[None, :] - self.at[:, None], 0))
+        # Bytes available to a transfer that starts in the step.
+        known, own = np.array(moments, dtype=np.float64), np.array(sizes, dtype=np.float64)
+        order = np.argsort(known, kind="stable")
+        reached = np.append(0, own[order].cumsum())
+        if out:
+            self.caps = reached[np.searchsorted(known[order], later, side="left")]
+        else:
+            self.caps = reached[np.searchsorted(known[order], later, side="right")]
+        self.caps[-1] = 0  # the middle starts at the innermost moment
+
+    def inside(self, time: Floats, cost: ConcaveCost, size: Floats) -> Floats:
+        """Return when a last transfer ends, at least the innermost moment."""
+        ended = np.maximum(time + cost.of(size), self.top)
+        return np.where(time < self.top, ended, self.top)
+
+
+class _End(NamedTuple):
+    """The best end: its value, its moments on both sides, and the bytes of the last transfers."""
+
+    value: float
+    row: int
+    column: int
+    left: float
+    right: float
+
+
+class _Inwards:
+    """The table U for one set of nested windows."""
+
+    def __init__(
+        self, nested: Nested, lines: Sequence[Line], count: int, *, outwards: bool
+    ) -> None:
+        sizes = [sum(loads) for loads in nested.loads]
+        self.cost = ConcaveCost(lines, sum(sizes))
+        self.left = _Side(nested.heads, sizes, self.cost, count, outwards)
+        self.right = _Side(nested.tails, sizes, self.cost, count, outwards)
+        self.most = np.zeros((len(self.left.at), len(self.right.at)))
+        for row, carried in enumerate(self.most):
+            left = self.left.rooms[row, row], self.left.caps[row]
+            for column in range(len(carried)):
+                if outwards:
+                    right = self.right.rooms[column, column], self.right.caps[column]
+                    carried[column] = _within(float(carried[column]), left, right)
+                further = _more(carried[column], self.right, column)
+                np.maximum(carried[column + 1 :], further, out=carried[column + 1 :])
+            further = _more(carried, self.left, row)
+            np.maximum(self.most[row + 1 :], further, out=self.most[row + 1 :])
+
+    def best(self) -> _End:
+        """Return the best end."""
+        cost, carried = self.cost, self.most
+        a, c = self.left.at[:, None], self.right.at[None, :]
+        most_left = np.maximum(self.left.caps[:, None] - carried, 0)
+        most_right = np.maximum(self.right.caps[None, :] - carried, 0)
+        most = np.maximum(most_left, most_right)
+        fill_left = np.minimum(cost.room(self.left.top - a), most_left)
+        fill_right = np.minimum(cost.room(self.right.top - c), most_right)
+        corners = [
+            *((x, y) for x in (fill_left, most_left) for y in (fill_right, most_right)),
+            *((x, most - x) for x in (fill_left, most_left)),
+            *((most - y, y) for y in (fill_right, most_right)),
+        ]
+        ends = []
+        for wanted_left, wanted_right in corners:
+            x, y = np.minimum(wanted_left, most_left), np.minimum(wanted_right, most_right)
+            y = np.minimum(y, most - x)
+            rest = np.maximum(cost.total - carried - x - y, 0)
+            value = self.left.inside(a, cost, x) + self.right.inside(c, cost, y) + cost.of(rest)
+            row, column = np.unravel_index(int(value.argmin()), value.shape)
+            place = int(row), int(column)
+            ends.append(_End(float(value[place]), *place, float(x[place]), float(y[place])))
+        return min(ends)
+
+    def sizes(self, end: _End) -> list[tuple[str, float]]:
+        """Return the side and the bytes of each transfer that makes an end, the outermost first."""
+        _, row, column, x, y = end
+        last = [("left", x), ("right", y)]
+        if self.left.caps[row] > self.right.caps[column]:
+            last.reverse()
+        made = []
+        while self.most[row, column]:
+            carried = self.most[row, column]
+            for side, place, line in (
+                ("left", row, self.most[:row, column]),
+                ("right", column, self.most[row, :column]),
+            ):
+                half = self.left if side == "left" else self.right
+                reached = np.minimum(line + half.rooms[:place, place], half.caps[:place])
+                before = np.flatnonzero((line == carried) | (reached == carried))
+                if len(before):
+                    start = int(before[0])
+                    made.append((side, float(carried - line[start])))
+                    row, column = (start, column) if side == "left" else (row, start)
+                    break
+            else:
+                raise AssertionError("it is carried by nothing")
+        return [*made[::-1], *last]
+
+
+def _within(carried: float, left: tuple[float, float], right: tuple[float, float]) -> float:
+    """Return the bytes carried with transfers that end in the step in which they start."""
+    ways = []
+    for sides in ((left, right), (right, left)):
+        most = carried
+        for room, cap in sides:
+            most = max(most, min(most + room, cap))
+        ways.append(most)
+    return max(ways)
+
+
+def _more(carried: Floats, side: _Side, place: int) -> Floats:
+    """Return the bytes carried at later moments with at most one more transfer."""
+    rooms = side.rooms[place, place + 1 :]
+    if carried.ndim:
+        rooms = rooms[:, None]
+    return np.asarray(np.maximum(np.minimum(carried + rooms, side.caps[place]), carried))
+
+
+def concave_bound(windows: Windows, lines: Sequence[Line], count: int = BOUND_GRID) -> int:
+    """Return the lower bound over all plans (ns), for a cost of at least the minimum of `lines`."""
+    nests = widened(windows)
+    return max(surely(_Inwards(nest, lines, count, outwards=True).best().value) for nest in nests)
+
+
+def concave_loads(
+    nested: Nested, lines: Sequence[Line], element_bytes: int = 1, count: int = PLAN_GRID
+) -> list[Load]:
+    """Return the loads of a plan in transfer order; parameters may be cut at whole elements."""
+    search = _Inwards(nested, lines, count, outwards=False)
+    left: list[Load] = []
+    right: list[Load] = []
+    rest = [piece for window in _outermost_first(nested) for piece in window][::-1]
+    until = 0.0  # bytes of all transfers so far
+    carried = 0
+    for side, size in search.sizes(search.best()):
+        until += size
+        load = []
+        while rest and carried < round(until):
+            parameter, there = rest.pop()
+            missing = round(until) - carried
+            taken = there if there <= missing else missing - missing % element_bytes
+            if taken:
+                load.append((parameter, taken))
+                carried += taken
+            if taken < there:
+                rest.append((parameter, there - taken))
+                break
+        (left if side == "left" else right).append(tuple(load))
+    return [load for load in (*left, tuple(rest[::-1]), *right[::-1]) if load]
+
+
+def _outermost_first(nested: Nested) -> Iterator[list[tuple[int, int]]]:
+    """Yield parameters and bytes of each window, the largest last, as the last may be cut."""
+    for members, loads in zip(nested.members[::-1], nested.loads[::-1], strict=True):
+        yield sorted(zip(members, loads, strict=True), key=itemgetter(1))

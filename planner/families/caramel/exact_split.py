@@ -1,0 +1,147 @@
+"""Optimal grouping and order of transfers, as a constraint program (CP-SAT).
+
+Problem: parameter j has b_j bytes, a head r_j and a tail q_j (`planner.families.caramel.windows`).
+Parameters, or ranges of their bytes, form groups; each group is one transfer. Minimise the
+iteration. Strongly NP-hard already if every parameter travels alone (1 | r_j, q_j | Cmax).
+Method: K transfers in time order; model and proof of K: docs/caramel.md, "The constraint program".
+Guarantee: optimal, unless the deadline passes: then the best plan found, and a bound. Plans are
+priced in exact integers; numbers too large for the solver are refused, never rounded.
+Complexity: exponential; K (n + H + D) Booleans for H distinct heads and D distinct tails.
+Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
+"""
+
+from dataclasses import dataclass
+from math import gcd
+
+from planner.families.caramel.jackson import preemptive_bound
+from planner.families.caramel.model_lines import is_subadditive, model_lines, shares_of
+from planner.families.caramel.transfer_model import SentBytes, TransferModel, plan_value
+from planner.families.caramel.windows import Windows
+from planner.model.costs import TransferCost
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.deadline import Deadline
+
+__all__ = ["Grouping", "best_grouping"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """A plan: the groups and their order.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of (int, int)
+        The transfers in time order, each a tuple of pairs (parameter index, bytes); empty if
+        `value` is None.
+    value : int or None
+        Iteration time in ns; None if no plan better than `upper` was found.
+    lower_bound : int
+        No plan lasts less. With `value` None and `lower_bound` equal to `upper`, it is proven that
+        no plan is better than `upper`.
+    timed_out : bool
+        Whether the deadline cut the search short.
+    """
+
+    groups: tuple[tuple[SentBytes, ...], ...]
+    value: int | None
+    lower_bound: int
+    timed_out: bool
+
+
+def best_grouping(
+    windows: Windows,
+    cost: TransferCost,
+    *,
+    deadline: Deadline,
+    split: bool = False,
+    quantum: int = 1,
+    upper: int | None = None,
+    lower: int = 0,
+    max_work: float | None = None,
+) -> Grouping:
+    """Group and order the transfers so that the iteration is shortest.
+
+    Parameters
+    ----------
+    windows : Windows
+        The parameters and their windows.
+    cost : TransferCost
+        Cost of a transfer by its size.
+    deadline : Deadline
+        When to stop.
+    split : bool
+        Whether a parameter's bytes may be sent in several transfers.
+    quantum : int
+        Parameters are split only at multiples of this many bytes; the last piece of a parameter
+        holds the rest as well.
+    upper : int, optional
+        Value of a known plan, in ns: only better plans are searched for.
+    lower : int
+        A known bound, in ns: a plan that meets it ends the search.
+    max_work : float, optional
+        CP-SAT's deterministic time after which to stop, about seconds; the same on every machine.
+
+    Raises
+    ------
+    InvalidInputError
+        If `quantum` is not positive.
+    NotApplicableError
+        If `split` is set and the cost is not subadditive, or if the numbers are too large for
+        CP-SAT.
+    """
+    if quantum < 1:
+        raise InvalidInputError("quantum", f"expected an integer >= 1, got {quantum}")
+    total = sum(windows.sizes)
+    count = places = len(windows.sizes)
+    if is_subadditive(cost, total):
+        enough = len(set(windows.heads)) + len(set(windows.tails)) - 1
+        places = enough if split else min(count, enough)
+    elif split:
+        raise NotApplicableError(
+            "method",
+            "exact splits parameters only if two transfers never take less time than one of the "
+            "same bytes: they do with this cost",
+        )
+    known = (
+        _simple_plan(windows, cost) if upper is None else Grouping((), None, upper, timed_out=False)
+    )
+    limit = known.lower_bound
+    lower = max(lower, preemptive_bound(windows, cost))
+    if lower >= limit:
+        return known
+    # Only better plans than the known one are searched for; if there are none, the known one is
+    # optimal. Sizes are counted in their greatest common divisor, which keeps products small and
+    # exact.
+    search = TransferModel(limit - 1, lower, min(windows.heads) + min(windows.tails))
+    shares = [shares_of(size, quantum if split else size) for size in windows.sizes]
+    unit = gcd(*(share.bytes for portions in shares for share in portions))
+    transfers = search.transfers(
+        shares, places, unit, model_lines(cost, unit, total, search.horizon)
+    )
+    search.after_heads(transfers, windows.heads)
+    search.before_tails(transfers, windows.tails)
+    if not split:
+        search.alike_in_order(transfers, windows)
+    answer = search.run(deadline, (2,) if split else (0, 1), max_work)
+    if answer.solution is None:
+        bound = limit if answer.finished else answer.bound
+        return Grouping(known.groups, known.value, bound, timed_out=not answer.finished)
+    groups = transfers.groups(answer.solution)
+    value = plan_value(windows, cost, groups)
+    return Grouping(
+        groups,
+        value,
+        value if answer.finished else min(answer.bound, value),
+        timed_out=not answer.finished,
+    )
+
+
+def _simple_plan(windows: Windows, cost: TransferCost) -> Grouping:
+    """Return the better of two plans: one transfer of everything, or each parameter alone."""
+    parts = list(enumerate(windows.sizes))
+    parts.sort(key=lambda part: (windows.heads[part[0]], -windows.tails[part[0]]))
+    plans = [(tuple(parts),), tuple((part,) for part in parts)]
+    value, _, plan = min(
+        (plan_value(windows, cost, plan), number, plan) for number, plan in enumerate(plans)
+    )
+    return Grouping(plan, value, value, timed_out=False)

@@ -1,0 +1,236 @@
+"""Optimal grouping and order of whole parameters, by dynamic programming over subsets.
+
+Problem: as in `planner.families.caramel.exact_split`, with whole parameters only. Method: for a
+target M, the earliest end of transfers that have sent a set S within M is end(S) = min over last
+groups G of max(end(S - G), head(G)) + f(bytes of G), where that + tail(G) <= M. An unreachable M is
+raised to the least value that allows one more transfer, a reachable one lowered to its plan's
+value. Tie-breaking by delay sensitivity (`planner.solving.robustness`) keeps a Pareto front of
+ends. Guarantee: optimal, for any cost. Complexity: O(3^n) per target in NumPy, times the fronts for
+tie-breaking; few targets. Source: own; the partition recursion of dynamic programming over subsets.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.families.caramel.pricing import Load, LoadPricer
+from planner.families.caramel.windows import Windows
+from planner.model.costs import TransferCost
+from planner.solving.deadline import Deadline
+from planner.solving.robustness import Limit, Strain, most_robust, pareto
+
+__all__ = ["best_whole", "fewest_whole", "robust_whole"]
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def best_whole(
+    windows: Windows, cost: TransferCost, below: int, lower: int, deadline: Deadline
+) -> tuple[list[Load] | None, bool]:
+    """Return the best plan of whole parameters below `below` (ns), or None, and `timed_out`.
+
+    For a dozen parameters at most, as memory and time grow as 3^n. `lower` is a known bound (ns).
+    `timed_out` tells whether the deadline passed before the result was proven.
+    """
+    table = _Table(windows, cost)
+    best = None
+    high = min(below, int(_NEVER))  # reachable, or not wanted
+    low = lower - 1  # unreachable
+    while high - low > 1:
+        target = low + (high - low) // 2 if best else high - 1
+        end, needed = table.ends(target, deadline)
+        if end is None:
+            return best, True
+        if end[-1] == _NEVER:
+            low = max(target, needed - 1)
+            if best is None:
+                break
+        else:
+            best, high = table.plan(end, target)
+    return best, False
+
+
+def robust_whole(
+    windows: Windows, cost: TransferCost, loads: list[Load], deadline: Deadline
+) -> tuple[list[Load], bool]:
+    """Return the least delay-sensitive plan of whole parameters of equal value, and `timed_out`.
+
+    `loads` is a known plan. Each subset keeps the Pareto front of its ends under all delay
+    scenarios.
+    """
+    pricer = LoadPricer(windows, cost)
+    value = pricer.iteration_ns(loads)
+    table = _Table(windows, cost)
+
+    def lasts(plan: list[Load], strain: Strain) -> int:
+        return pricer.under(strain, plan)
+
+    def attempt(limits: Sequence[Limit], last: Limit) -> tuple[list[Load] | None, int]:
+        least = last.strain.compute * windows.compute_ns
+        if last.most_ns < least:
+            return None, least
+        found, needed = table.within([*limits, last], deadline)
+        return found, needed if found is None else lasts(found, last.strain)
+
+    return most_robust(loads, value, lasts, attempt, deadline)
+
+
+def fewest_whole(
+    windows: Windows, cost: TransferCost, most_ns: int, below: int, deadline: Deadline
+) -> list[Load] | None:
+    """Return fewest transfers of whole parameters within `most_ns`; None unless below `below`.
+
+    Raises
+    ------
+    TimeUpError
+        If the deadline passes.
+    """
+    if most_ns < windows.compute_ns:
+        return None
+    return _Table(windows, cost).fewest(most_ns, below, deadline)
+
+
+class _Table:
+    """Head, tail and time of every subset as one transfer; bit j is parameter j.
+
+    Times may need all of 64 bits, so sums are compared by their differences.
+    """
+
+    def __init__(self, windows: Windows, cost: TransferCost) -> None:
+        self.windows = windows
+        head = tail = size = np.zeros(1, dtype=np.int64)
+        for j, own in enumerate(windows.sizes):
+            head = np.concatenate([head, np.maximum(head, windows.heads[j])])
+            tail = np.concatenate([tail, np.maximum(tail, windows.tails[j])])
+            size = np.concatenate([size, size + own])
+        self.head, self.tail, self.time = head, tail, cost.costs_ns(size)
+        self.left = np.minimum(self.time, _NEVER - tail) + tail  # from start to iteration end
+        self.parts = [self._subsets(left) for left in range(len(head))]
+
+    def _subsets(self, of: int) -> NDArray[np.int64]:
+        """Return every non-empty subset of a set."""
+        subsets = np.zeros(1, dtype=np.int64)
+        for j in range(len(self.windows.sizes)):
+            if of >> j & 1:
+                subsets = np.concatenate([subsets, subsets | 1 << j])
+        return subsets[1:]
+
+    def ends(self, target: int, deadline: Deadline) -> tuple[NDArray[np.int64] | None, int]:
+        """Return the earliest end for every sent set, and the least target that allows more.
+
+        The ends are None if the deadline passed.
+        """
+        everything = len(self.head) - 1
+        end = np.full(len(self.head), _NEVER, dtype=np.int64)
+        end[0] = 0
+        least = int(_NEVER)
+        for sent in range(everything):
+            if deadline.passed:
+                return None, 0
+            if end[sent] == _NEVER:
+                continue
+            group = self.parts[everything ^ sent]
+            start = np.maximum(end[sent], self.head[group])
+            over = start - target + self.left[group]
+            kept = over <= 0
+            least = min(least, int(over[~kept].min(initial=_NEVER)))
+            fitting = group[kept]
+            after = start[kept] + self.time[fitting]
+            together = sent | fitting
+            end[together] = np.minimum(end[together], after)
+        return end, target + least
+
+    def plan(self, end: NDArray[np.int64], target: int) -> tuple[list[Load], int]:
+        """Return the groups of a reachable target, and their value."""
+        sent = len(self.head) - 1
+        value = self.windows.compute_ns
+        loads: list[Load] = []
+        while sent:
+            group = self.parts[sent]
+            before = end[sent ^ group]
+            known = before != _NEVER
+            group, before = group[known], before[known]
+            start = np.maximum(before, self.head[group])
+            fits = (self.time[group] == end[sent] - start) & (start - target <= -self.left[group])
+            last = int(group[fits][0])
+            value = max(value, int(end[sent]) + int(self.tail[last]))
+            loads.append(self._load(last))
+            sent ^= last
+        return loads[::-1], value
+
+    def fewest(self, most_ns: int, below: int, deadline: Deadline) -> list[Load] | None:
+        """Return the fewest groups within a time: the earliest ends with 1, 2, … groups."""
+        everything = len(self.head) - 1
+        end = np.full(len(self.head), _NEVER, dtype=np.int64)
+        end[0] = 0
+        rounds: list[NDArray[np.int64]] = []
+        while len(rounds) < below - 1 and end[everything] == _NEVER:
+            later = np.full(len(self.head), _NEVER, dtype=np.int64)
+            last = np.zeros(len(self.head), dtype=np.int64)
+            for sent in np.flatnonzero(end != _NEVER).tolist():
+                deadline.check()
+                group = self.parts[everything ^ sent]
+                start = np.maximum(end[sent], self.head[group])
+                kept = start - most_ns <= -self.left[group]
+                after = start[kept] + self.time[group[kept]]
+                together = sent | group[kept]
+                sooner = after < later[together]
+                later[together[sooner]] = after[sooner]
+                last[together[sooner]] = group[kept][sooner]
+            rounds.append(last)
+            end = later
+        if end[everything] == _NEVER:
+            return None
+        sent, loads = everything, []
+        for last in reversed(rounds):
+            loads.append(self._load(int(last[sent])))
+            sent ^= int(last[sent])
+        return loads[::-1]
+
+    def within(self, limits: Sequence[Limit], deadline: Deadline) -> tuple[list[Load] | None, int]:
+        """Return a plan that keeps all limits, or the least last limit that allows more.
+
+        Raises `TimeUpError` at the deadline.
+        """
+        wide = max(most for _, most in limits) > int(_NEVER) // 16
+        exact = np.dtype(object if wide else np.int64)  # Python integers if need be
+        slower = np.array([[strain.transfer] for strain, _ in limits], dtype=exact)
+        longer = np.array([[strain.compute] for strain, _ in limits], dtype=exact)
+        most = np.array([[limit] for _, limit in limits], dtype=exact)
+        head, latest = longer * self.head.astype(exact), most - longer * self.tail.astype(exact)
+        time = slower * self.time.astype(exact)
+        ends = [np.zeros((len(limits), 1), dtype=exact)]  # one column per label
+        came = [np.zeros((2, 1), dtype=np.int64)]  # the last group, and the label before it
+        least: int | None = None
+        for sent in range(1, len(self.head)):
+            deadline.check()
+            groups = self.parts[sent]
+            before = [ends[known] for known in (sent ^ groups).tolist()]
+            counts = np.array([labels.shape[1] for labels in before])
+            group = np.repeat(groups, counts)
+            label = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+            after = np.maximum(np.concatenate(before, axis=1), head[:, group]) + time[:, group]
+            over = after > latest[:, group]
+            kept = np.flatnonzero(~over.any(axis=0))
+            missed = np.flatnonzero(over[-1] & ~over[:-1].any(axis=0))
+            if len(missed):
+                needed = int((after[-1] - latest[-1, group])[missed].min()) + limits[-1].most_ns
+                least = needed if least is None else min(least, needed)
+            kept = kept[pareto(after[:, kept])]
+            ends.append(after[:, kept])
+            came.append(np.stack([group[kept], label[kept]]))
+        if not ends[-1].shape[1]:
+            assert least is not None  # the other limits can be kept
+            return None, least
+        sent, label_now = len(self.head) - 1, 0
+        loads: list[Load] = []
+        while sent:
+            last, label_now = came[sent][:, label_now].tolist()
+            loads.append(self._load(last))
+            sent ^= last
+        return loads[::-1], 0
+
+    def _load(self, group: int) -> Load:
+        sizes = self.windows.sizes
+        return tuple((j, size) for j, size in enumerate(sizes) if group >> j & 1)

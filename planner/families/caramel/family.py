@@ -1,0 +1,511 @@
+"""The methods of the family `caramel`, and how their plans are verified.
+
+`auto` is `search`: it starts from the plans of all other methods and improves them
+(`planner.families.caramel.search`), and lets the exact methods finish on few parameters. If no op
+order is given it plans for two, the activation order and the mirrored order, and takes the better
+plan; its bound holds for the op order of that plan.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, TypeAlias
+
+from planner.families.caramel.baselines import (
+    bytescheduler,
+    ddp,
+    horovod,
+    layer_by_layer,
+    mg_wfbp,
+    parameter_servers,
+)
+from planner.families.caramel.beside import merged, planned_beside
+from planner.families.caramel.bounds import NEAR, lower_bound, tighter_bound
+from planner.families.caramel.descent import descend, neighbours, steadied
+from planner.families.caramel.evaluation import (
+    Evaluation,
+    check,
+    check_times,
+    evaluate,
+    lasting_ns,
+    plan_heads,
+)
+from planner.families.caramel.for_target import BEHIND_BARRIERS, BUCKETS, least_ns, within
+from planner.families.caramel.paper import caramel
+from planner.families.caramel.pricing import Load, LoadPricer, loads_of, plan_of
+from planner.families.caramel.problem import OpOrder, Plan, Problem
+from planner.families.caramel.refit import adapt, refit
+from planner.families.caramel.search import BUDGET, best_loads
+from planner.families.caramel.target_schedule import broken_rule
+from planner.families.caramel.windows import windows
+from planner.model.contention import ALONE, bound_beside
+from planner.model.costs import scaled_cost
+from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.model.network import scattered
+from planner.model.profiles import Profile
+from planner.model.units import counted, format_bytes, format_ns
+from planner.model.validation import integer, total
+from planner.solving.bucketing import BUCKET_COUNTS
+from planner.solving.compare import FOR, Case, Column, Option, Place
+from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
+from planner.solving.scenarios import Scenario, graph_under
+from planner.solving.targets import target_of
+
+__all__ = ["CARAMEL", "EXACT_PARAMETERS", "METHODS", "Method", "solve"]
+
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+EXACT_PARAMETERS = 12
+"""Largest number of parameters for the optimum of whole parameters: 3^12 transfers per target."""
+
+MERGED = 10**5
+"""Transfers priced at most while neighbours are merged: one pass over 300 transfers takes 0.1 s."""
+
+ENUMERATED = 4
+"""Up to this many parameters every plan of whole ones is priced over scenarios: 75 plans of four.
+"""
+
+PRICED = 2 * 10**6
+"""Transfers priced at most while a plan is improved over scenarios."""
+
+WORKERS = 8
+"""Workers of a profile that shall run nobody says where."""
+
+SPLIT_PARAMETERS = 6
+"""Largest number of parameters for which the best cuts are searched by CP-SAT."""
+
+SPLIT_WORK = 2.0
+"""CP-SAT's deterministic time for that search, about seconds: mostly enough for a proof."""
+
+
+def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Find the optimal grouping and order of whole parameters."""
+    from planner.families.caramel.exact_whole import best_whole
+
+    known, cost = problem.windows, problem.cost
+    count = len(known.sizes)
+    if count > EXACT_PARAMETERS:
+        raise NotApplicableError(
+            "method",
+            f"exact takes up to {EXACT_PARAMETERS} parameters, got {count}; auto has no limit and "
+            "says how far from the best it can be",
+        )
+    bound = lower_bound(known, cost)
+    pricer = LoadPricer(known, cost)
+    apart: list[Load] = [
+        ((j, known.sizes[j]),) for j in sorted(range(count), key=known.heads.__getitem__)
+    ]
+    start = descend(pricer, apart, bound, BUDGET, deadline)
+    value = pricer.iteration_ns(start)
+    better, timed_out = best_whole(known, cost, value, bound, deadline)
+    loads = start if better is None else better
+    proven = bound if timed_out else pricer.iteration_ns(loads)
+    return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
+
+
+def _exact_split(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Find the best plan that may cut parameters; on few parameters CP-SAT tries to prove it."""
+    return _best(problem, problem.order, [], deadline)
+
+
+def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Find the best plan, starting from the plans of all baselines."""
+    plans: list[Plan] = []
+    for rule in RULES.values():
+        if deadline.passed:
+            break
+        with suppress(NotApplicableError, TimeUpError):
+            plan = rule(problem, deadline).plan
+            assert plan is not None
+            deadline.offer(plan)
+            plans.append(plan)
+    outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
+    deadline.offer(outcome.plan)
+    outcome, best = _mirrored(problem, outcome, deadline)
+    if deadline.passed:
+        return replace(outcome, timed_out=True)
+    lasting = [lasting_ns(problem, plan) for plan in plans]
+    if not plans or min(lasting) >= best:
+        return outcome
+    luckiest = plans[lasting.index(min(lasting))]
+    # Randomly drawn orders beat the activation order. Plan for one of them, enforced: no gradient
+    # is ready later under it.
+    order = OpOrder(luckiest.backward_orders[0], luckiest.forward_order)
+    return _best(problem, order, [loads_of(luckiest)], deadline)
+
+
+def _mirrored(
+    problem: Problem, outcome: Outcome[Plan], deadline: Deadline
+) -> tuple[Outcome[Plan], int]:
+    """Return the better of a plan and the best plan under the mirrored op order, and its value.
+
+    Windows are (nearly) nested under the mirrored order, so its best plan is mostly optimal for
+    that order; which of the two orders is better differs.
+    """
+    assert outcome.plan is not None
+    best = lasting_ns(problem, outcome.plan)
+    if deadline.passed or best == problem.windows.compute_ns:
+        return outcome, best
+    known = windows(problem.graph, *problem.mirrored)
+    if known == problem.windows or lower_bound(known, problem.cost) >= best:
+        return outcome, best
+    mirrored = _best(problem, problem.mirrored, [], deadline)
+    assert mirrored.plan is not None
+    value = lasting_ns(problem, mirrored.plan)
+    if value < best:
+        return mirrored, value
+    return replace(outcome, timed_out=outcome.timed_out or mirrored.timed_out), best
+
+
+def _best(
+    problem: Problem, order: OpOrder, starts: list[list[Load]], deadline: Deadline
+) -> Outcome[Plan]:
+    """Return the best plan found under one op order."""
+    known = windows(problem.graph, *order)
+    bound = lower_bound(known, problem.cost)
+    pricer = LoadPricer(known, problem.cost)
+    loads = best_loads(pricer, problem.cost, bound, starts, problem.element_bytes, deadline)
+    value = pricer.iteration_ns(loads)
+    timed_out = deadline.passed
+    if not timed_out:
+        bound = tighter_bound(known, problem.cost, bound, value)
+    if value > bound and len(known.sizes) <= EXACT_PARAMETERS:
+        from planner.families.caramel.exact_whole import best_whole
+
+        better, timed_out = best_whole(known, problem.cost, value, bound, deadline)
+        if better is not None:
+            loads, value = better, pricer.iteration_ns(better)
+    if value > bound and len(known.sizes) <= SPLIT_PARAMETERS and not timed_out:
+        from planner.families.caramel.exact_split import best_grouping
+
+        try:
+            grouping = best_grouping(
+                known,
+                problem.cost,
+                deadline=deadline,
+                split=True,
+                quantum=problem.element_bytes,
+                upper=value,
+                lower=bound,
+                max_work=SPLIT_WORK,
+            )
+        except NotApplicableError:  # no bound on the number of transfers is known
+            return Outcome(plan_of(problem, order, loads), bound, timed_out)
+        if grouping.value is not None and grouping.value < value:
+            loads, value = list(grouping.groups), grouping.value
+        bound, timed_out = max(bound, grouping.lower_bound), deadline.passed
+    return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
+
+
+RULES: Mapping[str, Method] = {
+    "caramel": caramel,
+    "ddp": ddp,
+    "horovod": horovod,
+    "mg_wfbp": mg_wfbp,
+    "bytescheduler": bytescheduler,
+    "layer_by_layer": layer_by_layer,
+    "ps": parameter_servers,
+}
+"""Baselines: each follows one rule, whatever it costs."""
+
+
+def _beside(name: str, method: Method) -> Method:
+    """Return a method for problems with contention.
+
+    Baselines and exact methods plan without it; bounds under contention replace their bounds, which
+    hold without contention only.
+    """
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if name in ("auto", "search"):
+            others = (METHODS[other] for other in ("exact", "exact_split", *RULES))
+            outcome = planned_beside(problem, _search, others, deadline)
+            return replace(outcome, method="search")
+        outcome = method(replace(problem, interference=ALONE), deadline)
+        return replace(outcome, lower_bound=None)
+
+    return run
+
+
+_WORKERS = Option(
+    "--workers",
+    "workers of the all-reduce: each moves 2(W-1)/W bytes per byte; default: as many as --network "
+    f"was measured among, or {WORKERS}",
+    "whole",
+    metavar="W",
+)
+_SERVERS = Option(
+    "--servers", "servers of method ps; default: as many as workers", "whole", metavar="S"
+)
+
+
+class _Caramel(Family[Problem, Plan, Evaluation]):
+    name, plan_type, baselines = "caramel", Plan, tuple(RULES)
+    near = NEAR
+    bounding = "search"
+    asks = "which gradients to send together, and when, between workers; of a profile"
+    example = (
+        "planner compare data/profiles/resnet50.json --problem caramel --workers 8 "
+        "--startup 50us --bandwidth 10Gb/s"
+    )
+    columns = (
+        Column("groups", lambda _, plan, __: len(plan.groups), ","),
+        Column.of("iteration", "iteration_ns"),
+        Column.of("stalls", "stall_ns"),
+        Column.of("overlap", "overlap", ".1%"),
+        Column.of("utilisation", "utilisation", ".1%"),
+    )
+    own_options = (
+        _WORKERS,
+        _SERVERS,
+        Option(
+            "--seed",
+            "seed of the op orders of methods that enforce none; default: 0",
+            "whole",
+            0,
+            metavar="N",
+            least=0,
+        ),
+        FOR,
+    )
+    own_methods = {
+        "auto": named("search", _search),
+        "search": _search,
+        "exact": _exact,
+        "exact_split": _exact_split,
+        **RULES,
+    }
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+        broken = None if problem.target is None else broken_rule(problem, problem.target, plan)
+        if broken is not None:
+            raise InvalidPlanError("target", broken)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
+        evaluation = evaluate(problem, plan)
+        check_times(problem, plan, evaluation.iteration)
+        return evaluation
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return total(evaluation.iteration_ns, "network", "what an iteration lasts")
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
+        """Return a bound for the op orders of the plan, and for the rules of a target."""
+        if problem.target is not None and problem.interference.is_none:
+            least = least_ns(problem, deadline)
+            if least is not None:
+                return least, False
+        known = replace(problem.windows, heads=plan_heads(problem.graph, plan))
+        least = lower_bound(known, problem.cost)
+        if problem.interference.is_none:
+            return least, False
+        apart = min(known.heads) + min(known.tails)
+        slowed = bound_beside(
+            problem.interference, known.compute_ns, apart, problem.cost, known.sizes
+        )
+        return max(least, slowed), False
+
+    def methods_for(self, problem: Problem) -> Mapping[str, Method]:
+        if problem.target is not None:
+            return within(self.methods, problem.target)
+        if problem.interference.is_none:
+            return self.methods
+        return {name: _beside(name, method) for name, method in self.methods.items()}
+
+    def adapt(self, problem: Problem, plan: Plan) -> Plan:
+        return adapt(problem, plan)
+
+    def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+        return refit(problem, plan, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        rate = 1 / scenario.bandwidth
+        cost = scaled_cost(problem.cost, startup=scenario.startup, rate=rate)
+        return replace(problem, graph=graph_under(problem.graph, scenario), cost=cost)
+
+    def transfers(self, plan: Plan) -> int:
+        return len(plan.groups)
+
+    def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        return merged(problem, plan, place)
+
+    def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
+        """Return a plan with fewer transfers; as many as loads can be priced quickly are merged."""
+        if not _is_free(problem, plan):
+            if most_ns == lasting_ns(problem, plan):
+                return plan  # planning under a target's rules or contention has merged already
+            return super().simplest(problem, plan, most_ns, deadline)
+        order = OpOrder(plan.backward_orders[0], plan.forward_order)
+        pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
+        loads, place, left = loads_of(plan), 0, MERGED
+        while place + 1 < len(loads) and left > 0 and not deadline.passed:
+            left -= len(loads)
+            sizes: dict[int, int] = {}
+            for j, size in (*loads[place], *loads[place + 1]):
+                sizes[j] = sizes.get(j, 0) + size
+            tried = [*loads[:place], tuple(sizes.items()), *loads[place + 2 :]]
+            if pricer.iteration_ns(tried) <= most_ns:
+                loads = tried
+            else:
+                place += 1
+        if len(loads) > 1 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
+            from planner.families.caramel.exact_whole import fewest_whole
+
+            fewer = fewest_whole(pricer.windows, problem.cost, most_ns, len(loads), deadline)
+            loads = loads if fewer is None else fewer
+        if len(loads) == len(plan.groups):
+            return plan
+        made = plan_of(problem, order, loads)
+        return made if lasting_ns(problem, made) <= most_ns else plan
+
+    def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
+        """Return a less delay-sensitive plan: the least of whole parameters, if they are few."""
+        if not _is_free(problem, plan):
+            return plan
+        order = OpOrder(plan.backward_orders[0], plan.forward_order)
+        known = windows(problem.graph, *order)
+        pricer = LoadPricer(known, problem.cost)
+        old = loads_of(plan)
+        loads = steadied(pricer, old, BUDGET, deadline)
+        whole = all(size == known.sizes[j] for load in loads for j, size in load)
+        if whole and len(known.sizes) <= EXACT_PARAMETERS:
+            from planner.families.caramel.exact_whole import robust_whole
+
+            loads, _ = robust_whole(known, problem.cost, loads, deadline)
+        return plan if loads == old else plan_of(problem, order, loads)
+
+    def fix_order(self, problem: Problem, plan: Plan) -> Problem:
+        """Return the problem with the plan's op order."""
+        names = [op.name for op in problem.graph.ops]
+        orders = (*plan.backward_orders[0], *plan.forward_order)
+        return replace(problem, op_order=tuple(names[index] for index in orders))
+
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        """Yield plans without their barriers, DDP's buckets, and all groups of few parameters."""
+        order, sizes = problem.order, problem.windows.sizes
+        for plan in plans:
+            yield plan_of(problem, order, loads_of(plan))
+        for number in BUCKET_COUNTS:
+            limit = -(-sum(sizes) // number)
+            with suppress(NotApplicableError, TimeUpError):
+                made = ddp(problem, deadline, (limit, limit)).plan
+                assert made is not None
+                yield plan_of(problem, order, loads_of(made))
+        if len(sizes) <= ENUMERATED:
+            for groups in _ordered_partitions(tuple(range(len(sizes)))):
+                yield plan_of(
+                    problem, order, [tuple((j, sizes[j]) for j in group) for group in groups]
+                )
+
+    def neighbours(
+        self, problem: Problem, variants: Sequence[Problem], plan: Plan
+    ) -> Iterator[Plan]:
+        """Yield changes of transfers that help in some scenario."""
+        loads = loads_of(plan)
+        for variant in variants:
+            for changed in neighbours(LoadPricer(variant.windows, variant.cost), loads):
+                yield plan_of(problem, problem.order, changed)
+
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        known, loads = problem.windows, loads_of(plan)
+        budget = PRICED // max(len(loads), len(known.sizes), 1)
+        return LoadPricer(known, problem.cost).looks(budget, loads)
+
+    def lasting(self, problem: Problem, plan: Plan) -> int:
+        return lasting_ns(problem, plan)
+
+    def ddp_price(
+        self, problem: Problem, limits: tuple[int, int], deadline: Deadline
+    ) -> int | None:
+        plan = ddp(problem, deadline, limits).plan
+        return None if plan is None else lasting_ns(problem, plan)
+
+    def summary(self, problem: Problem) -> str:
+        graph = problem.graph
+        size = format_bytes(sum(parameter.size_bytes for parameter in graph.parameters))
+        return (
+            f"{counted(len(graph.parameters), 'parameter')}, {size} of gradients, "
+            f"{counted(len(graph.ops), 'op')}, {format_ns(problem.windows.compute_ns)} to compute"
+        )
+
+    def network_text(self, case: Case[Problem]) -> str:
+        workers, place = case.problem.workers, case.place
+        assert place is not None
+        return (
+            f"all-reduce among {counted(workers, 'worker')}, start-up {place.startup}, "
+            f"{float(2 * scattered(workers)):.4g} bytes moved per byte over {place.bandwidth}"
+        )
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        """Return the methods: of a target those that wait for all transfers."""
+        target = case.problem.target
+        if target is None:
+            return self.names()
+        return tuple(dict.fromkeys((BUCKETS, target.name, *BEHIND_BARRIERS)))
+
+    def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
+        return [group.size_bytes for group in plan.groups]
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        return "all_reduce"
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        workers, servers, name = options["workers"], options["servers"], _WORKERS.name
+        if place.cluster is not None:
+            workers = place.machines(workers, _WORKERS)
+        elif workers is None:
+            workers = place.ranks or WORKERS
+        elif place.ranks is not None and workers != place.ranks:
+            among = f"expected {place.ranks}, among whom --network was measured"
+            raise InvalidInputError(name, among)
+        target = target_of(options["for"], FOR.name)
+        if target is not None and target.sharded:
+            raise InvalidInputError(
+                FOR.name,
+                f"{target.title} shards parameters: expected planner plan --for {target.name}, or "
+                "--problem ibatch",
+            )
+        integer(workers, name, minimum=2, maximum=2**16)
+        if servers is not None:
+            integer(servers, _SERVERS.name, minimum=1, maximum=workers)
+        return {**options, "workers": workers}
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
+        return Problem.from_profile(
+            profile,
+            place.network,
+            workers=options["workers"],
+            servers=options["servers"],
+            seed=options["seed"],
+            interference=place.interference,
+            target=target_of(options["for"], FOR.name),
+        )
+
+
+def _is_free(problem: Problem, plan: Plan) -> bool:
+    """Return whether a plan's price depends on its loads and one op order only."""
+    plain = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late) and plan.traffic == 1
+    delayed = any(group.not_before_ns for group in plan.groups)
+    return plain and not delayed and problem.target is None and problem.interference.is_none
+
+
+def _ordered_partitions(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
+    """Yield every ordered partition of the parameters into groups."""
+    if not left:
+        yield []
+    for count in range(1, len(left) + 1):
+        for group in combinations(left, count):
+            rest = tuple(j for j in left if j not in group)
+            yield from ([group, *others] for others in _ordered_partitions(rest))
+
+
+CARAMEL = _Caramel()
+METHODS = CARAMEL.methods
+solve = CARAMEL.solve

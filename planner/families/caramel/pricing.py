@@ -1,0 +1,130 @@
+"""Loads: the contents of transfers as searches see them, and their fast pricing.
+
+A load lists (parameter, bytes) of one transfer; which bytes of the parameter they are does not
+change its time. Searches compare lists of loads by `LoadPricer`;
+`planner.families.caramel.evaluation` must confirm the value of the returned plan.
+
+Complexity: O(parts) per list of loads.
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from planner.families.caramel.problem import Group, OpOrder, Part, Plan, Problem
+from planner.families.caramel.windows import Windows
+from planner.model.costs import DepthCost, TransferCost
+from planner.solving.robustness import NOMINAL, Step, Strain, end_under, strained
+
+__all__ = ["Load", "LoadPricer", "groups_of", "loads_of", "plan_of"]
+
+Load = tuple[tuple[int, int], ...]
+"""Pairs (parameter, bytes) of one transfer."""
+
+MANY, MANY_EACH = 1000, 4
+"""Transfers per plan, or per parameter, that searches allow before they examine fewer plans."""
+
+FEW_EACH = 32
+"""Transfers per parameter beyond which searches examine fewer plans, even below `MANY`: a huge
+parameter can be cut into a thousand equally good pieces."""
+
+
+class LoadPricer:
+    """Prices lists of loads for one set of windows and one cost."""
+
+    def __init__(self, windows: Windows, cost: TransferCost) -> None:
+        self.windows = windows
+        self._cost_ns = cost.cost_ns
+        self._known: dict[int, int] = {}
+
+    @property
+    def many(self) -> int:
+        """Largest number of transfers for which searches examine as many plans as they ever do."""
+        return max(MANY_EACH * len(self.windows.sizes), MANY)
+
+    def looks(self, budget: int, loads: Sequence[Load]) -> int:
+        """Return how many plans of this length a search may examine, of a budget.
+
+        Quadratic: each price takes longer with more transfers, and there are more neighbours.
+        """
+        full = min(self.many, FEW_EACH * len(self.windows.sizes))
+        most = max(full, len(loads))
+        return budget * full**2 // most**2
+
+    def cost_ns(self, size: int) -> int:
+        """Return the time of one transfer of `size` bytes (ns)."""
+        if size not in self._known:
+            self._known[size] = self._cost_ns(size)
+        return self._known[size]
+
+    def rate(self, size: int) -> Fraction:
+        """Return the time per byte of one transfer of `size` bytes (ns)."""
+        return Fraction(self.cost_ns(size), size)
+
+    def iteration_ns(self, loads: Sequence[Load]) -> int:
+        """Return the iteration time (ns)."""
+        return self.under(NOMINAL, loads)
+
+    def under(self, strain: Strain, loads: Sequence[Load]) -> int:
+        """Return the iteration time under a delay scenario (`strain`)."""
+        return end_under(strain, self._steps(loads), self.windows.compute_ns)
+
+    def strained(self, loads: Sequence[Load]) -> tuple[int, ...]:
+        """Return the iteration time under each delay scenario."""
+        return strained(list(self._steps(loads)), self.windows.compute_ns)
+
+    def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
+        """Return the key by which lists are compared: time, then transfers, then parts."""
+        return self.iteration_ns(loads), len(loads), sum(map(len, loads))
+
+    def _steps(self, loads: Sequence[Load]) -> Iterator[Step]:
+        heads, tails = self.windows.heads, self.windows.tails
+        for load in loads:
+            if len(load) == 1:  # most, if there are thousands of transfers
+                ((j, size),) = load
+                yield Step(heads[j], self.cost_ns(size), tails[j])
+                continue
+            head = tail = size = 0
+            for j, part in load:
+                head = max(head, heads[j])
+                tail = max(tail, tails[j])
+                size += part
+            yield Step(head, self.cost_ns(size), tail)
+
+
+def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
+    """Return the plan that sends these loads, each at its cheapest depth."""
+    sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
+    groups = groups_of(loads, sizes, problem.element_bytes, problem.cost)
+    return Plan(groups, (order.backward,), order.forward)
+
+
+def groups_of(
+    loads: Sequence[Load], sizes: Sequence[int], element_bytes: int, cost: TransferCost
+) -> tuple[Group, ...]:
+    """Return transfers that carry these loads, each at its cheapest depth."""
+    reached: dict[int, int] = {}
+    groups = []
+    for load in loads:
+        together: dict[int, int] = {}
+        for j, size in load:
+            together[j] = together.get(j, 0) + size
+        parts = []
+        for j, size in together.items():
+            if size % element_bytes:  # the end of a parameter may be part of an element
+                parts.append(Part(j, sizes[j] - size, sizes[j]))
+                continue
+            start = reached.get(j, 0)
+            reached[j] = start + size
+            parts.append(Part(j, start, start + size))
+        size = sum(together.values())
+        depth = cost.best_depth(size) if isinstance(cost, DepthCost) else 1
+        groups.append(Group(tuple(parts), depth))
+    return tuple(groups)
+
+
+def loads_of(plan: Plan) -> list[Load]:
+    """Return the load of each transfer of a plan."""
+    return [
+        tuple((part.parameter, part.stop - part.start) for part in group.parts)
+        for group in plan.groups
+    ]

@@ -1,0 +1,179 @@
+"""The best plan found for one op order: construct, improve, prove.
+
+Problem: group, order and cut transfers for any windows and any cost.
+Method: starts are groups of nested windows for each supporting line (`nested`), list schedules
+(`dispatch`), and the plans of all other methods without barriers; for concave costs `inwards`. The
+best starts are ordered by Carlier's branch and bound (`carlier`) and improved by local search
+(`descent`), then by `resizing`. It ends when a bound is met.
+Guarantee: never worse than any start. For an affine cost and nested windows, so for every chain,
+the bound up to rounding.
+Complexity: O(lines · states · log n) for the starts, and a fixed budget of prices.
+Source: own.
+"""
+
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import NamedTuple
+
+from planner.families.caramel.bounds import NEAR, concave_bounds
+from planner.families.caramel.carlier import carlier
+from planner.families.caramel.descent import descend
+from planner.families.caramel.list_schedule import preemptive_pieces, priority_batches
+from planner.families.caramel.nested_windows import Targets, tightened, widened
+from planner.families.caramel.pricing import Load, LoadPricer
+from planner.families.caramel.threshold import batching_threshold
+from planner.model.costs import TransferCost
+from planner.solving.deadline import Deadline
+
+__all__ = ["best_loads"]
+
+BUDGET = 4000
+"""Prices per descent at most, fewer with more than WORK / BUDGET parameters."""
+
+WORK = 2 * 10**6
+"""Parts examined per descent, about."""
+
+DESCENTS = 3
+"""Number of starts that are improved."""
+
+SLACKS = (5, 10, 20, 40)
+"""Per mille above the least target of a concave cost, also tried: its groups may miss that target.
+"""
+
+ROUNDING = 10**7
+"""A plan within 1/ROUNDING of the target differs from it by rounding: no search can gain."""
+
+TRANSFERS, TRANSFERS_EACH = 10_000, 50
+"""Transfers simulated by the search over sizes: in all, and per parameter, at most."""
+
+NODES = 64
+"""Branch-and-bound nodes for ordering the transfers of one start."""
+
+
+class _Found(NamedTuple):
+    """Loads with their rank (`LoadPricer.rank`), so that they are priced once."""
+
+    rank: tuple[int, int, int]
+    loads: list[Load]
+
+    @property
+    def value(self) -> int:
+        return self.rank[0]
+
+
+_RANK = itemgetter(0)
+
+
+def best_loads(
+    pricer: LoadPricer,
+    cost: TransferCost,
+    target: int,
+    others: Iterable[list[Load]],
+    element_bytes: int,
+    deadline: Deadline,
+    effort: int = 1,
+) -> list[Load]:
+    """Return the best loads found, in transfer order.
+
+    `target` is a lower bound; loads that meet it end the search. `others` are further starts.
+    `effort` multiplies all budgets.
+    """
+    best: _Found | None = None
+    seen: list[_Found] = []
+    budget = effort * min(BUDGET, max(WORK // len(pricer.windows.sizes), 1))
+
+    def priced(loads: list[Load]) -> _Found:
+        return _Found(pricer.rank(loads), loads)
+
+    def improved(before: _Found) -> _Found:
+        changed = descend(pricer, before.loads, target, budget, deadline)
+        return before if changed == before.loads else priced(changed)
+
+    # The own starts come first, so that `others` never worsen the result.
+    for starts in (_starts(pricer, cost, target, element_bytes), others):
+        tried = []
+        for loads in starts:
+            tried.append(priced(loads))
+            if deadline.passed:
+                break
+        seen += tried
+        for start in sorted(tried, key=_RANK)[: DESCENTS * effort]:
+            if best is None or start.rank < best.rank:
+                best = start
+            if best.value <= target + target // ROUNDING or deadline.passed:
+                break
+            ordered = priced(_best_order(pricer, start.loads, NODES * effort, deadline))
+            seen += [ordered, improved(ordered)]
+            best = min(best, *seen[-2:], key=_RANK)
+    assert best is not None
+    for loads in _by_size(pricer, cost, element_bytes):
+        if best.value <= target + target // NEAR or deadline.passed:
+            break
+        start = priced(loads)
+        best = min(best, start, improved(start), key=_RANK)
+    if best.value <= target + target // NEAR or deadline.passed:
+        return _most_robust(pricer, best, seen)
+    transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
+    from planner.families.caramel.transfer_sizes import resize  # imports NumPy
+
+    resized = resize(pricer, best.loads, target, transfers, element_bytes, deadline)
+    return _most_robust(pricer, min(best, improved(priced(resized)), key=_RANK), seen)
+
+
+def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[Load]:
+    """Return the least delay-sensitive of the best loads and other loads of equal value."""
+    equal = [other.loads for other in seen if other.value == best.value]
+    return min([best.loads, *equal], key=pricer.strained)
+
+
+def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:
+    """Yield loads for each concave cost that price every transfer by its own size."""
+    for lines in concave_bounds(cost, sum(pricer.windows.sizes)):
+        if len(lines) > 1:
+            from planner.families.caramel.concave_bound import concave_loads  # imports NumPy
+
+            for nested in tightened(pricer.windows):
+                yield concave_loads(nested, lines, element_bytes)
+
+
+def _best_order(
+    pricer: LoadPricer, loads: list[Load], nodes: int, deadline: Deadline
+) -> list[Load]:
+    """Return the same transfers in the best order found within `nodes` branch-and-bound nodes."""
+    nodes = pricer.looks(nodes, loads)
+    if not nodes:
+        return loads
+    heads, tails = pricer.windows.heads, pricer.windows.tails
+    ordered = carlier(
+        [max(heads[j] for j, _ in load) for load in loads],
+        [pricer.cost_ns(sum(size for _, size in load)) for load in loads],
+        [max(tails[j] for j, _ in load) for load in loads],
+        deadline,
+        nodes,
+    )
+    return [loads[place] for place in ordered.order]
+
+
+def _starts(
+    pricer: LoadPricer, cost: TransferCost, target: int, element_bytes: int
+) -> Iterator[list[Load]]:
+    total = sum(pricer.windows.sizes)
+    for nested in dict.fromkeys((*tightened(pricer.windows), *widened(pricer.windows))):
+        for lines in concave_bounds(cost, total):
+            targets = Targets(nested, lines)
+            least, openings = targets.least(target)
+            yield targets.whole_loads(openings)
+            yield targets.cut_loads(least, openings, element_bytes)
+            for slack in SLACKS if len(lines) > 1 else ():
+                raised, openings = targets.least(least + least * slack // 1000)
+                yield targets.whole_loads(openings)
+                yield targets.cut_loads(raised, openings, element_bytes)
+    yield preemptive_pieces(pricer.windows, cost, element_bytes)
+    unit = batching_threshold(cost) or total
+    limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
+    # If a measured cost falls with the size, the best size is unrelated to the threshold.
+    ends = {end for piece in cost.pieces() for end in (piece.start, piece.stop) if end}
+    limits.add(min((end for end in {*ends, total} if end <= total), key=pricer.rate))
+    for limit in sorted(limits):
+        if total // limit <= pricer.many:
+            yield priority_batches(pricer, limit, element_bytes)

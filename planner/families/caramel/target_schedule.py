@@ -1,0 +1,155 @@
+"""Plans under the rules of an export target: its buckets, its default, and rule violations.
+
+Problem: when does the target send buckets with given numbers of parameters, and can the target be
+given a plan? Method: the rules are data (`planner.solving.targets`). A plan under them is
+determined by its buckets: order, start times and barrier follow. So a plan keeps the rules exactly
+if the target makes it of the same buckets. Guarantee: exact without contention. Under contention,
+cycles are those without it. Complexity: O(n log n), after that of the op orders. Source: see each
+rule.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from planner.families.caramel.baselines import horovod, ready_order, unordered, whole
+from planner.families.caramel.buckets import sizes_that_make
+from planner.families.caramel.evaluation import plan_heads
+from planner.families.caramel.problem import Group, Plan, Problem
+from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.solving.bucketing import ddp_buckets, fitting_buckets
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.targets import Target
+
+__all__ = [
+    "Lane",
+    "broken_rule",
+    "cost_of",
+    "default_counts",
+    "in_cycles",
+    "lane_of",
+    "plan_of_buckets",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A target's view of a problem: its parameters in bucket order.
+
+    `plan` has no transfers, and enforces no op order; `ready` is when the last worker has each
+    gradient (ns); `sizes` in bytes.
+    """
+
+    plan: Plan
+    order: tuple[int, ...]
+    ready: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+def lane_of(problem: Problem, target: Target, deadline: Deadline = NEVER) -> Lane:
+    """Return a target's view of a problem.
+
+    Raises `NotApplicableError` if there is no time to draw the workers' op orders.
+    """
+    plan = unordered(problem, deadline)
+    heads = plan_heads(problem.graph, plan)
+    if target.order == "reversed":
+        order = list(range(len(heads)))[::-1]
+    elif target.order == "ready":
+        order = ready_order(heads)
+    else:
+        first = Plan((), plan.backward_orders[:1], plan.forward_order)
+        order = ready_order(plan_heads(problem.graph, first))
+    sizes = problem.windows.sizes
+    return Lane(plan, tuple(order), tuple(heads[j] for j in order), tuple(sizes[j] for j in order))
+
+
+def cost_of(problem: Problem) -> AffineCost | TableCost:
+    """Return the cost for a library that chooses no depth."""
+    cost = problem.cost
+    return cost.at_depth(1) if isinstance(cost, DepthCost) else cost
+
+
+def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequence[int]) -> Plan:
+    """Return the plan that a target makes of buckets with `counts` parameters."""
+    spans = list(pairwise(accumulate(counts, initial=0)))
+    groups = [whole(problem, lane.order[start:stop]) for start, stop in spans]
+    heads = [max(lane.ready[start:stop]) for start, stop in spans]
+    if target.order == "reversed":  # each leaves when it is complete
+        leaving = sorted(range(len(groups)), key=lambda place: (heads[place], place))
+        groups = [groups[place] for place in leaving]
+    elif target.cycle_ns:
+        groups = in_cycles(problem, target.cycle_ns, groups, plan_heads(problem.graph, lane.plan))
+    return replace(lane.plan, groups=tuple(groups), barrier=True, late=target.leaves_late)
+
+
+def in_cycles(
+    problem: Problem, cycle_ns: int, groups: Sequence[Group], heads: Sequence[int]
+) -> list[Group]:
+    """Return groups in the order, and with the starts, in which cycles find them complete.
+
+    Cycles are those of `planner.families.caramel.baselines.horovod`. `heads`: when each gradient is
+    ready (ns).
+    """
+    cost, tick, free = cost_of(problem), 0, 0
+    complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
+    timed = []
+    for place in sorted(range(len(groups)), key=complete.__getitem__):
+        if complete[place] > tick:  # the next cycle, then cycles that find no group
+            tick = max(tick + cycle_ns, free) if free > tick else tick
+            tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns
+            free = tick
+        free += cost.cost_ns(groups[place].size_bytes)
+        timed.append(replace(groups[place], not_before_ns=tick))
+    return timed
+
+
+def default_counts(problem: Problem, target: Target, lane: Lane, deadline: Deadline) -> list[int]:
+    """Return the target's default buckets, as numbers of parameters."""
+    first, limit = target.limits(problem.workers, problem.element_bytes)
+    if target.cycle_ns:
+        plan = horovod(problem, deadline, target.cycle_ns, limit).plan
+        assert plan is not None
+        return [len(group.parts) for group in plan.groups]
+    if target.buckets == "fitting":
+        return fitting_buckets(lane.sizes, limit)
+    return ddp_buckets(lane.sizes, first, limit)
+
+
+def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
+    """Return the first target rule that the plan violates, or None."""
+    if not plan.barrier:
+        return f"{target.title} waits for all transfers before the next forward pass"
+    if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
+        return f"{target.title} sums up by all-reduces, each in one piece"
+    sizes = problem.windows.sizes
+    parts = [part for group in plan.groups for part in group.parts]
+    if any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts):
+        return f"{target.title} sends whole parameters"
+    lane = lane_of(problem, target)
+    place = {j: number for number, j in enumerate(lane.order)}
+    buckets = [sorted(place[part.parameter] for part in group.parts) for group in plan.groups]
+    buckets.sort()
+    if [number for bucket in buckets for number in bucket] != list(range(len(place))):
+        return f"{target.title} fills buckets in an order of its own"
+    counts = [len(bucket) for bucket in buckets]
+    if target.buckets != "any" and sizes_that_make(lane.sizes, counts, target.buckets) is None:
+        return f"{target.title} has one size for all buckets"
+    made = plan_of_buckets(problem, target, lane, counts)
+    if plan.late != made.late or not _same(plan, made):
+        return f"{target.title} sends buckets at other times, or in another order"
+    if (plan.backward_orders, plan.forward_order) != (made.backward_orders, made.forward_order):
+        return f"{target.title} enforces no order of the computation"
+    return None
+
+
+def _same(first: Plan, second: Plan) -> bool:
+    """Return whether two plans send the same groups at the same times."""
+
+    def sent(plan: Plan) -> list[object]:
+        return [
+            (group.parts[0] if plan.late else 0, frozenset(group.parts), group.not_before_ns)
+            for group in plan.groups
+        ]
+
+    return sent(first) == sent(second)

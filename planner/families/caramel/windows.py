@@ -1,0 +1,127 @@
+"""Transfer windows: when each gradient is ready, and how much computation waits for it.
+
+Problem: for a fixed op order, sending gradients is the one-machine problem 1 | r_j, q_j | Cmax.
+Parameter j is ready at its head r_j (time 0 is the start of the backward pass); its tail q_j is the
+forward computation from the op that first reads it. An iteration lasts max(backward + forward, max
+over transfers of (end + tail)).
+Complexity: O(ops + parameters).
+Source: Caramel §3.1 (start and end boundary); Carlier, "The one-machine sequencing problem", EJOR
+11 (1982), for heads and tails.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from planner.model.graphs import Graph, Phase
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Windows", "are_orders", "last_ready", "ready_times", "windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows of all parameters under one op order.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Bytes of each parameter, in the order of `Graph.parameters`.
+    heads : tuple of int
+        When each gradient is ready, in ns from the start of the backward pass.
+    tails : tuple of int
+        Forward computation from the first op that reads each parameter to the end, in ns.
+    backward_ns, forward_ns : int
+        Computation of each pass.
+    """
+
+    sizes: tuple[int, ...]
+    heads: tuple[int, ...]
+    tails: tuple[int, ...]
+    backward_ns: int
+    forward_ns: int
+
+    @property
+    def compute_ns(self) -> int:
+        """Computation of an iteration: its length if no transfer is waited for (ns)."""
+        return self.backward_ns + self.forward_ns
+
+
+def ready_times(graph: Graph, backward: Sequence[int]) -> tuple[int, ...]:
+    """Return when each gradient is complete under the op order `backward` (ns)."""
+    ends = accumulate(graph.ops[index].duration_ns for index in backward)
+    end = dict(zip(backward, ends, strict=True))
+    return tuple(max(end[index] for index in updaters) for updaters in graph.updaters)
+
+
+def windows(graph: Graph, backward: Sequence[int], forward: Sequence[int]) -> Windows:
+    """Return the windows of every parameter under one order of all ops."""
+    left = forward_ns = sum(graph.ops[index].duration_ns for index in forward)
+    tail = {}
+    for index in forward:
+        tail[index] = left
+        left -= graph.ops[index].duration_ns
+    return Windows(
+        sizes=tuple(parameter.size_bytes for parameter in graph.parameters),
+        heads=ready_times(graph, backward),
+        tails=tuple(max(tail[index] for index in readers) for readers in graph.readers),
+        backward_ns=sum(graph.ops[index].duration_ns for index in backward),
+        forward_ns=forward_ns,
+    )
+
+
+# ---
+# Check thousands of op orders at once, and compute when the last worker has each gradient.
+#
+# Problem: if no order is enforced, each of thousands of workers has its own op order. Guarantee:
+# the same results as one order after the other (`planner.families.caramel.windows.ready_times`). An
+# invalid order is detected, but not which one. Complexity: O(workers · (ops log ops + dependencies
+# + updaters)) in NumPy, memory O(workers · ops). Source: own.
+
+
+def are_orders(graph: Graph, orders: Sequence[Sequence[int]], phase: Phase) -> bool:
+    """Return whether each of `orders` runs every op of a pass once, after the ops it needs."""
+    import numpy as np
+
+    ops = {index for index, op in enumerate(graph.ops) if op.phase == phase}
+    if any(len(order) != len(ops) or ops.symmetric_difference(order) for order in orders):
+        return False
+    rows = _rows(orders)
+    place = _by_op(graph, rows, np.broadcast_to(np.arange(len(ops)), rows.shape))
+    return all(
+        bool((place[:, needed] < place[:, index]).all())
+        for index in ops
+        for needed in graph.predecessors[index]
+        if graph.ops[needed].phase == phase
+    )
+
+
+def last_ready(graph: Graph, orders: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return when each gradient is complete on the last of the workers with these orders (ns)."""
+    import numpy as np
+
+    rows = _rows(orders)
+    durations = np.array([op.duration_ns for op in graph.ops], dtype=np.int64)
+    latest = _by_op(graph, rows, np.cumsum(durations[rows], axis=1)).max(axis=0).tolist()
+    return tuple(max(latest[index] for index in updaters) for updaters in graph.updaters)
+
+
+def _rows(orders: Sequence[Sequence[int]]) -> "NDArray[np.int64]":
+    import numpy as np
+
+    return np.array(orders, dtype=np.int64)
+
+
+def _by_op(
+    graph: Graph, rows: "NDArray[np.int64]", values: "NDArray[np.int64]"
+) -> "NDArray[np.int64]":
+    """Rearrange values by place in each order into values by op."""
+    import numpy as np
+
+    by_op = np.zeros((len(rows), len(graph.ops)), dtype=np.int64)
+    np.put_along_axis(by_op, rows, values, axis=1)
+    return by_op

@@ -1,0 +1,301 @@
+"""The cost of an all-reduce algorithm: its steps, and its volume as a share of the gradient.
+
+The closed forms assume pieces that divide evenly. `Cost.time_ns` applies them to any network and
+any gradient size.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple
+
+from planner.families.collectives.program import Message, Program
+from planner.families.collectives.symmetric import SymmetricProgram
+from planner.model.network import Network
+from planner.model.topologies import BCube, FatTree
+from planner.model.validation import integer, set_integer, total
+
+__all__ = ["Collective", "Cost", "Fabric", "Load", "cost_of", "loads", "lower_bound", "time_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """The steps of an algorithm and its largest loads. A lower bound has the same form.
+
+    Attributes
+    ----------
+    steps : int
+        Sets of concurrent transfers; each starts when the one before has ended.
+    volume : Fraction
+        Bytes through the busiest NIC in one direction, summed over the steps, as a share of the
+        gradient: the synchronisation time in units of T_F.
+    reduced : Fraction
+        Bytes that the busiest server adds, summed over the steps, as a share of the gradient.
+    """
+
+    steps: int
+    volume: Fraction
+    reduced: Fraction
+
+    def time_ns(self, network: Network, gradient_bytes: int) -> int:
+        """Return the time of one synchronisation in ns, rounded up once.
+
+        Parameters
+        ----------
+        network : Network
+            Speed of a link, start-up cost of a step, time of adding a byte.
+        gradient_bytes : int
+            Size of the gradient.
+
+        Raises
+        ------
+        InvalidInputError
+            If the size is none, or the time does not fit in 63 bits.
+        """
+        size = integer(gradient_bytes, "gradient_bytes")
+        if not size:
+            return 0  # a step in which nothing is sent takes no time
+        time = network.time(self.volume * size, self.reduced * size, self.steps)
+        return total(-int(-time // 1), "gradient_bytes", "the time of a synchronisation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective(Cost):
+    """The cost of an all-reduce algorithm on a topology.
+
+    Attributes
+    ----------
+    algorithm : str
+        Name of the algorithm.
+    topology : str
+        ``bcube`` or ``fattree``.
+    servers : int
+        Number of servers N.
+    nics : int
+        NICs of a server.
+    switches : int
+        Switches as the BML paper counts them (`Fabric.switches`).
+    tree : FatTree or None
+        The smallest three-layer Fat-Tree with room for all servers; None on a BCube.
+    """
+
+    algorithm: str
+    topology: str
+    servers: int
+    nics: int
+    switches: int
+    tree: FatTree | None = None
+
+    @property
+    def name(self) -> str:
+        """The algorithm and the topology, such as ``ring_bcube``."""
+        return f"{self.algorithm}_{self.topology}"
+
+    @property
+    def built_switches(self) -> int:
+        """Number of switches if every NIC is plugged into a complete Fat-Tree."""
+        return self.switches if self.tree is None else self.nics * self.tree.switches
+
+
+# ---
+# Fat-Trees as the cost models see them, and their number of switches.
+#
+# A Fat-Tree has full bisection bandwidth, so it costs the same as one non-blocking switch. There
+# are two counts of its switches. The paper's count, 5·N/p with p-port switches, takes any N and p.
+# But p-port switches carry at most p³/4 servers; for more servers a tree that can be built has
+# larger and fewer switches (`Fabric.tree`).
+#
+# Source: Wang et al., "BML", NeurIPS 2018, section 3.1; Al-Fares et al., SIGCOMM'08.
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """Servers connected by one Fat-Tree per NIC; `ports` is the p of the paper's count."""
+
+    servers: int
+    ports: int
+    nics: int = 1
+
+    def __post_init__(self) -> None:
+        set_integer(self, "servers", minimum=2)
+        set_integer(self, "ports", minimum=2)
+        set_integer(self, "nics", minimum=1)
+
+    @classmethod
+    def beside(cls, bcube: BCube, nics: int = 1) -> "Fabric":
+        """Return the Fat-Tree with the servers and the switch ports of a BCube."""
+        return cls(bcube.servers, bcube.n, nics)
+
+    @property
+    def switches(self) -> int:
+        """The paper's number of switches for all NICs, 5·N/p rounded up for each NIC."""
+        return self.nics * -(-5 * self.servers // self.ports)
+
+    @property
+    def tree(self) -> FatTree:
+        """The smallest three-layer Fat-Tree with room for the servers."""
+        return FatTree.smallest_for(self.servers)
+
+
+# ---
+# Prices a program: the load of every NIC in every step, and the time.
+#
+# Method: a step lasts as long as its busiest NIC sends or receives, plus the time in which the
+# busiest rank adds what arrives (`planner.model.network`). At depth d the data is cut into d parts,
+# each one step behind the part before, so NICs that would wait for each other work at the same
+# time. Guarantee: exact, rounded up once; the closed forms of `planner.collectives` are the costs
+# of their programs. Complexity: linear in the messages; for a symmetric program, in those of one
+# rank. Source: own.
+
+
+class Load(NamedTuple):
+    """The load of a step: bytes by rank and NIC, bytes added by rank, most messages of a NIC."""
+
+    sent: Counter[tuple[int, int]]
+    received: Counter[tuple[int, int]]
+    added: Counter[int]
+    messages: int
+
+
+def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]:
+    """Return the load of every step, for a tensor of `elements` elements.
+
+    For a symmetric program with chunks of one size it is that of rank 0 only.
+    """
+    layout = program.layout(elements, element_bytes)
+    steps = [Load(Counter(), Counter(), Counter(), 0) for _ in range(program.steps)]
+    sent: list[Counter[tuple[int, int]]] = [Counter() for _ in steps]
+    alike = isinstance(program, SymmetricProgram) and elements % program.chunks == 0
+    ranks = range(1 if alike else program.ranks)
+
+    def size(message: Message) -> int:
+        return layout.span(message.first, message.stop - message.first)
+
+    for rank in ranks:
+        for message in program.sends(rank):
+            if length := size(message):
+                steps[message.step].sent[rank, message.link] += length
+                sent[message.step][rank, message.link] += 1
+        for message in program.receives(rank):
+            if length := size(message):
+                steps[message.step].received[rank, message.link] += length
+                if message.adds:
+                    steps[message.step].added[rank] += length
+    return [
+        step._replace(messages=max(times.values(), default=0))
+        for step, times in zip(steps, sent, strict=True)
+    ]
+
+
+def cost_of(program: Program) -> Cost:
+    """Return the cost of a program with chunks of one size, in the units of the closed forms."""
+    steps = [step for step in loads(program, program.chunks) if step.sent or step.received]
+    volume = sum(max((*step.sent.values(), *step.received.values())) for step in steps)
+    added = sum(max(step.added.values(), default=0) for step in steps)
+    return Cost(
+        steps=len(steps),
+        volume=Fraction(volume, program.chunks),
+        reduced=Fraction(added, program.chunks),
+    )
+
+
+def time_of(
+    program: Program,
+    networks: Sequence[Network],
+    elements: int,
+    element_bytes: int = 1,
+    depth: int = 1,
+) -> int:
+    """Return the time of a program (ns), rounded up once.
+
+    Parameters
+    ----------
+    program : Program
+        The program.
+    networks : sequence of Network
+        Speed and start-up cost of each NIC of a rank; one entry if all are alike. The first one
+        gives the time of adding a byte.
+    elements, element_bytes : int
+        Number of elements, and the size of one.
+    depth : int
+        Number of parts that follow each other through the steps.
+    """
+    integer(depth, "depth", minimum=1)
+    parts = min(depth, elements)
+    if not parts:
+        return 0
+    each = list(networks) * program.links if len(networks) == 1 else list(networks)
+    quotient, rest = divmod(elements, parts)
+    kinds = {
+        size: loads(program, size, element_bytes) for size in {quotient, quotient + bool(rest)}
+    }
+    sizes = [quotient + (part < rest) for part in range(parts)]
+    time = Fraction(0)
+    for moment in range(program.steps + parts - 1):
+        under_way = [
+            kinds[sizes[part]][moment - part]
+            for part in range(max(0, moment - program.steps + 1), min(parts, moment + 1))
+        ]
+        time += _moment(under_way, each)
+    return ceil(time)
+
+
+def _moment(under_way: Sequence[Load], networks: Sequence[Network]) -> Fraction:
+    """Return the time of steps of several parts that run at the same time (ns)."""
+    sent: Counter[tuple[int, int]] = Counter()
+    received: Counter[tuple[int, int]] = Counter()
+    added: Counter[int] = Counter()
+    for step in under_way:
+        sent.update(step.sent)
+        received.update(step.received)
+        added.update(step.added)
+    carried = max(
+        (
+            networks[link].step(size)
+            for loaded in (sent, received)
+            for (_, link), size in loaded.items()
+        ),
+        default=Fraction(0),
+    )
+    return carried + max(added.values(), default=0) * networks[0].reduce_ns_per_byte
+
+
+# ---
+# Lower bound on the cost of every all-reduce algorithm.
+#
+# Problem: N servers with k full-duplex NICs each hold a gradient; all of them shall hold the sum.
+# Messages carry partial sums. Guarantee: no algorithm has less volume than 2(N-1)/(kN), adds less
+# than (N-1)/N at the busiest server, or takes fewer steps than the diameter of the network. Each is
+# a bound by itself, and a time is the sum of the three, so the time of the bound is a lower bound
+# too. Proof: docs/bml.md, "Why no all-reduce has less volume". Source: Patarasuk and Yuan,
+# "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations", JPDC 2009 (volume for k =
+# 1); BML meets it for k NICs (NeurIPS 2018, section 3.2).
+
+
+def lower_bound(servers: int, nics: int = 1, diameter: int = 1) -> Cost:
+    """Return the lower bound over all all-reduce algorithms.
+
+    Parameters
+    ----------
+    servers : int
+        Number of servers N.
+    nics : int
+        NICs k of a server.
+    diameter : int
+        Most hops between two servers: 1 on a switch and on a Fat-Tree, k on BCube(n, k).
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them is below 1.
+    """
+    integer(servers, "servers", minimum=1)
+    integer(nics, "nics", minimum=1)
+    integer(diameter, "diameter", minimum=1)
+    return Cost(
+        steps=diameter if servers > 1 else 0,
+        volume=Fraction(2 * (servers - 1), nics * servers),
+        reduced=Fraction(servers - 1, servers),
+    )

@@ -1,0 +1,255 @@
+"""Predicts the cost of a collective for numbers of ranks that may not have been measured.
+
+Problem: a network has tables of times by size, each of one collective among some ranks, g per host.
+What does a collective cost among N ranks?
+Method: a table of exactly these ranks is used unchanged. Between two tables times are interpolated,
+linear in log N. Beyond them the nearest table is scaled by a fitted cost p·steps + q·volume. A
+collective without tables is composed of the others. Details: docs/calibration.md, "Collectives
+among other numbers of ranks".
+Guarantee: the cost never falls with the size; between two tables that rise with the ranks it lies
+between them. Notes name everything that was not measured. Exact fractions: the same on all
+machines.
+Complexity: O(tables · sizes). Source: own; the costs are those of `planner.collectives`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import log2
+from typing import Literal
+
+from planner.families.collectives.bruck import bruck_cost
+from planner.model.costs import TableCost
+from planner.model.errors import InvalidInputError
+from planner.model.measured import COLLECTIVES, Collective, Measured, MeasuredNetwork, never_falling
+from planner.model.network import scattered
+
+__all__ = ["Basis", "Predicted", "predicted", "range_note"]
+
+
+Basis = Literal["measured", "interpolated", "extrapolated", "taken for another"]
+"""Evidence of a cost: a table of these ranks, tables around, tables on one side, or of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The cost of a collective by size, with notes on what was not measured."""
+
+    cost: TableCost
+    notes: tuple[str, ...] = ()
+    basis: Basis = "measured"
+
+
+@lru_cache(maxsize=256)
+def _predicted(
+    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
+) -> Predicted:
+    tables = network.of(collective)
+    if not tables:
+        return _of_others(network, collective, ranks, per_host)
+    exact = [table for table in tables if (table.ranks, table.per_host) == (ranks, per_host)]
+    if exact:
+        return Predicted(exact[0].cost)
+    notes = []
+    alike = _alike(tables, ranks, per_host)
+    if not alike:
+        near = min(
+            (table for table in tables if (table.hosts > 1) == (ranks > per_host)),
+            key=lambda table: (abs(log2(table.per_host / per_host)), table.per_host),
+            default=None,
+        )
+        if near is None:
+            where = "within a host" if ranks > per_host else "across hosts"
+            raise InvalidInputError(
+                f"collectives.{collective}",
+                f"expected a table like {_among(ranks, per_host)}, got only such {where}",
+            )
+        alike = [
+            table
+            for table in tables
+            if table.per_host == near.per_host and (table.hosts > 1) == (near.hosts > 1)
+        ]
+        notes.append(
+            f"{collective} among ranks {per_host} a host taken for that with "
+            f"{near.per_host} a host, as it was measured"
+        )
+        same = [table for table in alike if table.ranks == ranks]
+        if same:
+            return Predicted(same[0].cost, tuple(notes), "taken for another")
+    other = bool(notes)
+    alike.sort(key=lambda table: table.ranks)
+    below = [table for table in alike if table.ranks < ranks]
+    above = [table for table in alike if table.ranks > ranks]
+    if below and above:
+        low, high = below[-1], above[0]
+        notes.append(
+            f"{collective} among {ranks} ranks interpolated between {low.ranks} and {high.ranks}"
+        )
+        cost = TableCost(never_falling(_between(low, high, ranks)))
+        return Predicted(cost, tuple(notes), "taken for another" if other else "interpolated")
+    base = below[-1] if below else above[0]
+    notes.append(
+        f"{collective} among {ranks} ranks extrapolated from {_listed(alike)} by "
+        + _grounds(network, collective, ranks, per_host)
+    )
+    rows = _beyond(network, alike, base, ranks, per_host)
+    cost = TableCost(never_falling(rows))
+    return Predicted(cost, tuple(notes), "taken for another" if other else "extrapolated")
+
+
+def predicted(
+    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
+) -> Predicted:
+    """Return the cost of a collective, with notes on what was not measured.
+
+    `ranks` is at least 2, `per_host` a divisor of it. Tables within a host say nothing about
+    several hosts, nor the reverse: an `InvalidInputError`.
+    """
+    return _predicted(network, collective, ranks, per_host)
+
+
+def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
+    """Return a note if some of the sizes (bytes) lie outside a table, else None."""
+    least, most = cost.points[0][0], cost.points[-1][0]
+    small = sum(size < least for size in sizes)
+    large = sum(size > most for size in sizes)
+    parts = []
+    if small:
+        parts.append(f"{small} of {len(sizes)} are below its least size ({least:,} B): as it costs")
+    if large:
+        parts.append(
+            f"{large} of {len(sizes)} are above its largest ({most:,} B): by its last slope"
+        )
+    return f"beyond the table of {what}: {'; '.join(parts)}" if parts else None
+
+
+def _of_others(
+    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
+) -> Predicted:
+    """Return the cost of a collective without tables, composed of other collectives."""
+    known = network.collectives
+    if collective == "all_reduce":
+        halves = [
+            _predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known
+        ]
+        if len(halves) == 1:
+            halves *= 2
+        first, second = halves
+        sizes = sorted({size for half in halves for size, _ in half.cost.points})
+        rows = [(size, (first.cost.cost_ns(size) + second.cost.cost_ns(size),)) for size in sizes]
+        note = "all_reduce was not measured: taken for both halves, one after the other"
+        cost = TableCost(never_falling(rows))
+        return Predicted(cost, (*first.notes, *second.notes, note), "taken for another")
+    other: Collective = "reduce_scatter" if collective == "all_gather" else "all_gather"
+    if other in known:
+        half = _predicted(network, other, ranks, per_host)
+        note = f"{collective} was not measured: taken for {other}"
+        return Predicted(half.cost, (*half.notes, note), "taken for another")
+    whole = _predicted(network, "all_reduce", ranks, per_host)
+    rows = [(size, (-(-time // 2),)) for size, time in whole.cost.points]
+    note = f"{collective} was not measured: taken for half of an all_reduce"
+    cost = TableCost(never_falling(rows))
+    return Predicted(cost, (*whole.notes, note), "taken for another")
+
+
+def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measured]:
+    """Return the tables with as many ranks per host; within one host those of one host."""
+    if ranks == per_host:
+        return [table for table in tables if table.hosts == 1]
+    return [table for table in tables if table.hosts > 1 and table.per_host == per_host]
+
+
+def _among(ranks: int, per_host: int) -> str:
+    return f"among {ranks} ranks, {per_host} a host"
+
+
+def _listed(tables: Sequence[Measured]) -> str:
+    return ", ".join(str(table.ranks) for table in tables)
+
+
+def _between(low: Measured, high: Measured, ranks: int) -> Iterator[tuple[int, tuple[int]]]:
+    """Yield the times interpolated between two tables, at sizes that both cover."""
+    share = Fraction(round(log2(ranks / low.ranks) / log2(high.ranks / low.ranks) * 2**20), 2**20)
+    sizes = sorted({size for table in (low, high) for size, _ in table.cost.points})
+    first = max(table.cost.points[0][0] for table in (low, high))
+    last = min(table.cost.points[-1][0] for table in (low, high))
+    kept = [size for size in sizes if first <= size <= last]
+    for size in kept if len(kept) > 1 else sizes:
+        less, more = low.cost.cost_ns(size), high.cost.cost_ns(size)
+        yield size, (round(less + share * (more - less)),)
+
+
+def _grounds(network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int) -> str:
+    """Return the text that explains an extrapolation."""
+    if ranks > per_host:
+        name = "a tree" if collective == "all_reduce" else "a ring"
+        return (
+            f"the steps and the volume of {name}; only the times of a step and of a byte are fitted"
+        )
+    links = " and the links' line rates" if network.links else ""
+    return f"the volume{links}; what does not grow with the size is taken for the same"
+
+
+def _beyond(
+    network: MeasuredNetwork,
+    tables: Sequence[Measured],
+    base: Measured,
+    ranks: int,
+    per_host: int,
+) -> Iterator[tuple[int, tuple[int]]]:
+    """Yield the times of the base table, scaled by the fitted cost of the algorithm."""
+    collective = base.collective
+    shapes = {table: _shape(network, collective, table.ranks, table.per_host) for table in tables}
+    aim, own = _shape(network, collective, ranks, per_host), shapes[base]
+    _, rate = _fitted([((Fraction(1), Fraction(size)), time) for size, time in base.cost.points])
+    for size, time in base.cost.points:
+        inside = [
+            (shapes[table], table.cost.cost_ns(size))
+            for table in tables
+            if table.cost.points[0][0] <= size <= table.cost.points[-1][0]
+        ]
+        step, volume = _fitted(inside) if len(inside) > 1 else _of_one(own, time, rate * size)
+        there = step * own[0] + volume * own[1]
+        yield size, (round(time * (step * aim[0] + volume * aim[1]) / there),)
+
+
+def _shape(
+    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
+) -> tuple[Fraction, Fraction]:
+    """Return the factor by which start-ups grow, and the volume, of one half."""
+    if ranks == per_host:
+        return Fraction(1), scattered(ranks) / network.link_rate(ranks)
+    members = ranks // per_host
+    steps = bruck_cost(members).steps // 2 if collective == "all_reduce" else members - 1
+    return Fraction(steps), scattered(ranks)
+
+
+def _of_one(
+    shape: tuple[Fraction, Fraction], time: int, sending: Fraction
+) -> tuple[Fraction, Fraction]:
+    """Return the times of a step and of the volume, from a single table."""
+    volume = min(sending, Fraction(time))
+    return (time - volume) / shape[0], volume / shape[1]
+
+
+def _fitted(
+    known: Sequence[tuple[tuple[Fraction, Fraction], int]],
+) -> tuple[Fraction, Fraction]:
+    """Fit the times of a step and of the volume by least squares on relative errors, both >= 0."""
+    rows = [(steps / time, volume / time) for (steps, volume), time in known]
+    aa = sum(a * a for a, _ in rows)
+    bb = sum(b * b for _, b in rows)
+    ab = sum(a * b for a, b in rows)
+    a1, b1 = sum(a for a, _ in rows), sum(b for _, b in rows)
+    determinant = aa * bb - ab * ab
+    if determinant:
+        step, volume = (a1 * bb - b1 * ab) / determinant, (b1 * aa - a1 * ab) / determinant
+        if step >= 0 and volume >= 0:
+            return Fraction(step), Fraction(volume)
+    only_step, only_volume = Fraction(a1) / aa, Fraction(b1) / bb
+    lost_by_step = sum((only_step * a - 1) ** 2 for a, _ in rows)
+    lost_by_volume = sum((only_volume * b - 1) ** 2 for _, b in rows)
+    if lost_by_step < lost_by_volume:
+        return only_step, Fraction(0)
+    return Fraction(0), only_volume

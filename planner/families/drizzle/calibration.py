@@ -1,0 +1,258 @@
+"""Fit of the scheduler's constants to measured overheads.
+
+Problem: for measured (m, g, o), find d0, d1, d2 >= 0 such that (d0 + d1·m)/g + d2·m is near o.
+
+Method: exact least squares on relative errors (`least_squares`). Weights 1/o are rounded to 40
+bits; a weight scales a whole row, so exact fits and equally good fits stay so.
+
+Guarantee: the least sum of squares. Among equal fits: as few constants as possible, task_ns before
+group_ns before constant_task_ns. The constants that cannot be told apart are named.
+Complexity: O(rows), and O(rows) fits of three unknowns for the held-out errors.
+Source: group scheduling in Venkataraman, Ding, Ermolin; the fit is own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import NamedTuple
+
+from planner.model.errors import InvalidInputError
+from planner.model.validation import integer, shown
+
+__all__ = ["CONSTANTS", "Calibration", "Measurement", "best_of", "calibrate", "independent"]
+
+# ---
+# Exact non-negative least squares with few unknowns.
+#
+# Problem: minimise |A·x - b|² over x >= 0, for integer A and b.
+#
+# Method: some optimum uses linearly independent columns only (Carathéodory), and on these columns
+# it is the plain least-squares solution. So every independent set of columns is tried, by the
+# normal equations in rational arithmetic.
+#
+# Guarantee: optimal, exactly. Of several optima the one whose set of columns comes first in `sets`.
+# Complexity: O(rows·columns²), and O(columns³) for each of up to 2^columns sets. Source: Lawson,
+# Hanson, "Solving Least Squares Problems", chapter 23 (the optimality conditions; their method
+# exchanges columns instead).
+
+
+class Normal(NamedTuple):
+    """The normal equations of A·x = b."""
+
+    matrix: list[list[int]]  # Aᵀ·A
+    right: list[int]  # Aᵀ·b
+
+
+def normal_equations(rows: Iterable[Sequence[int]], columns: int) -> Normal:
+    """Return the normal equations of rows whose last entry is the right side."""
+    matrix = [[0] * columns for _ in range(columns)]
+    right = [0] * columns
+    for *row, value in rows:
+        for i, first in enumerate(row):
+            right[i] += first * value
+            for j, second in enumerate(row):
+                matrix[i][j] += first * second
+    return Normal(matrix, right)
+
+
+def best_of(equations: Normal, sets: Iterable[Sequence[int]]) -> list[Fraction]:
+    """Return the best non-negative x whose support is one of `sets`; dependent sets are skipped."""
+    matrix, right = equations
+    best, gained = [Fraction(0)] * len(right), Fraction(0)
+    for columns in sets:
+        solution = _solved([[matrix[i][j] for j in columns] + [right[i]] for i in columns])
+        if solution is None or min(solution) < 0:
+            continue
+        # At a least-squares solution |A·x - b|² = |b|² - xᵀ·Aᵀ·b.
+        gain = sum((x * right[i] for i, x in zip(columns, solution, strict=True)), Fraction(0))
+        if gain > gained:
+            gained = gain
+            best = [Fraction(0)] * len(right)
+            for i, x in zip(columns, solution, strict=True):
+                best[i] = x
+    return best
+
+
+def independent(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Return the places of the first rows that form a basis of the row space."""
+    places: list[int] = []
+    for place, row in enumerate(rows):
+        chosen = [rows[earlier] for earlier in places]
+        if len(places) == len(row):
+            break
+        if len(_reduced([[Fraction(entry) for entry in line] for line in (*chosen, row)])) > len(
+            places
+        ):
+            places.append(place)
+    return places
+
+
+def _solved(rows: list[list[int]]) -> list[Fraction] | None:
+    """Return the unique solution of a square system (right side last in each row), or None."""
+    size = len(rows)
+    reduced = _reduced([[Fraction(entry) for entry in row] for row in rows])
+    regular = len(reduced) == size and all(row[place] == 1 for place, row in enumerate(reduced))
+    return [row[size] for row in reduced] if regular else None
+
+
+def _reduced(rows: list[list[Fraction]]) -> list[list[Fraction]]:
+    """Return the reduced row echelon form, without rows of zeros."""
+    done = 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((place for place in range(done, len(rows)) if rows[place][column]), None)
+        if pivot is None:
+            continue
+        rows[done], rows[pivot] = rows[pivot], rows[done]
+        rows[done] = [entry / rows[done][column] for entry in rows[done]]
+        for place, row in enumerate(rows):
+            if place != done and row[column]:
+                factor = row[column]
+                rows[place] = [
+                    entry - factor * pivot_entry
+                    for entry, pivot_entry in zip(row, rows[done], strict=True)
+                ]
+        done += 1
+    return rows[:done]
+
+
+CONSTANTS = ("group_ns", "task_ns", "constant_task_ns")
+
+_PREFERRED = (1, 0, 2)
+_SETS = [columns for size in (1, 2, 3) for columns in combinations(_PREFERRED, size)]
+_BITS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measured overhead.
+
+    Attributes
+    ----------
+    tasks : int
+        Tasks m of an iteration.
+    group_size : int
+        Iterations g scheduled at once.
+    overhead_ns : int
+        Scheduling time of an iteration, in nanoseconds, at least 1.
+    """
+
+    tasks: int
+    group_size: int
+    overhead_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Fitted constants, and how well the measurements determine them.
+
+    Attributes
+    ----------
+    group_ns, task_ns, constant_task_ns : Fraction
+        The constants, in nanoseconds.
+    errors : tuple of Fraction
+        Relative error of the fit at each measurement; positive if the fit is too high.
+    held_out : tuple of Fraction or None
+        Relative error at each measurement of a fit to all others; None if leaving one out tells
+        fewer constants apart.
+    confounded : tuple of str
+        Constants that the measurements cannot tell apart.
+    """
+
+    group_ns: Fraction
+    task_ns: Fraction
+    constant_task_ns: Fraction
+    errors: tuple[Fraction, ...]
+    held_out: tuple[Fraction, ...] | None
+    confounded: tuple[str, ...]
+
+
+def calibrate(measurements: Sequence[Measurement]) -> Calibration:
+    """Fit the constants of the scheduler to measured overheads.
+
+    Parameters
+    ----------
+    measurements : sequence of Measurement
+        At least one.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no measurement, or one is invalid, with its path.
+    """
+    untyped: object = measurements
+    if not isinstance(untyped, Sequence):
+        raise InvalidInputError("measurements", f"expected an array, got {shown(untyped)}")
+    for place, measurement in enumerate(measurements):
+        _check(measurement, f"measurements[{place}]")
+    if not measurements:
+        raise InvalidInputError("measurements", "expected at least one element, got an empty array")
+    rows = _weighted(measurements)
+    everything = normal_equations(rows, len(CONSTANTS))
+    fitted = best_of(everything, _SETS)
+    shapes = [_shape(measurement) for measurement in measurements]
+    basis = independent(shapes)
+    known = len(basis)
+    held_out = None
+    if all(len(independent(shapes[:place] + shapes[place + 1 :])) == known for place in basis):
+        held_out = tuple(
+            _error(best_of(_without(everything, row), _SETS), measurement)
+            for row, measurement in zip(rows, measurements, strict=True)
+        )
+    group, task, always = fitted
+    return Calibration(
+        group,
+        task,
+        always,
+        errors=tuple(_error(fitted, measurement) for measurement in measurements),
+        held_out=held_out,
+        confounded=tuple(
+            name
+            for column, name in enumerate(CONSTANTS)
+            if len(independent([row[:column] + row[column + 1 :] for row in shapes])) == known
+        ),
+    )
+
+
+def _check(measurement: object, path: str) -> None:
+    if not isinstance(measurement, Measurement):
+        raise InvalidInputError(path, f"expected a Measurement, got {shown(measurement)}")
+    for name in ("tasks", "group_size", "overhead_ns"):
+        integer(getattr(measurement, name), f"{path}.{name}", minimum=1)
+
+
+def _shape(measurement: Measurement) -> tuple[int, int, int]:
+    """Return the factors of the constants in the overhead of a whole group."""
+    return 1, measurement.tasks, measurement.tasks * measurement.group_size
+
+
+def _weighted(measurements: Sequence[Measurement]) -> list[list[int]]:
+    """Return one integer row per measurement, weighted so that all right sides (last) are near."""
+    spent = [measurement.overhead_ns * measurement.group_size for measurement in measurements]
+    scale = max(spent) << _BITS
+    return [
+        [round(Fraction(scale, value)) * number for number in (*_shape(measurement), value)]
+        for measurement, value in zip(measurements, spent, strict=True)
+    ]
+
+
+def _without(equations: Normal, row: list[int]) -> Normal:
+    *left, value = row
+    return Normal(
+        [
+            [
+                entry - row_factor * column_factor
+                for entry, column_factor in zip(line, left, strict=True)
+            ]
+            for line, row_factor in zip(equations.matrix, left, strict=True)
+        ],
+        [entry - factor * value for entry, factor in zip(equations.right, left, strict=True)],
+    )
+
+
+def _error(constants: list[Fraction], measurement: Measurement) -> Fraction:
+    """Return the relative error of a prediction; positive if it is too high."""
+    group, task, always = constants
+    tasks = measurement.tasks
+    predicted = (group + task * tasks) / measurement.group_size + always * tasks
+    return predicted / measurement.overhead_ns - 1

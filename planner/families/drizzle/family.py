@@ -1,0 +1,143 @@
+"""The methods by name, and how their plans are judged."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TypeAlias
+
+from planner.families.drizzle.closed_form import largest_group, solve_exact
+from planner.families.drizzle.controller import Band, group_sizes
+from planner.families.drizzle.evaluation import Evaluation, check, evaluate
+from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD, Plan, Problem
+from planner.families.drizzle.refit import adapt
+from planner.model.errors import NotApplicableError
+from planner.model.units import counted, format_ns, format_share
+from planner.model.validation import MAX_VALUE
+from planner.solving.compare import Case, Column, Option
+from planner.solving.comparison import Comparison
+from planner.solving.deadline import Deadline
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
+from planner.solving.scenarios import Scenario, refuse_changes
+
+__all__ = ["DRIZZLE", "METHODS", "Method", "limits_text", "solve"]
+
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+
+class _Drizzle(Family[Problem, Plan, Evaluation]):
+    name, plan_type = "drizzle", Plan
+    own_methods = {"auto": named("exact", solve_exact), "exact": solve_exact}
+
+    ends = ("status",)
+    asks = "how many iterations to schedule at once on Spark"
+    example = "planner compare data/drizzle/inception64.json"
+    columns = (
+        Column("group size", lambda _, plan, __: plan.group_size, ","),
+        Column.of("overhead", "overhead", "share"),
+        Column.of("iteration", "iteration_ns"),
+        Column.of("group", "group_ns"),
+        Column("speed-up", lambda _, __, cost: float(cost.speedup), ".4g"),
+    )
+    on_cluster = True
+    own_options = (
+        Option(
+            "--events",
+            "Spark's event logs, files or folders, in place of a profile and a cluster",
+            "logs",
+            metavar="LOG",
+        ),
+        Option(
+            "--max-overhead",
+            f"largest share of scheduling; default: {float(MAX_OVERHEAD):g}",
+            "share",
+            MAX_OVERHEAD,
+            metavar="F",
+        ),
+        Option(
+            "--max-group",
+            f"longest time of a group; default: {MAX_GROUP_NS // 10**9}s, with --events none",
+            "time",
+            MAX_GROUP_NS,
+            metavar="TIME",
+        ),
+    )
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
+        return evaluate(problem, plan)
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return evaluation.group_ns
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
+        """Return what a group of one iteration takes: none is shorter."""
+        return problem.compute_ns + problem.always_ns + problem.once_ns, False
+
+    def adapt(self, problem: Problem, plan: Plan) -> Plan:
+        return adapt(problem, plan)
+
+    def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+        """Return the best plan: the closed form needs no old one."""
+        return solve_exact(problem, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        """Return the problem with the times of a scenario: all scheduling is start-up."""
+        fields = ("bandwidth", "late", "spread", "part")
+        refuse_changes(scenario, fields, "drizzle has no network and no passes")
+        names = ("group_ns", "task_ns", "constant_task_ns")
+        times = {name: getattr(problem, name) * scenario.startup for name in names}
+        compute = round(problem.compute_ns * scenario.computation)
+        return replace(problem, compute_ns=compute, **times)
+
+    def fix_order(self, problem: Problem, plan: Plan) -> Problem:
+        """Raise an error: a group that is too small for a scenario is no plan in it."""
+        reason = "not for problem drizzle: the size of a group follows from its limits"
+        raise NotApplicableError("scenarios", reason)
+
+    def summary(self, problem: Problem) -> str:
+        tasks = counted(problem.tasks or 0, "task")
+        return f"{tasks}, {format_ns(problem.compute_ns)} to compute, {limits_text(problem)}"
+
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        (line,), profile = super().about(case), case.profile
+        if profile is None:
+            return (line,)
+        computed = format_ns(profile.forward_ns + profile.backward_ns)
+        return (f"{line} ({computed}, the rest synchronises by slices)",)
+
+    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Evaluation]) -> Sequence[str]:
+        """Say what the online rule finds, if there is a plan to find.
+
+        Doubling from 1, the first size within the limit has at least half of that overhead, or is
+        1: the rule stays there.
+        """
+        if not any(row.plan for row in comparison.rows):
+            return ()
+        high = Fraction(case.problem.max_overhead)
+        most = min(largest_group(case.problem) or MAX_VALUE, MAX_VALUE)
+        band = Band(high / 2, high, max_group_size=most)
+        sizes = group_sizes(case.problem, band, MAX_VALUE.bit_length() + 1)
+        last, course = sizes[-1], "stays at groups of 1"
+        if last > 1:
+            reached = counted(sizes.index(last), "group")
+            course = f"goes from groups of 1 to groups of {last:,} in {reached}"
+        share = f"{format_share(float(band.low))} to {format_share(float(high))}"
+        return [f"online: for an overhead of {share}, the rule {course}, by measuring each group"]
+
+
+def limits_text(problem: Problem) -> str:
+    """Return the limits of a problem in words."""
+    limit = problem.max_group_ns
+    return (
+        f"overhead of at most {float(problem.max_overhead):.4g}"
+        f"{'' if limit is None else f', a decision every {format_ns(limit)}'}"
+    )
+
+
+DRIZZLE = _Drizzle()
+METHODS = DRIZZLE.methods
+solve = DRIZZLE.solve

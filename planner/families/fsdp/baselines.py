@@ -1,0 +1,329 @@
+"""Baselines: the defaults of FSDP2 and DeepSpeed, in the same simulator.
+
+Each rule uses the mesh on which it is fastest, among those on which it fits into memory. If it fits
+on none, it recomputes all activations where checkpoints are known; otherwise it has no plan. What
+each rule does, and where that is in the code of torch 2.13 and DeepSpeed 0.19: docs/fsdp.md, "What
+the rules do".
+
+Complexity: O(layers · meshes).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+from planner.families.fsdp.checker import checked_peak
+from planner.families.fsdp.evaluation import loads_of, merit
+from planner.families.fsdp.min_memory import spread, wrapped
+from planner.families.fsdp.prefetch import Needs, Shape, at_use, issued_by, needs_of
+from planner.families.fsdp.problem import Plan, Problem, Unit
+from planner.solving.pareto import staircase
+
+__all__ = [
+    "MAX_STARTS",
+    "RULES",
+    "fitted",
+    "fsdp2",
+    "fsdp2_ahead_2",
+    "fsdp_milp",
+    "no_reshard",
+    "one_unit",
+    "overlap_pass",
+    "units_exposing_least",
+    "zero_3",
+]
+
+# ---
+# The greedy overlap pass of PyTorch's compiler, as a baseline in the same simulator.
+#
+# Method: computations keep their order; each hides transfers under way, then issues later gathers
+# in order of use while time and memory allow. Details and differences: docs/fsdp.md, "What the
+# rules do". Complexity: O(units · gathers ahead). Source:
+# ``torch/_inductor/fx_passes/overlap_scheduling.py`` of torch 2.13; own code.
+
+# The pass's own limits: bytes under way, and memory beyond that without prefetch: at most a GB, and
+# at most a 20th of it.
+IN_FLIGHT_BYTES = 5 * 10**9
+MORE_BYTES, MORE_PARTS = 10**9, 20
+
+
+def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
+    """Return the plan in which every block is a unit, gathered twice, when the pass issues it."""
+    ranges = wrapped(problem)
+    count = len(ranges)
+    no = (False,) * count
+    shape = Shape(mesh, ranges, no, no, _buffers(problem, ranges))
+    needs, plan = needs_of(problem, shape), at_use(shape)
+    loads = loads_of(problem, plan)
+    allowed = needs.least + min(MORE_BYTES, needs.least // MORE_PARTS)
+    left = {gather: loads[plan.unit_of(gather)].gather_ns for gather in needs.needed}
+    gathers: list[int] = []  # under way, by the step that uses them
+    scattered: list[int] = []  # remaining time of reduce-scatters not hidden yet
+    issued, issues = 0, []
+    for step in range(2 * count):
+        load = loads[plan.unit_of(step)]
+        if issued == step:  # it is not under way: nothing hides it
+            issued += 1
+        else:
+            gathers.remove(step)
+        time = load.forward_ns if step < count else load.backward_ns
+        scattered, rest = _hidden(scattered, time)
+        if problem.channels == "one":  # the same process group
+            time = rest
+        for gather in gathers:
+            hidden = min(left[gather], time)
+            left[gather], time = left[gather] - hidden, time - hidden
+        while time > 0 and issued < 2 * count and _may(needs, step, issued, allowed):
+            if issued >= count and plan.unit_of(issued) >= step:
+                break  # not freed yet
+            gathers.append(issued)
+            hidden = min(left[issued], time)
+            left[issued], time = left[issued] - hidden, time - hidden
+            issued += 1
+        issues.append(issued)
+        if step >= count and load.gradient_bytes:
+            scattered.append(load.reduce_ns)
+    room = needs.within(None)
+    assert room is not None
+    return issued_by(shape, room, issues)
+
+
+def _may(needs: Needs, step: int, gather: int, allowed: int) -> bool:
+    """Return whether memory allows a step to issue the next gather until its use."""
+    under_way = needs.issued[gather + 1] - needs.issued[needs.used[step]]
+    if under_way > IN_FLIGHT_BYTES:
+        return False
+    return all(
+        needs.computing[later] + needs.issued[gather + 1] - needs.issued[needs.used[later]]
+        <= allowed
+        for later in range(step, gather)
+    )
+
+
+def _hidden(exposed: list[int], time: int) -> tuple[list[int], int]:
+    """Return the exposed rest of transfers hidden in order, and the time left."""
+    rest = []
+    for each in exposed:
+        hidden = min(each, time)
+        time -= hidden
+        if each > hidden:
+            rest.append(each - hidden)
+    return rest, time
+
+
+def _buffers(problem: Problem, ranges: tuple[tuple[int, int], ...]) -> int:
+    """Return the most inputs of reduce-scatters that the pass keeps."""
+    sums = problem.prefixes["gradients"]
+    largest = max(sums[stop] - sums[start] for start, stop in ranges)
+    return min(max(IN_FLIGHT_BYTES // max(largest, 1), 1), len(ranges))
+
+
+# ---
+# Units by the model of PyTorch's integer program ("ILP for auto FSDP wrapping").
+#
+# Problem: minimise the exposed time of a simple model of gathers and reduce-scatters. The model,
+# and how this version differs: docs/fsdp.md, "What the rules do". Method: own, in place of CBC:
+# dynamic programming from the last unit to the first over Pareto-optimal pairs of exposed time and
+# the next unit's reduce-scatter. Guarantee: least exposed time up to `MAX_STARTS` blocks. More
+# blocks are joined into that many pieces of about equal bytes. Complexity: O(blocks³ ·
+# Pareto-optimal labels). Source: PyTorch, ``torch/distributed/_tools/fsdp_ilp.py`` of pull request
+# 138635, 2024, reverted since; the variant that frees parameters after the forward pass.
+
+MAX_STARTS = 32
+"""Most blocks at which units may begin."""
+
+
+class _Label(NamedTuple):
+    exposed: int
+    scatters: int  # reduce-scatter time of the next unit
+    number: int
+    units: Any  # linked list: (end of the next unit, units after it)
+
+
+class _Unit(NamedTuple):
+    gather: int
+    reduce: int
+    forward: int
+    backward: int
+
+
+def units_exposing_least(
+    problem: Problem, mesh: int, most_bytes: int | None = None
+) -> tuple[tuple[int, int], ...]:
+    """Return the units; those of several blocks have at most `most_bytes` of parameters."""
+    starts = [*spread(problem, wrapped(problem), MAX_STARTS), problem.layers]
+    over, sums = problem.meshes[mesh], problem.prefixes
+    sizes, gradients = sums["parameter_bytes"], sums["gradients"]
+
+    def unit(start: int, stop: int) -> _Unit:
+        return _Unit(
+            over.gather_ns(sizes[stop] - sizes[start]),
+            over.reduce_ns(gradients[stop] - gradients[start]),
+            sums["forward_ns"][stop] - sums["forward_ns"][start],
+            sums["backward_ns"][stop] - sums["backward_ns"][start],
+        )
+
+    last = len(starts) - 1
+    units: dict[tuple[int, int], _Unit] = {}
+    for begin in range(last):
+        for end in range(begin + 1, last + 1):
+            size = sizes[starts[end]] - sizes[starts[begin]]
+            if most_bytes is None or end == begin + 1 or size <= most_bytes:
+                units[begin, end] = unit(starts[begin], starts[end])
+    # Labels of each unit: time exposed in forward steps from it on, and in backward steps after it.
+    labels: dict[tuple[int, int], list[_Label]] = {}
+    for begin, end in sorted(units, reverse=True):
+        if end == last:
+            labels[begin, end] = [_Label(0, 0, 1, None)]
+            continue
+        own, tried = units[begin, end], []
+        for stop in range(end + 1, last + 1):
+            if (end, stop) not in labels:
+                continue
+            behind = units[end, stop]
+            for label in labels[end, stop]:
+                exposed = label.exposed + max(0, behind.gather - own.forward)
+                exposed += max(0, own.gather + label.scatters - behind.backward)
+                number = label.number + 1
+                tried.append(_Label(exposed, behind.reduce, number, (stop, label.units)))
+        labels[begin, end] = staircase(tried, lambda label: label[:3], lambda label: label.scatters)
+    best: tuple[int, int, int, Any] | None = None
+    for end in range(1, last + 1):
+        for label in labels.get((0, end), ()):
+            own = units[0, end]
+            exposed = label.exposed + own.gather + own.reduce
+            exposed += max(0, label.scatters - own.backward)
+            if best is None or (exposed, label.number) < best[:2]:
+                best = exposed, label.number, end, label.units
+    assert best is not None
+    ranges, begin, end, trail = [], 0, best[2], best[3]
+    while True:
+        ranges.append((starts[begin], starts[end]))
+        if trail is None:
+            return tuple(ranges)
+        begin, (end, trail) = end, trail
+
+
+class Rule(Protocol):
+    """A rule makes a plan for the mesh at a place, ignoring memory."""
+
+    def __call__(self, problem: Problem, mesh: int = 0) -> Plan:
+        """Return the plan."""
+
+
+# DeepSpeed's defaults: stage3_max_reuse_distance, _max_live_parameters, _prefetch_bucket_size.
+REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
+PREFETCH_ELEMENTS = 50_000_000
+
+
+def fitted(problem: Problem, rule: Rule) -> Plan | None:
+    """Return a rule's fastest plan that fits into memory, or None."""
+    made = [rule(problem, mesh) for mesh in range(len(problem.meshes))]
+    limit = problem.memory_bytes
+    again = [_recomputed(problem, plan) for plan in made if problem.checkpoint_bytes is not None]
+    for several in (made, again):
+        plans = [plan for plan in several if limit is None or checked_peak(problem, plan) <= limit]
+        if plans:
+            return min(plans, key=lambda plan: merit(problem, plan))
+    return None
+
+
+def _recomputed(problem: Problem, plan: Plan) -> Plan:
+    units = (
+        unit._replace(recompute=any(problem.activations[unit.start : unit.stop]))
+        for unit in plan.units
+    )
+    return replace(plan, units=tuple(units))
+
+
+def fsdp2(problem: Problem, mesh: int = 0) -> Plan:
+    """Return FSDP2's default: every block a unit, gathered twice, with implicit prefetching."""
+    return _streams(mesh, wrapped(problem), keep=False, ahead=1)
+
+
+def fsdp2_ahead_2(problem: Problem, mesh: int = 0) -> Plan:
+    """Return FSDP2's plan with prefetch lists of two modules."""
+    return _streams(mesh, wrapped(problem), keep=False, ahead=2)
+
+
+def no_reshard(problem: Problem, mesh: int = 0) -> Plan:
+    """Return FSDP2's plan that keeps every block until its backward computation."""
+    return _streams(mesh, wrapped(problem), keep=True, ahead=1)
+
+
+def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
+    """Return FSDP2's plan with the units of PyTorch's integer program."""
+    most = sum(problem.parameter_bytes)
+    while True:
+        plan = _streams(mesh, units_exposing_least(problem, mesh, most), keep=False, ahead=1)
+        fits = problem.memory_bytes is None or checked_peak(problem, plan) <= problem.memory_bytes
+        if fits or most <= min(problem.parameter_bytes):
+            return plan
+        most //= 4
+
+
+def one_unit(problem: Problem, mesh: int = 0) -> Plan:
+    """Return the plan that gathers and scatters everything at once."""
+    return _streams(mesh, ((0, problem.layers),), keep=True, ahead=1)
+
+
+def zero_3(problem: Problem, mesh: int = 0) -> Plan:
+    """Return the plan of DeepSpeed's stage 3 and its thresholds."""
+    ranges = wrapped(problem)
+    count, sums = len(ranges), problem.prefixes["parameter_bytes"]
+    elements = [(sums[stop] - sums[start]) // problem.element_bytes for start, stop in ranges]
+    keep, between = [False] * count, 0
+    for u in reversed(range(count)):
+        keep[u] = between < REUSE_ELEMENTS
+        between += 2 * elements[u]
+    needed = [*range(count), *(2 * count - 1 - u for u in reversed(range(count)) if not keep[u])]
+    at = [0] * (2 * count)
+    live = following = 0
+    for step in range(2 * count):
+        u = step if step < count else 2 * count - 1 - step
+        if following < len(needed) and needed[following] == step:
+            at[step] = step
+            live += elements[u]
+            following += 1
+        fetched, most = 0, min(PREFETCH_ELEMENTS, LIVE_ELEMENTS - live)
+        while following < len(needed) and fetched < most:
+            target = needed[following]
+            unit = target if target < count else 2 * count - 1 - target
+            if target >= count and unit >= step:  # still there from the forward pass
+                break
+            at[target] = step
+            fetched, live, following = (
+                fetched + elements[unit],
+                live + elements[unit],
+                following + 1,
+            )
+        if step >= count or not keep[u]:
+            live -= elements[u]
+    units = (
+        Unit(start, stop, keep[u], False, at[u], None if keep[u] else at[2 * count - 1 - u])
+        for u, (start, stop) in enumerate(ranges)
+    )
+    return Plan(mesh, tuple(units))
+
+
+def _streams(mesh: int, ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
+    """Return FSDP2's plan with prefetch lists of `ahead` modules."""
+    count = len(ranges)
+    last = 2 * count - 1
+    units = []
+    for u, (start, stop) in enumerate(ranges):
+        back = u if u + 1 == count else max(last - u - ahead, count)
+        units.append(Unit(start, stop, keep, False, max(u - ahead - 1, 0), None if keep else back))
+    return Plan(mesh, tuple(units))
+
+
+RULES: Mapping[str, Rule] = {
+    "fsdp2": fsdp2,
+    "fsdp2_ahead_2": fsdp2_ahead_2,
+    "no_reshard": no_reshard,
+    "one_unit": one_unit,
+    "zero_3": zero_3,
+    "overlap_pass": overlap_pass,
+    "fsdp_milp": fsdp_milp,
+}
+"""Rules by method name."""

@@ -1,0 +1,376 @@
+"""Lower bounds on the iteration time under the memory limit.
+
+Bounds: for each mesh the largest of (1) the best units with nothing gathered twice
+(`planner.families.fsdp.partitions`); on long chains first each pass by itself, with affine costs;
+(2) with a memory limit, liquid transfers at the least time per byte, with memory limiting the bytes
+ahead of their use or behind their computation; (3) with a memory limit and up to `MAX_LAYERS`
+layers, busy and idle time of the channels (`planner.families.fsdp.channel_bound`). The least of all
+meshes bounds the problem. Guarantee: no plan is faster. Proofs: docs/fsdp.md, "Why the bounds
+hold". Complexity: O(layers · log layers), and on short chains that of the best units. Source: own.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
+
+from planner.families.fsdp.channel_bound import Fitting, least_work
+from planner.families.fsdp.min_memory import fitting
+from planner.families.fsdp.problem import Mesh, Problem
+from planner.model.costs import AffineCost, TransferCost, least_rate
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
+
+__all__ = ["MAX_LAYERS", "MeshBounds", "affine_below", "lower_bound"]
+
+_Bound: TypeAlias = Callable[[Problem, Mesh, Deadline], Fraction]
+
+MAX_LAYERS = 400
+"""Up to this many layers every mesh is bounded by its best units and by its channels."""
+
+
+def lower_bound(
+    problem: Problem, deadline: Deadline = NEVER, *, enough_ns: int | None = None
+) -> tuple[Fraction, bool]:
+    """Return the bound (ns), and whether the deadline weakened it; stop once it is `enough_ns`."""
+    bounds = MeshBounds(problem, deadline)
+    if bounds.of:
+        bounds.refine(enough_ns)
+    return bounds.least, bounds.cut
+
+
+class MeshBounds:
+    """Lower bounds of the meshes on which anything fits: cheap bounds first, more by `refine`."""
+
+    def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
+        self._problem, self._deadline = problem, deadline
+        self.of: dict[int, Fraction] = {}  # bound (ns) by number of the mesh
+        self.cut = False  # whether the deadline left only weaker bounds
+        limit, short = problem.memory_bytes, problem.layers <= MAX_LAYERS
+        first = _best if short else _passes
+        later = [_best] if not short else [_busy] if limit is not None else []
+        for place, mesh in enumerate(problem.meshes):
+            if limit is None or fitting(problem, place, limit) is not None:
+                bound = Fraction(0) if limit is None else _liquid(problem, mesh)
+                self.of[place] = max(bound, self._unless_late(first, mesh, _passes))
+        self._left = {place: list(later) for place in self.of}
+
+    def _unless_late(self, bound: _Bound, mesh: Mesh, other: _Bound | None = None) -> Fraction:
+        """Return a bound, or the other bound (0 if there is none) if time is up."""
+        try:
+            return bound(self._problem, mesh, self._deadline)
+        except TimeUpError:
+            self.cut = True
+            return other(self._problem, mesh, NEVER) if other else Fraction(0)
+
+    @property
+    def least(self) -> Fraction:
+        """The least bound of all meshes, which bounds every plan."""
+        if not self.of:  # nothing fits: there is nothing to bound
+            return Fraction(self._problem.compute_ns)
+        return min(self.of.values())
+
+    def refine(self, enough_ns: int | None = None) -> None:
+        """Tighten the least bound as far as possible, or until it reaches `enough_ns`."""
+        while enough_ns is None or self.least < enough_ns:
+            place = min(self.of, key=self.of.__getitem__)
+            if self.cut or not self._left[place]:
+                return
+            bound = self._left[place].pop()
+            mesh = self._problem.meshes[place]
+            self.of[place] = max(self.of[place], self._unless_late(bound, mesh))
+
+
+def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
+    """Return the bound by busy and idle channels."""
+    work = least_work(problem, mesh, deadline)
+    alone = work.gathers + _last(problem, mesh)
+    if problem.channels == "two":
+        return alone
+    made = problem.gradients[0]
+    least = mesh_costs(problem, mesh).sums.cost_ns(made) if made else 0
+    return max(alone, work.both + least, work.shared)
+
+
+def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
+    """Return an affine lower bound on a cost for 1 to `total_bytes` bytes, with equal start-up."""
+    times = []
+    for piece in cost.pieces():
+        first = max(piece.start, 1)
+        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
+        if first <= last:
+            times += [(piece.time(first), first), (piece.time(last), last)]
+    startup = int(min((time for time, _ in times), default=Fraction(0)))
+    startup = min(startup, cost.startup_ns)
+    return AffineCost(startup, min((time - startup) / size for time, size in times))
+
+
+def _best(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
+    """Return the bound by the best units if nothing is gathered twice."""
+    from planner.families.fsdp.partitions import best_units  # loads numpy
+
+    fits = None if problem.memory_bytes is None else Fitting(problem, mesh).fits
+    kept = 256 if problem.layers <= MAX_LAYERS else 16
+    best = best_units(problem, mesh, fits=fits, kept=kept, bounded=True, deadline=deadline)
+    return Fraction(best.bound_ns)
+
+
+def _passes(problem: Problem, mesh: Mesh, _: Deadline) -> Fraction:
+    """Return the bound of each pass by itself, added up."""
+    costs, made = mesh_costs(problem, mesh), problem.gradients[0]
+    forward = _pass(costs.gather, problem.parameter_bytes, problem.forward_ns)
+    gradients, computes = problem.gradients, problem.backward_ns
+    if problem.apart(mesh):
+        # The last sum follows the last reduce-scatter, and the first sum the first reduce-scatter.
+        behind, before = (
+            (costs.sums.cost_ns(made), costs.reduce.cost_ns(min(filter(None, gradients))))
+            if made
+            else (0, 0)
+        )
+        backward = max(
+            _pass(costs.reduce, gradients, computes) + behind,
+            _pass(costs.sums, gradients, computes) + before,
+        )
+    else:
+        both = AffineCost(
+            costs.reduce.startup_ns + costs.sums.startup_ns,
+            costs.reduce.ns_per_byte + costs.sums.ns_per_byte,
+        )
+        backward = _pass(both, gradients, computes)
+    return forward + backward
+
+
+class Costs(NamedTuple):
+    """Affine lower bounds on a mesh's costs, by a unit's parameter or gradient bytes."""
+
+    gather: AffineCost
+    reduce: AffineCost
+    sums: AffineCost
+
+
+def mesh_costs(problem: Problem, mesh: Mesh) -> Costs:
+    """Return affine lower bounds on a mesh's gathers, reduce-scatters and sums over replicas."""
+    gather = affine_below(mesh.all_gather, sum(problem.parameter_bytes))
+    reduce = affine_below(mesh.reduce_scatter, max(sum(problem.gradients), 1))
+    sums = AffineCost(0, Fraction(0))
+    if mesh.all_reduce is not None:
+        whole = affine_below(mesh.all_reduce, sum(problem.shares(mesh.shards)) or 1)
+        sums = AffineCost(whole.startup_ns, whole.ns_per_byte / mesh.shards)
+    return Costs(gather, reduce, sums)
+
+
+def _last(problem: Problem, mesh: Mesh) -> int:
+    """Return the least time of transfers after the last computation (ns)."""
+    costs, made = mesh_costs(problem, mesh), problem.gradients[0]
+    return costs.reduce.cost_ns(made) + costs.sums.cost_ns(made) if made else 0
+
+
+def _pass(cost: AffineCost, sizes: Sequence[int], compute_ns: Sequence[int]) -> Fraction:
+    """Return the least time of one pass: layers computed after (or before) affine transfers.
+
+    Both passes are time reversals of each other. A time is feasible if and only if transfers can
+    keep it that each reach as far as the time allows.
+    """
+    sums = list(accumulate(sizes, initial=0))
+    computed = list(accumulate(compute_ns, initial=0))
+    if not sums[-1]:
+        return Fraction(computed[-1])
+    scale = cost.ns_per_byte.denominator
+    rate, startup = cost.ns_per_byte.numerator, cost.startup_ns * scale
+
+    def kept(time: int) -> bool:
+        at = batches = 0
+        while at < len(sizes):
+            if not sizes[at]:  # a layer without bytes needs no transfer
+                at += 1
+                continue
+            batches += 1
+            left = time * scale - (computed[-1] - computed[at]) * scale - batches * startup
+            stop = len(sizes) if not rate and left >= 0 else -1
+            if rate:
+                stop = bisect_right(sums, left // rate, at) - 1
+            if stop <= at:
+                return False
+            at = stop
+        return True
+
+    # No layer waits longer than for all transfers.
+    low, high = computed[-1] - 1, computed[-1] + int(cost.startup_ns + cost.ns_per_byte * sums[-1])
+    high += 1
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if kept(middle) else (middle, high)
+    return Fraction(high - 1) if high - 1 > computed[-1] else Fraction(computed[-1])
+
+
+class _Limits(NamedTuple):
+    """Most bytes that memory holds in addition to what must be there, layer by layer."""
+
+    ahead_forward: list[int]
+    turn: int
+    ahead_backward: list[int]
+    behind: list[int]
+
+
+def _limits(problem: Problem, mesh: Mesh) -> _Limits:
+    assert problem.memory_bytes is not None
+    room = problem.memory_bytes - problem.state_bytes(mesh.shards)
+    remembered = list(accumulate(map(min, problem.checkpoints, problem.activations)))
+    shares = problem.shares(mesh.shards)
+    scattered = [*list(accumulate(reversed(shares)))[::-1], 0, 0]
+    following = [*problem.gradients[1:], 0]
+    forward = [
+        room - kept - size for kept, size in zip(remembered, problem.parameter_bytes, strict=True)
+    ]
+    behind = [left - made for left, made in zip(forward, problem.gradients, strict=True)]
+    ahead = [left - following[layer] - scattered[layer + 2] for layer, left in enumerate(behind)]
+    return _Limits(forward, room - remembered[-1], ahead, behind)
+
+
+def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
+    """Return the bound by liquid transfers: the time of the fullest schedule."""
+    limits, costs = _limits(problem, mesh), mesh_costs(problem, mesh)
+    gathering, reducing = _rates(problem, mesh)
+    sizes = problem.parameter_bytes
+    work = list(
+        accumulate(
+            (size * rate for size, rate in zip(sizes, gathering, strict=True)), initial=Fraction(0)
+        )
+    )
+    sums = problem.prefixes["parameter_bytes"]
+    gather, reduce = min(gathering), min(reducing)
+
+    def until(position: int) -> Fraction:
+        """Return the time to gather this many bytes from the first layer on."""
+        if position >= sums[-1]:
+            return work[-1] + gather * (position - sums[-1])
+        layer = bisect_right(sums, max(position, 0)) - 1
+        return work[layer] + gathering[layer] * (max(position, 0) - sums[layer])
+
+    now = done = Fraction(0)
+    for layer, computes in enumerate(problem.forward_ns):
+        needed = work[layer + 1]
+        if not layer:
+            needed = max(needed, Fraction(costs.gather.cost_ns(sizes[0])))
+        now, done = max(now, now + needed - done), max(done, needed)
+        now += computes
+        most = until(sums[layer + 1] + limits.ahead_forward[layer])
+        done = min(done + computes, max(most, work[layer + 1]))
+    last = _last(problem, mesh)
+    computed = problem.compute_ns + _recomputing(problem, mesh)
+    bound = max(
+        _apart(problem, limits, gather, reduce, now, last),
+        computed + costs.gather.cost_ns(sizes[0]) + last,
+    )
+    if problem.channels == "two":
+        return bound
+    summed = Fraction(0) if problem.apart(mesh) else costs.sums.ns_per_byte
+    return max(bound, _together(problem, limits, (gather, reduce, summed), now))
+
+
+def _apart(
+    problem: Problem,
+    limits: _Limits,
+    gather: Fraction,
+    reduce: Fraction,
+    now: Fraction,
+    last: int,
+) -> Fraction:
+    """Return the time of the liquid backward pass if gathers and reduce-scatters share no links."""
+    sizes, gradients = problem.parameter_bytes, problem.gradients
+    there = Fraction(limits.turn)  # bytes gathered or kept, counted from the last layer
+    used = made = 0
+    scattered = Fraction(0)  # bytes
+    end = now
+    for layer in reversed(range(problem.layers)):
+        begun = now
+        used += sizes[layer]
+        wait = max((used - there) * gather, Fraction(0))
+        wait = max(wait, (made - scattered - max(limits.behind[layer], 0)) * reduce)
+        now += wait + problem.backward_ns[layer]
+        passed = now - begun
+        there = there + passed / gather if gather else Fraction(sum(sizes))
+        there = min(there, Fraction(used + max(limits.ahead_backward[layer], 0)))
+        there = max(there, Fraction(used))
+        scattered = min(scattered + passed / reduce, Fraction(made)) if reduce else Fraction(made)
+        made += gradients[layer]
+        end = max(end, now)
+    return max(end + last, now + (made - scattered) * reduce)
+
+
+def _together(
+    problem: Problem,
+    limits: _Limits,
+    rates: tuple[Fraction, Fraction, Fraction],
+    now: Fraction,
+) -> Fraction:
+    """Return the time of the liquid backward pass on shared links, counted in link time."""
+    sizes, gradients = problem.parameter_bytes, problem.gradients
+    gather, reduce, summed = rates
+    credit = limits.turn * gather
+    later = Fraction(0)  # link time of sums still to be sent
+    for layer in reversed(range(problem.layers)):
+        needed = sizes[layer] * gather - max(limits.behind[layer], 0) * reduce
+        wait = max(needed - credit, Fraction(0))
+        computes = problem.backward_ns[layer]
+        now += wait + computes
+        credit += wait + computes - sizes[layer] * gather
+        most = max(limits.ahead_backward[layer], 0) * gather
+        later = max(later - max(credit - most, Fraction(0)), Fraction(0))
+        later += gradients[layer] * summed
+        credit = min(credit, most) - gradients[layer] * reduce
+    return now + max(later - credit, Fraction(0))
+
+
+def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]]:
+    """Return each layer's least time per byte of gathers and reduce-scatters, in units that fit."""
+    count, sums, fits = problem.layers, problem.prefixes, Fitting(problem, mesh).fits
+    sizes, made = sums["parameter_bytes"], sums["gradients"]
+    largest: list[tuple[int, int]] = []  # heaps of units: (-bytes, stop)
+    most_made: list[tuple[int, int]] = []
+    stop = 0
+    gathering: list[Fraction] = []
+    reducing: list[Fraction] = []
+    costs = mesh.all_gather, mesh_costs(problem, mesh).reduce
+    cheap: dict[tuple[int, int], Fraction] = {}
+
+    for layer in range(count):
+        stop = max(stop, layer + 1)
+        while stop < count and fits(layer, stop + 1):
+            stop += 1
+        while stop > layer + 1 and not fits(layer, stop):
+            stop -= 1
+        for which, (heap, total, rates) in enumerate(
+            ((largest, sizes, gathering), (most_made, made, reducing))
+        ):
+            heappush(heap, (total[layer] - total[stop], stop))
+            while heap[0][1] <= layer:
+                heappop(heap)
+            size = max(-heap[0][0], 1)
+            if (which, size) not in cheap:
+                cheap[which, size] = least_rate(costs[which], size)
+            rates.append(cheap[which, size])
+    return gathering, reducing
+
+
+def _recomputing(problem: Problem, mesh: Mesh) -> Fraction:
+    """Return the least recomputation time with which the activations fit (ns)."""
+    if problem.checkpoint_bytes is None:
+        return Fraction(0)
+    assert problem.memory_bytes is not None
+    room = problem.memory_bytes - problem.state_bytes(mesh.shards)
+    missing = sum(problem.activations) - room
+    missing += problem.parameter_bytes[-1] + problem.gradients[-1]
+    time = Fraction(0)
+    saved = sorted(
+        (Fraction(computes, whole - checkpoint), whole - checkpoint)
+        for computes, whole, checkpoint in zip(
+            problem.forward_ns, problem.activations, problem.checkpoints, strict=True
+        )
+        if whole > checkpoint
+    )
+    for rate, size in saved:
+        part = min(max(missing, 0), size)
+        time, missing = time + rate * part, missing - part
+    return time

@@ -1,0 +1,307 @@
+"""Lower bound by busy and idle channels (`work`): Lagrangian relaxation and shortest paths.
+
+Problem: small units pay many start-ups, large units do not fit, units that are not kept are
+gathered twice, and only transfers whose buffers fit overlap computation. How long does that take at
+least?
+Method: shortest path over the units that can fit, with idle time added, and a price per kept byte;
+every price gives a bound, the best of `PRICES` is taken. Proof: docs/fsdp.md, "Why the bounds
+hold".
+Guarantee: bounds the end of the last computation for gathers alone, and the iteration for gathers
+and reduce-scatters that share links.
+Complexity: O(layers · layers of a unit²) per price, the last factor in C.
+Source: own; the relaxation is Geoffrion's.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cached_property, partial
+from itertools import accumulate, pairwise
+from math import ceil
+from operator import add
+from typing import NamedTuple
+
+from planner.families.fsdp.min_memory import finest
+from planner.families.fsdp.problem import Mesh, Problem
+from planner.model.costs import TransferCost
+from planner.solving.deadline import Deadline
+
+__all__ = ["Fitting", "Work", "least_work"]
+
+PRICES = tuple(Fraction(2) ** power for power in range(-2, 5))
+"""Prices of a kept byte, relative to the time per byte of gathering the whole model."""
+
+
+class Work(NamedTuple):
+    """Lower bounds on channel time: gathers, gathers with reduce-scatters, and all on shared links.
+
+    The first two are busy plus idle time, the last is busy time only.
+    """
+
+    gathers: Fraction
+    both: Fraction
+    shared: Fraction
+
+
+class Fitting:
+    """Necessary conditions for units to fit into memory: every plan satisfies them."""
+
+    def __init__(self, problem: Problem, mesh: Mesh) -> None:
+        assert problem.memory_bytes is not None
+        self._sizes = problem.prefixes["parameter_bytes"]
+        self._made = problem.prefixes["gradients"]
+        self._shares = problem.share_sums(mesh.shards)
+        least = map(min, problem.checkpoints, problem.activations)
+        self._kept = tuple(accumulate(least, initial=0))
+        self._following = (*problem.gradients, 0)
+        self.room = problem.memory_bytes - problem.state_bytes(mesh.shards)
+
+    def fits(self, start: int, stop: int) -> bool:
+        """Return whether these layers can be a unit."""
+        size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
+        later = self._shares[-1] - self._shares[stop]
+        computing = self._kept[stop] + size + made + self._following[stop] + later
+        copying = 2 * made + self._kept[start] + later if made else 0
+        return max(self._kept[start] + 2 * size, computing, copying) <= self.room
+
+    def frees(self, start: int, stop: int) -> bool:
+        """Return whether a unit can be gathered a second time."""
+        size = self._sizes[stop] - self._sizes[start]
+        later = self._shares[-1] - self._shares[stop]
+        return self._kept[stop] + 2 * size + self._following[stop] + later <= self.room
+
+    def beside(self, start: int, stop: int, *, forward: bool) -> int:
+        """Return the bytes left for buffers while a unit computes."""
+        size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
+        return self.room - self._kept[stop] - size - (0 if forward else made)
+
+    def in_front(self, start: int, stop: int) -> tuple[tuple[int, int], int, int]:
+        """Return how much the unit before this one can have (bytes).
+
+        Returns limits on its parameters while it computes forward with this unit gathered, and
+        while this unit computes backward; on its parameters gathered again beside this unit's
+        gradients; and on the sum of its parameters and gradients beside them.
+        """
+        size, made = self._sizes[stop] - self._sizes[start], self._made[stop] - self._made[start]
+        later = self._shares[-1] - self._shares[stop]
+        backward = self.room - self._kept[stop] - size - made - self._following[stop] - later
+        left = self.room - self._kept[start] - made - later - self._shares[stop]
+        left += self._shares[start]
+        return (self.room - self._kept[start] - size, backward), left // 2, left
+
+    @cached_property
+    def turn(self) -> int:
+        """Most bytes of parameters in memory when the forward pass ends."""
+        return self.room - self._kept[-1]
+
+
+class _Arc(NamedTuple):
+    """A unit as an arc from its first to its last layer; times in ns.
+
+    Pairs are for a channel of gathers only, and for one channel of all. `idle` is the idle time if
+    the channel carries what fits, plus `more` if the next unit does not fit. The last fields are
+    the first place where the unit before may begin: with this unit gathered ahead in the forward
+    pass, and its own parameters kept or gathered ahead in the backward pass (`held`); to be
+    gathered again (`again`); at all (`beside`).
+    """
+
+    before: int  # place of the first layer
+    size: int
+    frees: bool
+    gather: int
+    reduce: int
+    sums: int
+    idle: tuple[int, int]
+    more_forward: int
+    more: tuple[int, int]
+    held: tuple[int, int]
+    again: int
+    beside: int
+
+
+def least_work(problem: Problem, mesh: Mesh, deadline: Deadline) -> Work:
+    """Return the lower bounds on one mesh on which something fits; raise `TimeUpError` if late."""
+    fitting = Fitting(problem, mesh)
+    starts = [*(start for start, _ in finest(problem)), problem.layers]
+    arcs = _arcs(problem, mesh, fitting, starts, deadline)
+    total = problem.prefixes["parameter_bytes"][-1]
+    rate = Fraction(mesh.gather_ns(total), total)
+
+    def priced(end: Callable[[int, int], int]) -> Fraction:
+        """Return the best bound over prices."""
+        best = Fraction(-1)
+        for price in (Fraction(0), *PRICES):
+            deadline.check()
+            scale, each = (rate * price).denominator, (rate * price).numerator
+            bound = Fraction(end(scale, each) - each * fitting.turn, scale)
+            if bound <= best:
+                break  # concave in the price: once the bound falls, it keeps falling
+            best = bound
+        return best
+
+    return Work(
+        priced(partial(_behind_each_other, arcs, 0)),
+        priced(partial(_behind_each_other, arcs, 1)),
+        priced(partial(_all_sent, arcs)),
+    )
+
+
+def _arcs(
+    problem: Problem, mesh: Mesh, fitting: "Fitting", starts: Sequence[int], deadline: Deadline
+) -> list[list[_Arc]]:
+    """Return the units that can fit, by the place where they end."""
+    apart = problem.apart(mesh)
+    sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
+    sizes, gradients = sums["parameter_bytes"], sums["gradients"]
+    forward, backward = sums["forward_ns"], sums["backward_ns"]
+    gathers, reduces = _ahead(problem, mesh)
+    size_at = [sizes[start] for start in starts]
+    both_at = [sizes[start] + gradients[start] for start in starts]
+    arcs: list[list[_Arc]] = [[] for _ in starts]
+    for place, start in enumerate(starts[:-1]):
+        deadline.check()
+        for following in range(place + 1, len(starts)):
+            stop = starts[following]
+            size, made = sizes[stop] - sizes[start], gradients[stop] - gradients[start]
+            if not fitting.fits(start, stop):
+                if 2 * size > fitting.room:
+                    break
+                continue
+            left = fitting.beside(start, stop, forward=True)
+            idle = max(forward[stop] - forward[start] - gathers.most(stop, left), 0)
+            left = fitting.beside(start, stop, forward=False)
+            computes = backward[stop] - backward[start]
+            ahead = gathers.most(2 * problem.layers - start, left)
+            behind = reduces.most(stop, left)
+            apart_idle, both_idle = max(computes - ahead, 0), max(computes - ahead - behind, 0)
+            kept, again, beside = fitting.in_front(start, stop)
+            arcs[following].append(
+                _Arc(
+                    place,
+                    size,
+                    fitting.frees(start, stop) and stop < problem.layers,
+                    mesh.gather_ns(size),
+                    mesh.reduce_ns(made),
+                    0 if apart else mesh.sum_ns(shares[stop] - shares[start]),
+                    (idle + apart_idle, idle + both_idle),
+                    forward[stop] - forward[start] - idle,
+                    (computes - apart_idle, max(computes - behind, 0) - both_idle),
+                    (
+                        bisect_left(size_at, sizes[start] - kept[0]),
+                        bisect_left(size_at, sizes[start] - kept[1]),
+                    ),
+                    bisect_left(size_at, sizes[start] - again),
+                    bisect_left(both_at, both_at[place] - beside),
+                )
+            )
+    return arcs
+
+
+class _Ahead:
+    """Longest transfer time of consecutive layers that fit into some bytes, over all units.
+
+    Uses the least concave cost that is nowhere below the real cost: with it, two transfers never
+    take less than one transfer of both.
+    """
+
+    def __init__(self, cost: TransferCost, sizes: Sequence[int]) -> None:
+        above = _concave_above(cost, sum(sizes))
+        self._sizes = list(accumulate(sizes, initial=0))
+        self._times = list(accumulate((above(size) if size else 0 for size in sizes), initial=0))
+
+    def most(self, first: int, left: int) -> int:
+        """Return the longest time for `left` bytes from a layer on."""
+        last = bisect_right(self._sizes, self._sizes[first] + left) - 1
+        return self._times[max(last, first)] - self._times[first]
+
+
+def _ahead(problem: Problem, mesh: Mesh) -> tuple[_Ahead, _Ahead]:
+    """Return longest times of gathers, in order of use in both passes, and of reduce-scatters."""
+    sizes = problem.parameter_bytes
+    return (
+        _Ahead(mesh.all_gather, [*sizes, *reversed(sizes)]),
+        _Ahead(mesh.reduce_scatter, problem.gradients),
+    )
+
+
+def _concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:
+    """Return the least concave upper bound on a cost up to `total` bytes, rounded up."""
+    points: dict[int, Fraction] = {}
+    for piece in cost.pieces():
+        last = max(total, piece.start) if piece.stop is None else piece.stop
+        for size in (piece.start, last):
+            points[size] = max(points.get(size, Fraction(0)), piece.time(size))
+    corners: list[tuple[int, Fraction]] = []
+    for x, y in sorted(points.items()):
+        while len(corners) > 1:
+            (x0, y0), (x1, y1) = corners[-2:]
+            if (y1 - y0) * (x - x0) > (y - y0) * (x1 - x0):
+                break
+            corners.pop()
+        corners.append((x, y))
+
+    def at(size: int) -> int:
+        after = bisect_right(corners, size, key=lambda corner: corner[0])
+        (x0, y0), (x1, y1) = corners[after - 1], corners[min(after, len(corners) - 1)]
+        return ceil(y0 if x1 == x0 else y0 + (y1 - y0) * (size - x0) / (x1 - x0))
+
+    return at
+
+
+_NONE = 2**200
+"""Time of an infeasible choice."""
+
+
+def _all_sent(arcs: Sequence[Sequence[_Arc]], scale: int, each: int) -> int:
+    """Return the least time of all transfers, ignoring memory between units."""
+    least = [0]
+    for ending in arcs[1:]:
+        times = [least[arc.before] + (arc.reduce + arc.sums) * scale for arc in ending]
+        kept = [arc.gather * scale + each * arc.size for arc in ending]
+        twice = [2 * arc.gather * scale if arc.frees else _NONE for arc in ending]
+        least.append(min(map(add, times, map(min, kept, twice)), default=_NONE))
+    return least[-1]
+
+
+class _Front:
+    """Least times of units that end at a place, by the place where the last unit begins."""
+
+    def __init__(self, place: int) -> None:
+        self.kept = [_NONE] * place
+        self.freed = [_NONE] * place
+        self.alone = [_NONE] * place  # freed, with no gather during its forward computation
+        self.any = [_NONE] * place
+
+
+def _behind_each_other(arcs: Sequence[Sequence[_Arc]], which: int, scale: int, each: int) -> int:
+    """Return the least busy and idle time of gathers (`which` 0), or of both kinds (1)."""
+    fronts: list[_Front] = []
+    for place, ending in enumerate(arcs):
+        front = _Front(place)
+        for arc in ending:
+            before = 0 if not arc.before else _least(fronts[arc.before], arc, which, scale)
+            own = arc.gather + arc.idle[which] + which * arc.reduce
+            time = before + own * scale
+            front.kept[arc.before] = time + each * arc.size
+            if arc.frees:
+                front.freed[arc.before] = time + arc.gather * scale
+                front.alone[arc.before] = time + (arc.gather + arc.more_forward) * scale
+            front.any[arc.before] = min(front.kept[arc.before], front.freed[arc.before])
+        fronts.append(front)
+    return min(fronts[-1].any)
+
+
+def _least(front: _Front, arc: _Arc, which: int, scale: int) -> int:
+    """Return the least time of the units before a unit."""
+    cuts = sorted({arc.beside, *arc.held, arc.again, arc.before})
+    least = _NONE
+    for low, high in pairwise(cut for cut in cuts if arc.beside <= cut <= arc.before):
+        if low >= arc.held[1]:
+            time = min((front.any if low >= arc.again else front.kept)[low:high])
+        elif low >= arc.again:
+            time = min((front.freed if low >= arc.held[0] else front.alone)[low:high])
+            time += arc.more[which] * scale
+        else:  # it can neither be kept nor gathered again
+            continue
+        least = min(least, time)
+    return least

@@ -1,0 +1,231 @@
+"""Least memory in which a chain can be trained, and what takes most of it.
+
+Problem: find the plan with the smallest peak memory.
+Method: one reduce-scatter buffer, no prefetch; dynamic programming from the last layer to the first
+decides whether a memory suffices, bisection finds the least. Smallest units are tried first, as
+they are nearly always best. Proof: docs/fsdp.md, "Why the least memory is exact".
+Guarantee: whether anything fits is exact. The least memory is exact up to `MAX_UNITS` smallest
+units; on longer chains it is what the smallest units need.
+Complexity: O(layers · log bytes) per mesh if the smallest units are best; otherwise O(layers ·
+(layers of a unit that fits)²).
+Source: own.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from planner.families.fsdp.evaluation import evaluate
+from planner.families.fsdp.prefetch import Shape, at_use
+from planner.families.fsdp.problem import Problem, layer_ranges
+from planner.model.units import format_bytes
+from planner.solving.pareto import staircase
+from planner.solving.result import Infeasibility
+
+__all__ = ["Least", "finest", "fitting", "least_memory", "too_little", "wrapped"]
+
+
+MAX_UNITS = 100
+"""Up to this many smallest units, larger units are tried for the least memory."""
+
+
+class Least(NamedTuple):
+    """The smallest peak (bytes), and a shape that has it."""
+
+    memory_bytes: int
+    shape: Shape
+
+
+def finest(problem: Problem) -> tuple[tuple[int, int], ...]:
+    """Return the smallest units that ties allow."""
+    starts = [layer for layer in range(problem.layers) if problem.cuts[layer]]
+    return tuple(layer_ranges(starts, problem.layers))
+
+
+def wrapped(problem: Problem) -> tuple[tuple[int, int], ...]:
+    """Return the default blocks, joined where ties forbid a boundary."""
+    blocks = problem.blocks
+    if blocks is None:
+        return finest(problem)
+    starts = [layer for layer in blocks if problem.cuts[layer]]
+    return tuple(layer_ranges(starts, problem.layers))
+
+
+def spread(problem: Problem, ranges: Sequence[tuple[int, int]], most: int) -> list[int]:
+    """Return the starts of ranges; if more than `most`, a subset at about equal bytes."""
+    starts = [start for start, _ in ranges]
+    if len(starts) <= most:
+        return starts
+    sums = problem.prefixes["parameter_bytes"]
+    part = -(-sums[-1] // most)
+    chosen = [0]
+    for start in starts:
+        if sums[start] - sums[chosen[-1]] >= part:
+            chosen.append(start)
+    return chosen
+
+
+def least_memory(problem: Problem, mesh: int) -> Least:
+    """Return the smallest peak on a mesh; on long chains, of the smallest units."""
+    low, high = 0, 1
+    while (shape := _shape(problem, mesh, high, 1)) is None:
+        low, high = high, 2 * high
+    best = _halved(problem, mesh, low, Least(high, shape), 1)
+    if len(shape.ranges) > MAX_UNITS:
+        return best
+    low = _always_there(problem, mesh) - 1
+    return best if low + 1 >= best.memory_bytes else _halved(problem, mesh, low, best, None)
+
+
+def fitting(problem: Problem, mesh: int, memory_bytes: int) -> Shape | None:
+    """Return a shape that fits into the given memory, or None."""
+    shape = _shape(problem, mesh, memory_bytes, 1)
+    if shape is None and memory_bytes >= _always_there(problem, mesh):
+        shape = _shape(problem, mesh, memory_bytes, None)
+    return shape
+
+
+def too_little(problem: Problem) -> Infeasibility | None:
+    """Return the infeasibility if nothing fits into memory, otherwise None."""
+    limit = problem.memory_bytes
+    if limit is None:
+        return None
+    if any(fitting(problem, mesh, limit) for mesh in range(len(problem.meshes))):
+        return None
+    least = least_memory(problem, 0)
+    for mesh in range(1, len(problem.meshes)):
+        if fitting(problem, mesh, least.memory_bytes - 1) is not None:
+            least = least_memory(problem, mesh)
+    evaluation = evaluate(problem, at_use(least.shape))
+    peak = evaluation.peak
+    parts = {
+        "activations": peak.activations,
+        "what each rank stores of parameters and the optimiser's state": evaluation.state_bytes,
+        "gathered parameters and buffers": peak.parameters + peak.buffers,
+        "gradients": peak.gradients,
+    }
+    dominant = max(parts, key=lambda name: parts[name])
+    helps = {
+        "activations": "a smaller batch size or recomputing them would help",
+        "what each rank stores of parameters and the optimiser's state": "more shards or a smaller "
+        "optimiser would help",
+        "gathered parameters and buffers": "smaller layers would help",
+        "gradients": "smaller layers or more shards would help",
+    }
+    unit = least.shape.ranges[at_use(least.shape).unit_of(peak.step)]
+    return Infeasibility(
+        f"memory: no plan fits into memory_bytes ({limit}); {format_bytes(least.memory_bytes)} "
+        f"({least.memory_bytes} bytes) would do, mostly for {dominant} "
+        f"({format_bytes(parts[dominant])}): {helps[dominant]}",
+        ("memory_bytes",),
+        tuple(range(*unit)),
+    )
+
+
+def _halved(problem: Problem, mesh: int, low: int, best: Least, longest: int | None) -> Least:
+    """Return the least memory above `low`, for units of at most `longest` smallest units."""
+    while low + 1 < best.memory_bytes:
+        middle = (low + best.memory_bytes) // 2
+        shape = _shape(problem, mesh, middle, longest)
+        if shape is None:
+            low = middle
+        else:
+            best = Least(middle, shape)
+    return best
+
+
+def _always_there(problem: Problem, mesh: int) -> int:
+    """Return a lower bound on the peak of every plan (bytes); see `fsdp.bounds`."""
+    shards = problem.meshes[mesh].shards
+    scattered = [*list(accumulate(reversed(problem.shares(shards))))[::-1], 0, 0]
+    remembered = accumulate(map(min, problem.checkpoints, problem.activations))
+    following = [*problem.gradients[1:], 0]
+    moments = (
+        max(kept + size + made + next_made + scattered[layer + 2], 2 * size)
+        for layer, (kept, size, made, next_made) in enumerate(
+            zip(remembered, problem.parameter_bytes, problem.gradients, following, strict=True)
+        )
+    )
+    return problem.state_bytes(shards) + max(moments)
+
+
+class _Unit(NamedTuple):
+    """A unit that may come first in the rest of the chain, and the memory it leaves."""
+
+    before: int  # bytes that earlier units may keep at most
+    made: int  # bytes of its gradients
+    stop: int
+    keep: bool
+    recompute: bool
+    following: Any  # the next unit
+
+
+def _shape(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) -> Shape | None:
+    """Return a shape that fits, with units of at most `longest` smallest units, or None."""
+    shards = problem.meshes[mesh].shards
+    room = memory_bytes - problem.state_bytes(shards)
+    starts = [*(start for start, _ in finest(problem)), problem.layers]
+    sizes = problem.prefixes["parameter_bytes"]
+    shares = list(accumulate(problem.shares(shards), initial=0))
+    end = _Unit(room, 0, problem.layers, False, False, None)
+    firsts: dict[int, list[_Unit]] = {problem.layers: [end]}
+    for place in range(len(starts) - 2, -1, -1):
+        start = starts[place]
+        last = len(starts) - 1 if longest is None else min(place + longest, len(starts) - 1)
+        units: list[_Unit] = []
+        for stop in starts[place + 1 : last + 1]:
+            if 2 * (sizes[stop] - sizes[start]) > room:
+                break
+            unit = _first(problem, (start, stop), firsts[stop], room, shares)
+            if unit is not None:
+                units.append(unit)
+        firsts[start] = staircase(
+            units, lambda unit: (unit.made, -unit.before), lambda unit: -unit.before
+        )
+    if not firsts[0]:
+        return None
+    ranges: list[tuple[int, int]] = []
+    chosen: list[_Unit] = []
+    start, unit = 0, max(firsts[0], key=lambda unit: unit.before)
+    while unit.following is not None:
+        ranges.append((start, unit.stop))
+        chosen.append(unit)
+        start, unit = unit.stop, unit.following
+    return Shape(
+        mesh,
+        tuple(ranges),
+        tuple(unit.keep for unit in chosen),
+        tuple(unit.recompute for unit in chosen),
+        1,
+    )
+
+
+def _first(
+    problem: Problem,
+    layers: tuple[int, int],
+    followers: list[_Unit],
+    room: int,
+    shares: list[int],
+) -> _Unit | None:
+    """Return the unit whose choices, and next unit, leave most memory to earlier units."""
+    start, stop = layers
+    size, made, whole, checkpoint = (
+        problem.prefixes[name][stop] - problem.prefixes[name][start]
+        for name in ("parameter_bytes", "gradients", "activations", "checkpoints")
+    )
+    scattered = shares[-1] - shares[stop]
+    again = max(problem.activations[start:stop])
+    best = None
+    for recompute in (False, True) if problem.checkpoint_bytes is not None and again else (False,):
+        kept, extra = (checkpoint, again) if recompute else (whole, 0)
+        alone = room - max(2 * size, size + kept, 2 * made + scattered if made else 0)
+        for keep in (True, False):
+            copied = 0 if keep else 2 * size
+            beside = room - kept - scattered - max(copied, extra + size + made)
+            for following in followers:
+                before = min(alone, beside - following.made)
+                if following.following is not None:
+                    before = min(before, following.before - kept - size * keep)
+                if before >= 0 and (best is None or before > best.before):
+                    best = _Unit(before, made, stop, keep, recompute, following)
+    return best

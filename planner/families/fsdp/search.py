@@ -1,0 +1,310 @@
+"""Heuristic for chains of any length: good units of many sizes, then local search.
+
+Problem: that of the family, which is NP-hard already where memory limits what is kept. Method, per
+mesh: (1) units from `planner.families.fsdp.min_memory_units` and `planner.families.fsdp.partitions`
+for several largest sizes, the default blocks, and the smallest units; (2) keep the parameters of as
+many last units as memory allows, which are needed first, or recompute the units that save most
+memory for their time; (3) try numbers of buffers and prefetch distances
+(`planner.families.fsdp.prefetch`); (4) local search from the best
+(`planner.families.fsdp.neighbourhood`); (5) tie-breaking
+(`planner.families.fsdp.memory_tie_break`). Effort counts simulated steps, not time, so the same
+problem has the same plan. Guarantee: fits if anything does; never slower than the baselines that
+fit. Complexity: O(EFFORT · log meshes) steps. Source: own.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from planner.families.fsdp.baselines import RULES, fitted
+from planner.families.fsdp.bounds import MeshBounds
+from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of, sent_by
+from planner.families.fsdp.memory_tie_break import slimmed
+from planner.families.fsdp.min_memory import finest, fitting, spread, too_little, wrapped
+from planner.families.fsdp.min_memory_units import cheapest_units
+from planner.families.fsdp.neighbourhood import changes
+from planner.families.fsdp.prefetch import FARTHEST, Ahead, Shape, at_use, filled, room_of
+from planner.families.fsdp.problem import Plan, Problem
+from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.methods import Outcome
+
+__all__ = ["search"]
+
+EFFORT = 100_000
+"""Simulated steps for the best mesh and local search; half for each next mesh and long chains."""
+
+MAX_STARTS = 160
+"""Most layers at which units may begin; longer chains are cut at this many."""
+
+
+class _Candidate(NamedTuple):
+    merit: Merit
+    shape: Shape
+    ahead: Ahead
+    plan: Plan
+
+
+def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return a good plan with a lower bound, or why nothing fits into memory."""
+    nothing = too_little(problem)
+    if nothing is not None:
+        return Outcome(None, infeasibility=nothing)
+    bounds = MeshBounds(problem, deadline)
+    effort = EFFORT if problem.layers <= MAX_STARTS else EFFORT // 2
+    pool = _Pool(problem, -int(-bounds.least // 1))
+    pool.fallback()
+    assert pool.best is not None
+    deadline.offer(pool.best.plan, pool.bound_ns)
+    cut = False
+    try:
+        for rank, mesh in enumerate(sorted(bounds.of, key=lambda mesh: bounds.of[mesh])):
+            pool.left = max(effort >> rank, effort >> 6)
+            for shape in _shapes(problem, mesh, deadline):
+                deadline.check()
+                if pool.settled or pool.best.merit.iteration_ns <= bounds.of[mesh]:
+                    break
+                pool.try_all(shape)
+                deadline.offer(pool.best.plan)
+                if not pool.settled:
+                    pool.refine(bounds)
+        pool.improve(deadline, effort)
+    except TimeUpError:
+        cut = True
+    assert pool.best is not None
+    rules = (fitted(problem, rule) for rule in RULES.values())
+    plans = [pool.best.plan, *(plan for plan in rules if plan is not None)]
+    best = min(plans, key=lambda plan: merit(problem, plan))
+    ahead = pool.best.ahead if best is pool.best.plan else FARTHEST
+    cut |= bounds.cut
+    return Outcome(best if cut else slimmed(problem, best, ahead, deadline), pool.bound_ns, cut)
+
+
+def improved(
+    problem: Problem,
+    shapes: Iterable[Shape],
+    plans: Iterable[Plan],
+    effort: int,
+    deadline: Deadline,
+) -> Plan | None:
+    """Return the best of some plans and of a local search from the first shape that fits.
+
+    `effort` is in simulated steps. None if there are no plans and no shape fits.
+    """
+    known = list(plans)
+    pool = _Pool(problem, 0)
+    for shape in shapes:
+        if pool.offer(shape, FARTHEST):
+            break
+    if pool.best is not None:
+        with suppress(TimeUpError):
+            pool.improve(deadline, effort)
+        known.append(pool.best.plan)
+    return min(known, key=lambda plan: merit(problem, plan), default=None)
+
+
+class _Pool:
+    """The incumbent, and the effort left."""
+
+    def __init__(self, problem: Problem, bound_ns: int) -> None:
+        self.problem, self.bound_ns = problem, bound_ns
+        self.best: _Candidate | None = None
+        self.left = EFFORT
+        self._seen: set[tuple[Shape, Ahead]] = set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the search is over: no effort left, or the bound reached."""
+        if self.left <= 0:
+            return True
+        return self.best is not None and self.best.merit.iteration_ns <= self.bound_ns
+
+    def offer(self, shape: Shape, ahead: Ahead) -> bool:
+        """Price a shape; return whether it fits."""
+        if (shape, ahead) in self._seen:
+            return True
+        self._seen.add((shape, ahead))
+        self.left -= 2 * len(shape.ranges)
+        plan = filled(self.problem, shape, ahead)
+        if plan is None:
+            return False
+        self._take(shape, ahead, plan)
+        return True
+
+    def _take(self, shape: Shape, ahead: Ahead, plan: Plan) -> None:
+        """Replace the incumbent if the plan is better."""
+        time = iteration_ns(self.problem, plan)
+        if self.best is not None and time > self.best.merit.iteration_ns:
+            return
+        sent = sent_by(self.problem, shape.mesh, shape.ranges, shape.keep)
+        own = Merit(time, *sent, peak_of(self.problem, plan))
+        if self.best is None or own < self.best.merit:
+            self.best = _Candidate(own, shape, ahead, plan)
+
+    def refine(self, bounds: MeshBounds) -> None:
+        """Tighten the lower bound."""
+        assert self.best is not None
+        bounds.refine(self.best.merit.iteration_ns)
+        self.bound_ns = -int(-bounds.least // 1)
+
+    def try_all(self, shape: Shape) -> None:
+        """Try a shape with several numbers of buffers, kept units, and prefetch distances."""
+        count = len(shape.ranges)
+        for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
+            for keep in self._keeps(shape._replace(buffers=buffers)):
+                for ahead in self._aheads():
+                    if self.settled:
+                        return
+                    kept = shape._replace(buffers=buffers, keep=keep)
+                    if not self.offer(kept, ahead):
+                        break
+
+    def _aheads(self) -> Iterable[Ahead]:
+        if self.problem.channels == "two":
+            return (FARTHEST,)
+        return (FARTHEST, *(Ahead(None, distance) for distance in (1, 2, 4)))
+
+    def _keeps(self, shape: Shape) -> Iterator[tuple[bool, ...]]:
+        """Yield choices that keep some last units, from the most that fit downwards."""
+        count = len(shape.ranges)
+
+        def of(number: int) -> tuple[bool, ...]:
+            return tuple(u >= count - number for u in range(count))
+
+        def fits(number: int) -> bool:
+            self.left -= count
+            return filled(self.problem, shape._replace(keep=of(number))) is not None
+
+        most = count
+        if self.problem.memory_bytes is not None and not fits(count):
+            low, most = 0, count
+            while low + 1 < most:
+                middle = (low + most) // 2
+                low, most = (middle, most) if fits(middle) else (low, middle)
+            most = low
+        tried = {most, most - 1, most - 2, most * 3 // 4, most // 2, most // 4, 1, 0}
+        for number in sorted(tried, reverse=True):
+            if 0 <= number <= most:
+                yield of(number)
+
+    def fallback(self) -> None:
+        """Start from a shape that fits if any does."""
+        limit = self.problem.memory_bytes
+        for mesh in range(len(self.problem.meshes)):
+            if limit is None:
+                ranges = finest(self.problem)
+                no = (False,) * len(ranges)
+                shape: Shape | None = Shape(mesh, ranges, no, no, 1)
+            else:
+                shape = fitting(self.problem, mesh, limit)
+            if shape is not None:
+                self._take(shape, FARTHEST, filled(self.problem, shape) or at_use(shape))
+
+    def improve(self, deadline: Deadline, effort: int) -> None:
+        """Run the local search from the incumbent."""
+        self.left = effort
+        while not self.settled and self._improved(deadline):
+            pass
+
+    def _improved(self, deadline: Deadline) -> bool:
+        """Take the first improving change; return whether there was one."""
+        assert self.best is not None
+        before = self.best.merit.iteration_ns
+        for shape, ahead in changes(self.problem, self.best.shape, self.best.ahead):
+            deadline.check()
+            if self.settled:
+                return False
+            self.offer(shape, ahead)
+            if self.best.merit.iteration_ns < before:
+                return True
+        return False
+
+
+def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Shape]:
+    """Yield shapes with units and recomputation chosen, and nothing kept."""
+    seen = set()
+    for ranges, recompute in _tight(problem, mesh):
+        yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
+    for ranges in _partitions(problem, mesh, deadline):
+        if ranges in seen:
+            continue
+        seen.add(ranges)
+        for recompute in _recomputed(problem, mesh, ranges):
+            yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
+
+
+def _tight(
+    problem: Problem, mesh: int
+) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[bool, ...]]]:
+    """Yield units for little memory, with and without recomputing all of them."""
+    if problem.memory_bytes is None:
+        return
+    seen = set()
+    for recompute in (False, True) if problem.checkpoint_bytes is not None else (False,):
+        for ahead in range(4):
+            ranges = cheapest_units(problem, mesh, recompute=recompute, ahead=ahead)
+            if ranges is None or (ranges, recompute) in seen:
+                continue
+            seen.add((ranges, recompute))
+            again = (recompute and any(problem.activations[slice(*layers)]) for layers in ranges)
+            yield ranges, tuple(again)
+
+
+def _partitions(
+    problem: Problem, mesh: int, deadline: Deadline
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    from planner.families.fsdp.partitions import best_units  # loads numpy
+
+    total = sum(problem.parameter_bytes)
+    starts = spread(problem, finest(problem), MAX_STARTS)
+    most = total
+    while most >= 1:
+        best = best_units(
+            problem,
+            problem.meshes[mesh],
+            most_bytes=None if most == total else most,
+            starts=starts,
+            kept=64 if most == total else 6,
+            deadline=deadline,
+        )
+        yield best.ranges
+        if len(best.ranges) >= len(starts):
+            break
+        most //= 2
+    yield wrapped(problem)
+    yield finest(problem)
+
+
+def _recomputed(
+    problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[bool, ...]]:
+    """Yield no recomputation, then numbers of units that save most memory for their time."""
+    none = (False,) * len(ranges)
+    yield none
+    if problem.checkpoint_bytes is None or problem.memory_bytes is None:
+        return
+    sums = problem.prefixes
+    rates = {}
+    for u, (start, stop) in enumerate(ranges):
+        saved = sums["activations"][stop] - sums["activations"][start]
+        saved -= sums["checkpoints"][stop] - sums["checkpoints"][start]
+        if saved > 0:
+            rates[u] = (sums["forward_ns"][stop] - sums["forward_ns"][start]) / saved
+    ordered = sorted(rates, key=lambda u: (rates[u], u))
+
+    def of(number: int) -> tuple[bool, ...]:
+        chosen = set(ordered[:number])
+        return tuple(u in chosen for u in range(len(ranges)))
+
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) // 2
+        keep = (*none[1:], True)
+        if room_of(problem, Shape(mesh, ranges, keep, of(middle), 1)) is None:
+            low = middle + 1
+        else:
+            high = middle
+    step = max((len(ordered) - low) // 4, 1)
+    numbers = {low, low + 1, low + 2, *range(low, len(ordered), step), len(ordered)}
+    for number in sorted(numbers):
+        if 0 < number <= len(ordered):
+            yield of(number)

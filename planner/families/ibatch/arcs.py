@@ -1,0 +1,53 @@
+"""All feasible batches of a problem, as arcs: a batch of layers a … b-1 is an arc from a to b.
+
+A plan is a path of arcs from 0 to L. Complexity: O(L²) arcs. Source: own.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from planner.families.ibatch.problem import Problem
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import Deadline
+
+__all__ = ["MAX_LAYERS", "Arc", "all_arcs", "path_through", "refuse_large"]
+
+MAX_LAYERS = 400
+"""Limit for models over all batches: with more layers they take too much time and memory."""
+
+
+class Arc(NamedTuple):
+    """One possible batch, with its times (ns)."""
+
+    start: int
+    stop: int
+    communication: int
+    computation: int
+
+
+def refuse_large(problem: Problem, method: str) -> None:
+    """Raise `NotApplicableError` if there are more than `MAX_LAYERS` layers."""
+    if problem.layers > MAX_LAYERS:
+        raise NotApplicableError(
+            "method",
+            f"{method} takes up to {MAX_LAYERS} layers, got {problem.layers}; "
+            "method exact has no such limit",
+        )
+
+
+def all_arcs(problem: Problem, deadline: Deadline) -> list[Arc]:
+    """Return every batch within the cap; raise `TimeUpError` at the deadline."""
+    computed = problem.compute_prefix
+    arcs = []
+    for start in range(problem.layers):
+        deadline.check()
+        arcs += [
+            Arc(start, stop, problem.transfer_time(start, stop), computed[stop] - computed[start])
+            for stop in range(start + 1, problem.reach(start) + 1)
+        ]
+    return arcs
+
+
+def path_through(chosen: Iterable[Arc]) -> list[int]:
+    """Return the boundaries of a path, given as arcs in any order."""
+    return [0, *sorted(arc.stop for arc in chosen)]

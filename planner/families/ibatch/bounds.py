@@ -1,0 +1,87 @@
+"""Combinatorial lower bound on the makespan and on Eq. 4: the one-machine bound with tails.
+
+Bound: layers 0 … i arrive no earlier than the cheapest way to send their bytes in any number of
+transfers; then layers i … L-1 remain to be computed. Pushes: time reversal. For Eq. 4: all bytes
+sent in the cheapest way, then the last layer's computation. An affine cost is cheapest in one
+transfer. A table costs at least all bytes at its best rate, and at least its cheapest transfer.
+Complexity: O(L). Source: own; the bound of scheduling theory, applied to batches.
+"""
+
+from fractions import Fraction
+from math import ceil
+
+from planner.families.ibatch.evaluation import check, evaluate, objective_ns
+from planner.families.ibatch.greedy import greedy_backward
+from planner.families.ibatch.problem import Plan, Problem
+from planner.model.costs import TableCost
+from planner.model.errors import BrokenConstraintError
+from planner.solving.deadline import Deadline
+from planner.solving.methods import Outcome
+from planner.solving.result import Infeasibility
+
+__all__ = ["nothing_covers", "out_of_time", "relaxation"]
+
+
+def relaxation(problem: Problem) -> int:
+    """Return a lower bound on the objective (ns)."""
+    count, computed = problem.layers, problem.compute_prefix
+    total = computed[count]
+    if problem.transfer_prefix is not None:
+        arrival = [problem.transfer_startup_ns + time for time in problem.transfer_prefix]
+    else:
+        arrival = _cheapest_arrivals(problem)
+    if problem.objective == "eq4":
+        return arrival[count] + total - computed[count - 1]
+    return max(arrival[i + 1] + total - computed[i] for i in range(count))
+
+
+def _cheapest_arrivals(problem: Problem) -> list[int]:
+    """Return a lower bound on the arrival time of each prefix of layers (ns)."""
+    cost, sizes = problem.cost, problem.size_prefix
+    assert cost is not None
+    assert sizes is not None
+    if not isinstance(cost, TableCost):  # subadditive: splitting a transfer never saves time
+        return [cost.cost_ns(size) for size in sizes]
+    points = cost.points
+    cheapest = min(time for _, time in points)
+    last = Fraction(points[-1][1] - points[-2][1], points[-1][0] - points[-2][0])
+    # On each segment time per byte is monotone, so its minimum lies at a point, or at infinity.
+    rate = min([last, *(Fraction(time, size) for size, time in points if size > 0)])
+    return [max(cheapest, ceil(rate * size)) for size in sizes]
+
+
+# ---
+# Results of searches that find no plan of their own: time limit or proof of infeasibility.
+
+
+def out_of_time(problem: Problem) -> Outcome[Plan]:
+    """Return the better of a greedy plan and the longest batches within the cap, with a bound.
+
+    With Eq. 4 and a cap, both may break Eq. 5; then there is no plan.
+    """
+    boundaries = [0]
+    while boundaries[-1] < problem.layers:
+        boundaries.append(problem.reach(boundaries[-1]))
+    plans = problem.plan(boundaries), greedy_backward(problem, Deadline(None)).plan
+    known = {}
+    for plan in plans:
+        assert plan is not None
+        try:
+            check(problem, plan)
+        except BrokenConstraintError:
+            continue
+        known[objective_ns(problem, evaluate(problem, plan))] = plan
+    if not known:
+        reason = "the time limit passed before any plan within max_batch_bytes was found"
+        return Outcome(None, infeasibility=Infeasibility(reason, ("time_limit_s",)), timed_out=True)
+    return Outcome(known[min(known)], relaxation(problem), timed_out=True)
+
+
+def nothing_covers(problem: Problem) -> Infeasibility:
+    """Return the infeasibility when Eq. 5 and the cap admit no plan."""
+    return Infeasibility(
+        f"within max_batch_bytes = {problem.max_batch_bytes} every choice of batches breaks Eq. 5 "
+        "(computation of a batch outlasts communication of the next); without the cap one batch "
+        "always satisfies it",
+        ("eq5", "max_batch_bytes"),
+    )

@@ -1,0 +1,127 @@
+"""Constraint program over all batches, an independent cross-check of the exact methods.
+
+Model: a Boolean per feasible batch; each layer lies in exactly one chosen batch. The objectives are
+on docs/ibatch.md ("Why two solvers cross-check").
+Guarantee: optimal for times whose sum, over their greatest common divisor, is below 2^45. Larger
+times are rounded in the model; plans are priced exactly afterwards. At a time limit, which includes
+building the model, returns CP-SAT's incumbent or a greedy plan.
+Complexity: exponential; L²/2 Booleans; up to `planner.families.ibatch.arcs.MAX_LAYERS` layers.
+Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
+"""
+
+from math import gcd
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from planner.families.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
+from planner.families.ibatch.bounds import nothing_covers, out_of_time
+from planner.families.ibatch.problem import Plan, Problem
+from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.methods import Outcome
+
+__all__ = ["solve_cpsat"]
+
+_MAX_BITS = 45
+"""CP-SAT adds up to L² numbers of this size in 63 bits."""
+
+
+def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Minimise the objective; raise `NotApplicableError` for too many layers."""
+    refuse_large(problem, "cpsat")
+    try:
+        return _solve(problem, deadline)
+    except TimeUpError:
+        return out_of_time(problem)
+
+
+def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    arcs = all_arcs(problem, deadline)
+    model = cp_model.CpModel()
+    chosen = [model.new_bool_var("") for _ in arcs]
+    covering: list[list[Any]] = [[] for _ in range(problem.layers)]
+    for arc, x in zip(arcs, chosen, strict=True):
+        deadline.check()
+        for layer in range(arc.start, arc.stop):
+            covering[layer].append(x)
+    for options in covering:
+        deadline.check()
+        model.add_exactly_one(options)
+    if problem.objective == "makespan":
+        _add_makespan(model, problem, arcs, chosen, deadline)
+    else:
+        _add_paper_model(model, problem, arcs, chosen, deadline)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 1
+    deadline.check()
+    if deadline.remaining_s is not None:
+        solver.parameters.max_time_in_seconds = deadline.remaining_s
+    solver.parameters.catch_sigint_signal = deadline.cancel is None
+    with deadline.stopping(solver.stop_search):
+        status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return Outcome(None, infeasibility=nothing_covers(problem))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return out_of_time(problem)
+    path = [arc for arc, x in zip(arcs, chosen, strict=True) if solver.boolean_value(x)]
+    return Outcome(problem.plan(path_through(path)), timed_out=status != cp_model.OPTIMAL)
+
+
+def _scaled(problem: Problem, arcs: list[Arc]) -> tuple[list[int], list[int]]:
+    """Return communication times of arcs and prefix sums of computation, scaled to fit CP-SAT."""
+    times = [arc.communication for arc in arcs]
+    divisor = gcd(*times, *problem.compute_ns) or 1
+    total = problem.layers * max(times) + problem.compute_prefix[-1]
+    divisor <<= max(0, (total // divisor).bit_length() - _MAX_BITS)
+    return (
+        [-(-time // divisor) for time in times],
+        [time // divisor for time in problem.compute_prefix],
+    )
+
+
+def _add_makespan(
+    model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any], deadline: Deadline
+) -> None:
+    times, computed = _scaled(problem, arcs)
+    count = problem.layers
+    latest = count * max(times) + computed[count]
+    makespan = model.new_int_var(0, latest, "")
+    # sent[b]: communication time of all batches that end at boundary b or before.
+    sent: list[Any] = [0]
+    ending: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
+    for arc, time, x in zip(arcs, times, chosen, strict=True):
+        ending[arc.stop].append((time, x))
+    for stop in range(1, count + 1):
+        deadline.check()
+        total = model.new_int_var(0, latest, "")
+        model.add(total == sent[-1] + sum(time * x for time, x in ending[stop]))
+        sent.append(total)
+    for arc, x in zip(arcs, chosen, strict=True):
+        deadline.check()
+        rest = computed[count] - computed[arc.start]
+        model.add(makespan >= sent[arc.stop] + rest).only_enforce_if(x)
+    model.minimize(makespan)
+
+
+def _add_paper_model(
+    model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any], deadline: Deadline
+) -> None:
+    times, computed = _scaled(problem, arcs)
+    count = problem.layers
+    leaving: list[list[tuple[Arc, Any]]] = [[] for _ in range(count + 1)]
+    for arc, x in zip(arcs, chosen, strict=True):
+        leaving[arc.start].append((arc, x))
+    for arc, x in zip(arcs, chosen, strict=True):
+        deadline.check()
+        if arc.stop < count:
+            covering = [
+                y for follower, y in leaving[arc.stop] if follower.communication >= arc.computation
+            ]
+            model.add_bool_or(covering).only_enforce_if(x)
+    model.minimize(
+        sum(
+            (time + (computed[count] - computed[arc.start] if arc.stop == count else 0)) * x
+            for arc, time, x in zip(arcs, times, chosen, strict=True)
+        )
+    )

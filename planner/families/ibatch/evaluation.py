@@ -1,0 +1,281 @@
+"""Price, check and schedule batches; the only place that does, and independent of all solvers.
+
+The makespan follows the recurrence comm_end(k) = comm_end(k-1) + Ts + T(k), comp_end(k) =
+max(comm_end(k), comp_end(k-1)) + C(k). Pull and push are computed separately, not by time reversal.
+Under contention (`planner.model.contention`) the simulator gives the durations for the recurrence.
+
+Complexity: O(L) for checks, otherwise O(B) for B batches. Source: iBatch, Eqs. 1 to 5.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from planner.families.ibatch.problem import Direction, Plan, Problem
+from planner.model.errors import BrokenConstraintError, InvalidPlanError
+from planner.model.validation import shown
+from planner.solving.robustness import STRAINS, Step, Strain, end_under
+from planner.solving.simulator import TimedTransfer, simulate
+from planner.solving.timeline import Interval, Kind, Timeline, overlap_ns
+
+__all__ = [
+    "BatchTimes",
+    "Evaluation",
+    "boundaries_of",
+    "check",
+    "check_batches",
+    "evaluate",
+    "lasts_under",
+    "objective_ns",
+    "priced",
+    "schedule",
+    "strained_of",
+    "timeline",
+    "timeline_of",
+    "times_of",
+]
+
+
+class BatchTimes(NamedTuple):
+    """When one batch communicates and computes (ns from the start of the phase)."""
+
+    transfer_start_ns: int
+    startup_end_ns: int
+    transfer_end_ns: int
+    compute_start_ns: int
+    compute_end_ns: int
+
+    @property
+    def transfer_ns(self) -> int:
+        """Time on the link."""
+        return self.transfer_end_ns - self.transfer_start_ns
+
+    @property
+    def compute_ns(self) -> int:
+        """Computation time."""
+        return self.compute_end_ns - self.compute_start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Cost and schedule of a plan.
+
+    Attributes
+    ----------
+    makespan_ns : int
+        From the first start to the last end.
+    eq4_ns : int
+        Eq. 4: all communication, plus the computation of the batch that cannot overlap any (the
+        last batch for pull, the first for push).
+    eq5_holds : bool
+        Whether Eq. 5 holds: communication of batch k+1 lasts at least as long as computation of
+        batch k (for push, read backwards). If it holds, Eq. 4 is the makespan.
+    overlap_ns, exposed_communication_ns, exposed_computation_ns : int
+        How long both resources are busy, only communication, and only computation.
+    schedule : tuple of BatchTimes
+        When each batch communicates and computes, in transfer order.
+    """
+
+    makespan_ns: int
+    eq4_ns: int
+    eq5_holds: bool
+    overlap_ns: int
+    exposed_communication_ns: int
+    exposed_computation_ns: int
+    schedule: tuple[BatchTimes, ...]
+
+
+def check(problem: Problem, plan: Plan) -> None:
+    """Verify that `plan` is a feasible plan of `problem`.
+
+    Batches must cover every layer once, be contiguous, not empty, in transfer order and within the
+    cap. With objective ``eq4``, Eq. 5 must hold.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first batch that breaks a rule.
+    """
+    check_batches(plan.batches, problem.layers, problem.direction)
+    for position, (start, stop) in enumerate(plan.batches):
+        if stop > problem.reach(start):
+            raise BrokenConstraintError(
+                f"batches[{position}]",
+                f"more than max_batch_bytes = {problem.max_batch_bytes}",
+                "max_batch_bytes",
+            )
+    if problem.objective == "eq4":
+        broken = _first_break_of_eq5(problem.direction, schedule(problem, plan))
+        if broken is not None:
+            raise BrokenConstraintError(
+                f"batches[{broken}]",
+                "breaks Eq. 5: it computes longer than its neighbour transfers",
+                "eq5",
+            )
+
+
+def check_batches(batches: Sequence[tuple[int, int]], layers: int, direction: str) -> None:
+    """Verify that batches cover all layers once in transfer order; raise `InvalidPlanError`."""
+    if not batches:
+        raise InvalidPlanError("batches", "expected at least one batch")
+    order = list(enumerate(batches))
+    expected = 0
+    for position, batch in order if direction == "pull" else order[::-1]:
+        path = f"batches[{position}]"
+        if not (
+            isinstance(batch, tuple) and len(batch) == 2 and all(type(end) is int for end in batch)
+        ):
+            raise InvalidPlanError(path, f"expected a pair of integers, got {shown(batch)}")
+        start, stop = batch
+        if start != expected or not start < stop <= layers:
+            raise InvalidPlanError(
+                path, f"expected layers from {expected} on (of {layers}), got [{start}, {stop}]"
+            )
+        expected = stop
+    if expected != layers:
+        raise InvalidPlanError("batches", f"layers from {expected} on are in no batch")
+
+
+def _first_break_of_eq5(direction: str, times: Sequence[BatchTimes]) -> int | None:
+    """Return the position of the first batch that violates Eq. 5, or None."""
+    pull = direction == "pull"
+    for position, (first, second) in enumerate(pairwise(times)):
+        computing, sending = (first, second) if pull else (second, first)
+        if sending.transfer_ns < computing.compute_ns:
+            return position if pull else position + 1
+    return None
+
+
+def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
+    """Return when each batch of a checked plan communicates and computes, in transfer order."""
+    prefix, taken = problem.compute_prefix, problem.transfers(plan)
+    computations = [prefix[stop] - prefix[start] for start, stop in plan.batches]
+    transfers = [lasts for lasts, _, _ in taken]
+    if not problem.interference.is_none:
+        transfers, computations = _beside(problem, taken, computations)
+    return times_of(problem.direction, transfers, computations, problem.transfer_startup_ns)
+
+
+def _beside(
+    problem: Problem, transfers: Sequence[tuple[int, int, int]], computations: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Return the communication and computation times of batches under contention (ns)."""
+    pull, ready = problem.direction == "pull", accumulate(computations)
+    steps = [
+        TimedTransfer(0, lasts, place, 0, *beside)
+        if pull
+        else TimedTransfer(done, lasts, 0, 0, *beside)
+        for place, ((lasts, *beside), done) in enumerate(zip(transfers, ready, strict=True))
+    ]
+    backward, forward = ((), computations) if pull else (computations, ())
+    went = simulate(backward, forward, steps)
+    computed = went.forward if pull else went.backward
+    return [end - start for start, end in went.transfers], [end - start for start, end in computed]
+
+
+def times_of(
+    direction: str, transfers_ns: Sequence[int], computations_ns: Sequence[int], startup_ns: int
+) -> list[BatchTimes]:
+    """Return the earliest schedule of batches with these durations, in transfer order."""
+    times = []
+    sent, computed = 0, 0
+    for duration, computation in zip(transfers_ns, computations_ns, strict=True):
+        if direction == "pull":
+            begin, sent = sent, sent + duration
+            compute_begin = max(sent, computed)
+            computed = compute_begin + computation
+        else:
+            compute_begin, computed = computed, computed + computation
+            begin = max(sent, computed)
+            sent = begin + duration
+        times.append(
+            BatchTimes(begin, begin + min(startup_ns, duration), sent, compute_begin, computed)
+        )
+    return times
+
+
+def evaluate(problem: Problem, plan: Plan) -> Evaluation:
+    """Price a checked plan."""
+    return priced(problem.direction, schedule(problem, plan))
+
+
+def priced(direction: str, times: Sequence[BatchTimes]) -> Evaluation:
+    """Return the evaluation of a schedule."""
+    makespan = max(times[-1].transfer_end_ns, times[-1].compute_end_ns)
+    communication = sum(batch.transfer_ns for batch in times)
+    computation = sum(batch.compute_ns for batch in times)
+    uncovered = times[-1] if direction == "pull" else times[0]
+    overlap = overlap_ns(
+        [(t.transfer_start_ns, t.transfer_end_ns) for t in times],
+        [(t.compute_start_ns, t.compute_end_ns) for t in times],
+    )
+    return Evaluation(
+        makespan_ns=makespan,
+        eq4_ns=communication + uncovered.compute_ns,
+        eq5_holds=_first_break_of_eq5(direction, times) is None,
+        overlap_ns=overlap,
+        exposed_communication_ns=communication - overlap,
+        exposed_computation_ns=computation - overlap,
+        schedule=tuple(times),
+    )
+
+
+def objective_ns(problem: Problem, evaluation: Evaluation) -> int:
+    """Return the value of the problem's objective (ns)."""
+    return evaluation.makespan_ns if problem.objective == "makespan" else evaluation.eq4_ns
+
+
+def timeline(problem: Problem, plan: Plan) -> Timeline:
+    """Return the schedule of a checked plan as intervals on two serial resources."""
+    return timeline_of(plan.batches, schedule(problem, plan), direction=problem.direction)
+
+
+def timeline_of(
+    batches: Sequence[tuple[int, int]],
+    times: Sequence[BatchTimes],
+    names: Sequence[str] | None = None,
+    *,
+    direction: Direction = "pull",
+) -> Timeline:
+    """Return a schedule as intervals on two serial resources; `names` are the layer names."""
+    computed: Kind = "forward" if direction == "pull" else "backward"
+    link, processor = "communication", "computation"
+    intervals = []
+    for number, ((start, stop), t) in enumerate(zip(batches, times, strict=True)):
+        layers = f"layer {start}" if stop - start == 1 else f"layers {start}–{stop - 1}"
+        if names is not None:
+            layers += f" ({names[start]}"
+            layers += ")" if stop - start == 1 else f" … {names[stop - 1]})"
+        label = f"batch {number + 1}: {layers}"
+        intervals += [
+            Interval(link, t.transfer_start_ns, t.startup_end_ns, "startup", number, label),
+            Interval(link, t.startup_end_ns, t.transfer_end_ns, direction, number, label),
+            Interval(processor, t.compute_start_ns, t.compute_end_ns, computed, number, label),
+        ]
+    return Timeline((link, processor), tuple(intervals))
+
+
+# ---
+# Makespan of batches when transfers or computation are slower (`planner.solving.robustness`); O(B).
+
+
+def boundaries_of(plan: Plan) -> list[int]:
+    """Return the boundaries 0 = l_0 < l_1 < … < L of a plan."""
+    return [0, *sorted(stop for _, stop in plan.batches)]
+
+
+def lasts_under(problem: Problem, boundaries: Sequence[int], strain: Strain) -> int:
+    """Return the makespan of batches under a `Strain` (factors on transfers and computation)."""
+    computed = problem.compute_prefix
+    steps = (
+        Step(0, problem.transfer_time(start, stop), computed[-1] - computed[start])
+        for start, stop in pairwise(boundaries)
+    )
+    return end_under(strain, steps, 0)
+
+
+def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
+    """Return the makespan of a plan under each delay in `STRAINS`."""
+    boundaries = boundaries_of(plan)
+    return tuple(lasts_under(problem, boundaries, strain) for strain in STRAINS)

@@ -1,0 +1,376 @@
+"""The iBatch family: its methods by name, and how plans are checked, priced, bounded and perturbed.
+
+`auto` is `exact`: it takes less time than reading its input (``benchmarks/ibatch_speed.py``).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from planner.families.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
+from planner.families.ibatch.beside import least_beside, merged, planned_beside
+from planner.families.ibatch.bounds import relaxation
+from planner.families.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
+from planner.families.ibatch.for_target import check_modules, within
+from planner.families.ibatch.greedy import greedy, greedy_backward, greedy_forward
+from planner.families.ibatch.makespan import solve_additive, sweep
+from planner.families.ibatch.problem import COLLECTIVES, Plan, Problem
+from planner.families.ibatch.refit import refit
+from planner.families.ibatch.robust import robust
+from planner.model.contention import ALONE
+from planner.model.costs import scaled_cost
+from planner.model.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
+from planner.model.profiles import Profile
+from planner.model.units import format_bytes, format_ns
+from planner.solving.bucketing import BUCKET_COUNTS
+from planner.solving.compare import FOR, Case, Column, Option, Place
+from planner.solving.comparison import Comparison
+from planner.solving.deadline import Cancel, Deadline
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, concrete, loaded, named
+from planner.solving.result import Infeasibility, Result
+from planner.solving.robustness import NOMINAL, Limit
+from planner.solving.scenarios import Scenario, later
+from planner.solving.targets import target_of
+
+if TYPE_CHECKING:
+    from planner.families.ibatch.blocks import Blocks
+
+__all__ = ["IBATCH", "METHODS", "Method", "solve"]
+
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+BOUND_MAX_LAYERS = 1024
+"""Up to this many layers the quadratic exact methods bound the plans of other methods."""
+
+FEWEST_WORK = 10**8
+"""Up to this many steps (a second) the fewest batches are found exactly, if costs do not add up."""
+
+ENUMERATED = 8
+"""Up to this many layers (128 plans) every plan is priced over scenarios."""
+
+PRICED = 2 * 10**5
+"""Layers of the plans priced at most while a plan is improved over scenarios."""
+
+WITNESSES = ("milp", "cpsat")
+"""Methods that only confirm what `exact` finds, and take seconds on long chains."""
+
+WITNESS_MAX_UNITS = 32
+"""Up to so many units they are compared without being asked for."""
+
+
+def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Run the exact method for the objective and the kind of cost."""
+    if problem.objective == "eq4":
+        from planner.families.ibatch.paper_model import solve_paper_model
+
+        return solve_paper_model(problem, deadline)
+    if problem.transfer_prefix is not None:
+        return solve_additive(problem, deadline)
+    from planner.families.ibatch.dynamic import solve_general
+
+    return solve_general(problem, deadline)
+
+
+def _within_cap(run: Method) -> Method:
+    """Return a method that first reports layers that exceed the cap."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        too_large = problem.too_large()
+        return Outcome(None, infeasibility=too_large) if too_large else run(problem, deadline)
+
+    return method
+
+
+def _rule(name: str, run: Method, *, push_only: bool = False) -> Method:
+    """Return a baseline method; its batches may break a constraint."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if push_only and problem.direction != "push":
+            reason = f"{name} groups gradients: only with direction push"
+            raise NotApplicableError("method", reason)
+        too_large = problem.too_large()
+        if too_large:
+            return Outcome(None, infeasibility=too_large)
+        outcome = run(problem, deadline)
+        assert outcome.plan is not None
+        try:
+            check(problem, outcome.plan)
+        except BrokenConstraintError as error:
+            reason = (
+                f"the batches of method {name} break a constraint ({error}); "
+                "method exact finds the best batches that do not, or proves that there are none"
+            )
+            return Outcome(None, infeasibility=Infeasibility(reason, (error.binding,)))
+        return outcome
+
+    return method
+
+
+RULES: Mapping[str, Method] = {
+    "greedy": _rule("greedy", greedy),
+    "greedy_forward": _rule("greedy_forward", greedy_forward),
+    "greedy_backward": _rule("greedy_backward", greedy_backward),
+    "one_batch": _rule("one_batch", one_batch),
+    "layer_by_layer": _rule("layer_by_layer", layer_by_layer),
+    "mg_wfbp": _rule("mg_wfbp", mg_wfbp, push_only=True),
+    "ddp": _rule("ddp", ddp, push_only=True),
+}
+
+
+class _Ibatch(Family[Problem, Plan, Evaluation]):
+    name, plan_type, baselines = "ibatch", Plan, tuple(RULES)
+    own_methods = {
+        "auto": _within_cap(named("exact", _exact)),
+        "exact": _within_cap(_exact),
+        **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
+        "milp": _within_cap(loaded("planner.families.ibatch.milp", "solve_milp", "milp: PuLP")),
+        # OR-Tools cannot be loaded after highspy, for example: see planner.families.ibatch.milp.
+        "cpsat": _within_cap(
+            loaded("planner.families.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")
+        ),
+        **RULES,
+    }
+
+    asks = "which layers to send in one batch; what a profile is asked by default"
+    example = "planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s"
+    columns = (
+        Column("batches", lambda _, plan, __: len(plan.batches), ","),
+        Column.of("makespan", "makespan_ns"),
+        Column.of("exposed comm.", "exposed_communication_ns"),
+        Column.of("overlap", "overlap_ns"),
+    )
+    own_options = (
+        Option(
+            "--direction",
+            "pull: parameters before the forward pass (default); push: gradients after backward",
+            default="pull",
+            choices=("pull", "push"),
+        ),
+        Option(
+            "--granularity",
+            "where batches may end: behind every layer with parameters (default), or only behind "
+            "whole blocks of branches; what that costs is said",
+            default="layer",
+            choices=("layer", "block"),
+        ),
+        Option(
+            "--objective",
+            "the real makespan (default), or the iBatch paper's Eq. 4 under its Eq. 5",
+            default="makespan",
+            choices=("makespan", "eq4"),
+        ),
+        Option("--max-batch", "cap on the size of a batch: 64MiB", "size", metavar="SIZE", least=1),
+        FOR,
+    )
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
+        return evaluate(problem, plan)
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return objective_ns(problem, evaluation)
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
+        """Return the optimum where it is cheap to compute, otherwise a relaxation."""
+        least = least_beside(problem)  # contention only delays events: bounds without it hold too
+        additive = problem.objective == "makespan" and problem.transfer_prefix is not None
+        if not additive and problem.layers > BOUND_MAX_LAYERS:
+            return max(least, relaxation(problem)), False
+        proof = _exact(problem, deadline)
+        bound = proof.lower_bound
+        bound = relaxation(problem) if bound is None else int(bound)
+        return max(least, bound), proof.timed_out
+
+    def methods_for(self, problem: Problem) -> Mapping[str, Method]:
+        methods = self.methods
+        if not problem.interference.is_none:
+            methods = {name: _with_contention(name, run) for name, run in methods.items()}
+        return methods if problem.target is None else within(methods, problem.target)
+
+    def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+        return refit(problem, plan, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        times, spreads = problem.compute_ns, problem.spread_ns or (0,) * problem.layers
+        if problem.direction == "pull":
+            times = later(times, spreads, "forward", scenario)
+        else:
+            times = later(times[::-1], spreads[::-1], "backward", scenario)[::-1]
+        other = replace(problem, compute_ns=times)
+        if problem.cost is not None:
+            rate = 1 / scenario.bandwidth
+            cost = scaled_cost(problem.cost, startup=scenario.startup, rate=rate)
+            return replace(other, cost=cost)
+        assert problem.startup_ns is not None
+        assert problem.transfer_ns is not None
+        return replace(
+            other,
+            startup_ns=round(problem.startup_ns * scenario.startup),
+            transfer_ns=tuple(round(time / scenario.bandwidth) for time in problem.transfer_ns),
+        )
+
+    def transfers(self, plan: Plan) -> int:
+        return len(plan.batches)
+
+    def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        return merged(problem, plan, place)
+
+    def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
+        """Return the plan with the fewest batches within a makespan."""
+        if problem.objective != "makespan" or not problem.interference.is_none:
+            return super().simplest(problem, plan, most_ns, deadline)
+        if problem.transfer_prefix is not None:
+            boundaries, _ = sweep(problem, (), Limit(NOMINAL, most_ns))
+        elif problem.layers**2 * len(plan.batches) > FEWEST_WORK:
+            return super().simplest(problem, plan, most_ns, deadline)
+        else:
+            from planner.families.ibatch.dynamic import fewest
+
+            boundaries = fewest(problem, most_ns, len(plan.batches), deadline)
+        fewer = boundaries is not None and len(boundaries) <= len(plan.batches)
+        return problem.plan(boundaries) if boundaries and fewer else plan
+
+    def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
+        """Return the least delay-sensitive of all plans of equal cost."""
+        made = robust(problem, Outcome(plan), deadline).plan
+        return plan if made is None else made
+
+    def fix_order(self, problem: Problem, plan: Plan) -> Problem:
+        """Return the problem unchanged: layers have a fixed order. Scenarios need the makespan."""
+        if problem.objective != "makespan":
+            raise InvalidInputError("objective", "scenarios are planned for by the makespan")
+        return problem
+
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        """Yield plans of about equal batches, and every plan if there are few layers."""
+        count = problem.layers
+        for number in BUCKET_COUNTS:
+            if number < count:
+                yield problem.plan([place * count // number for place in range(number + 1)])
+        if count <= ENUMERATED:
+            for size in range(count):
+                for inner in combinations(range(1, count), size):
+                    yield problem.plan((0, *inner, count))
+
+    def neighbours(
+        self, problem: Problem, variants: Sequence[Problem], plan: Plan
+    ) -> Iterator[Plan]:
+        """Yield plans with one boundary added, removed, or moved by a layer."""
+        count = problem.layers
+        known = {start for start, _ in plan.batches} - {0}
+        for place in range(1, count):
+            changed = [known ^ {place}]
+            if place in known:
+                moved = (place - 1, place + 1)
+                changed += [
+                    known - {place} | {to} for to in moved if 0 < to < count and to not in known
+                ]
+            for inner in changed:
+                yield problem.plan((0, *sorted(inner), count))
+
+    def budget(self, problem: Problem, plan: Plan) -> int:
+        return PRICED // problem.layers
+
+    def summary(self, problem: Problem) -> str:
+        size = problem.layer_bytes and f"{format_bytes(sum(problem.layer_bytes))} to send, "
+        computed = format_ns(problem.compute_prefix[-1])
+        return f"{problem.direction}: {problem.layers} layers, {size or ''}{computed} to compute"
+
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        return (f"{case.name}, {self.summary(case.problem)}",)
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        """Return the methods, a target's default among them."""
+        return concrete(self.methods_for(case.problem))
+
+    def unasked(self, case: Case[Problem]) -> Mapping[str, str]:
+        blocks = _blocks(case)
+        units = case.problem.layers if blocks is None else blocks.merged.layers
+        return {} if units <= WITNESS_MAX_UNITS else dict.fromkeys(WITNESSES, f"{units} units")
+
+    def solve_case(
+        self,
+        case: Case[Problem],
+        *,
+        method: str,
+        time_limit: float | None,
+        cancel: Cancel | None,
+    ) -> Result[Plan, Evaluation]:
+        blocks = _blocks(case)
+        if blocks is None:
+            return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
+        return blocks.solve(method=method, time_limit=time_limit)
+
+    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Evaluation]) -> Sequence[str]:
+        """Say what batches of whole blocks cost against batches of layers."""
+        blocks = _blocks(case)
+        return () if blocks is None else blocks.cost_in_words(comparison.rows)
+
+    def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
+        sizes = problem.layer_bytes
+        return () if sizes is None else [sum(sizes[start:stop]) for start, stop in plan.batches]
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        return COLLECTIVES[options["direction"]]
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        if options["regret"] and options["granularity"] == "block":
+            raise InvalidInputError(
+                "--regret", "not with --granularity block: it is that of layers"
+            )
+        return options
+
+    def check_profile(self, profile: Profile) -> None:
+        profile.chain("layer")
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> "Blocks":
+        from planner.families.ibatch.blocks import Blocks
+
+        chain = profile.chain("layer")
+        problem = Problem.from_profile(
+            chain,
+            place.network,
+            direction=options["direction"],
+            objective=options["objective"],
+            max_batch_bytes=options["max_batch"],
+            interference=place.interference,
+            target=target_of(options["for"], "--for"),
+        )
+        if problem.target is not None:
+            check_modules(chain.layer_parameters(), problem.target)
+        return Blocks(problem, profile.block_starts(), options["time_limit"])
+
+
+def _blocks(case: Case[Problem]) -> "Blocks | None":
+    """Return the blocks whose ends batches are to have, if that was asked for."""
+    blocks: Blocks = case.made
+    return blocks if case.options.get("granularity") == "block" else None
+
+
+def _with_contention(name: str, method: Method) -> Method:
+    """Return a method for problems with contention.
+
+    `exact` and `auto` search under contention. The other methods ignore contention; their lower
+    bounds are dropped.
+    """
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if name in ("auto", "exact"):
+            rules = (IBATCH.methods[rule] for rule in RULES)
+            return replace(planned_beside(problem, _exact, rules, deadline), method="exact")
+        outcome = method(replace(problem, interference=ALONE), deadline)
+        return replace(outcome, lower_bound=None)
+
+    return _within_cap(run)
+
+
+IBATCH = _Ibatch()
+METHODS = IBATCH.methods
+solve = IBATCH.solve

@@ -1,0 +1,131 @@
+"""Mixed-integer program over all batches, an independent cross-check of the exact methods.
+
+Model: a path of arcs (batches) from 0 to L, one binary variable per arc; the constraints of both
+objectives are on docs/ibatch.md ("Why two solvers cross-check").
+Guarantee: optimal up to the solver's tolerance; plans are priced exactly afterwards. At a time
+limit, which includes building and writing the model, returns CBC's incumbent or a greedy plan.
+Complexity: exponential; L²/2 variables and 2L rows, for Eq. 4 up to L²/2 rows; up to
+`planner.families.ibatch.arcs.MAX_LAYERS` layers.
+Source: own; PuLP with its bundled CBC.
+"""
+
+import time
+from typing import Any
+
+# highspy, which PuLP loads if installed, and OR-Tools bring two builds of one library; only the
+# first one loads. PuLP works without highspy, so OR-Tools is imported first.
+import ortools.sat.python.cp_model  # noqa: F401
+import pulp
+
+from planner.families.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
+from planner.families.ibatch.bounds import nothing_covers, out_of_time
+from planner.families.ibatch.cbc import solve_with_cbc
+from planner.families.ibatch.problem import Plan, Problem
+from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.methods import Outcome
+
+__all__ = ["solve_milp"]
+
+
+def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Minimise the objective with CBC; raise `NotApplicableError` for too many layers."""
+    refuse_large(problem, "milp")
+    try:
+        return _solve(problem, deadline)
+    except TimeUpError:
+        return out_of_time(problem)
+
+
+def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    begin = time.monotonic()
+    arcs = all_arcs(problem, deadline)
+    # CBC uses floating point: scale the largest time to 10^6.
+    largest = max([arc.communication for arc in arcs] + [problem.compute_prefix[-1], 1])
+    scale = largest / 1e6
+    model = pulp.LpProblem("ibatch", pulp.LpMinimize)
+    chosen = []
+    for i in range(len(arcs)):
+        deadline.check()
+        chosen.append(model.add_variable(f"x{i}", cat=pulp.LpBinary))
+    _add_path(model, problem.layers, arcs, chosen, deadline)
+    if problem.objective == "makespan":
+        _add_makespan(model, problem, arcs, chosen, scale, deadline)
+    else:
+        _add_paper_model(model, problem, arcs, chosen, scale, deadline)
+    solve_with_cbc(model, deadline, time.monotonic() - begin)
+    late = deadline.remaining_s == 0
+    if late and model.sol_status != pulp.LpSolutionIntegerFeasible:
+        return out_of_time(problem)  # CBC then says "infeasible" although it only ran out of time
+    if model.status == pulp.LpStatusInfeasible:
+        return Outcome(None, infeasibility=nothing_covers(problem))
+    path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
+    return Outcome(
+        problem.plan(path_through(path)), timed_out=model.sol_status != pulp.LpSolutionOptimal
+    )
+
+
+def _add_path(
+    model: Any, count: int, arcs: list[Arc], chosen: list[Any], deadline: Deadline
+) -> None:
+    """Add the constraints of a path from 0 to `count`."""
+    balance: list[list[tuple[Any, int]]] = [[] for _ in range(count + 1)]
+    for arc, x in zip(arcs, chosen, strict=True):
+        balance[arc.start].append((x, 1))
+        balance[arc.stop].append((x, -1))
+    for boundary, terms in enumerate(balance[:-1]):
+        deadline.check()
+        model.addConstraint(pulp.LpAffineExpression(terms) == (1 if boundary == 0 else 0))
+
+
+def _add_makespan(
+    model: Any,
+    problem: Problem,
+    arcs: list[Arc],
+    chosen: list[Any],
+    scale: float,
+    deadline: Deadline,
+) -> None:
+    count, computed = problem.layers, problem.compute_prefix
+    rest = [(computed[count] - time) / scale for time in computed]
+    steps: list[list[tuple[Any, float]]] = [[] for _ in range(count + 1)]
+    for arc, x in zip(arcs, chosen, strict=True):
+        steps[arc.start].append((x, -(arc.communication / scale + rest[arc.start])))
+        steps[arc.stop].append((x, rest[arc.start]))
+    makespan = model.add_variable("makespan", lowBound=0)
+    model.setObjective(makespan)
+    previous = None
+    for layer in range(count):
+        deadline.check()
+        end = model.add_variable(f"e{layer}", lowBound=0)
+        terms = [(end, 1.0), *steps[layer]] + ([(previous, -1.0)] if previous is not None else [])
+        model.addConstraint(pulp.LpAffineExpression(terms) == 0)
+        model.addConstraint(makespan - end >= 0)
+        previous = end
+
+
+def _add_paper_model(
+    model: Any,
+    problem: Problem,
+    arcs: list[Arc],
+    chosen: list[Any],
+    scale: float,
+    deadline: Deadline,
+) -> None:
+    count = problem.layers
+    model.setObjective(
+        pulp.LpAffineExpression(
+            (x, (arc.communication + (arc.computation if arc.stop == count else 0)) / scale)
+            for arc, x in zip(arcs, chosen, strict=True)
+        )
+    )
+    into: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
+    out: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
+    for arc, x in zip(arcs, chosen, strict=True):
+        into[arc.stop].append((arc.computation, x))
+        out[arc.start].append((arc.communication, x))
+    for boundary in range(1, count):
+        for threshold in {computation for computation, _ in into[boundary]}:
+            deadline.check()
+            needed = [(x, 1) for computation, x in into[boundary] if computation >= threshold]
+            covering = [(x, -1) for sending, x in out[boundary] if sending >= threshold]
+            model.addConstraint(pulp.LpAffineExpression(needed + covering) <= 0)

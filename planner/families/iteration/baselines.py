@@ -1,0 +1,172 @@
+"""Baselines: plans of single families, and of other systems, on the same cluster.
+
+A baseline's best plan over the algorithms of today's libraries counts; but iBatch sends by
+parameter servers, BigDL by shuffles and BML by itself, as their papers do. Baselines with gradients
+only (`ddp`, `horovod`, `mg_wfbp`, `bytescheduler`, `layer_by_layer`, `caramel`) are methods of
+`planner.caramel`; all but Caramel enforce no op order; the others use the activation order.
+
+Guarantee: none.
+Complexity: that of the families' methods.
+Source: as named in each family; Li et al., "Scaling Distributed Machine Learning with the Parameter
+Server", OSDI 2014.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from planner.families import caramel
+from planner.families.caramel.family import Method
+from planner.families.caramel.problem import Plan as GradientPlan
+from planner.families.iteration.plan import Kind, Plan, Transfer
+from planner.families.iteration.problem import Part, Problem
+from planner.families.iteration.sharded import both_ways
+from planner.families.iteration.ways import MEASURED, Way
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import NEVER, Deadline
+
+__all__ = [
+    "BY_ANY_ALGORITHM",
+    "FAMILIES",
+    "PEERS",
+    "RULES",
+    "Rule",
+    "by_gradients",
+    "from_gradients",
+    "layers_apart",
+    "servers",
+]
+
+Rule = Callable[[Problem, Way, Deadline], Plan]
+
+
+def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
+    """Return a plan of gradient transfers as a plan of a whole iteration."""
+    transfers = tuple(
+        Transfer("all_reduce", group.parts, group.not_before_ns) for group in plan.groups
+    )
+    orders = plan.backward_orders, plan.forward_order
+    return Plan(algorithm, transfers, *orders, plan.barrier, plan.late)
+
+
+def by_gradients(method: Method) -> Rule:
+    """Return the baseline that sends gradients by a method of `planner.caramel`."""
+
+    def planned(problem: Problem, synchronisation: Way, deadline: Deadline) -> Plan:
+        name = synchronisation.algorithm
+        plan = method(problem.gradients[name], deadline).plan
+        assert plan is not None
+        return from_gradients(name, plan)
+
+    return planned
+
+
+def enforced(problem: Problem, algorithm: str, transfers: Iterable[Transfer]) -> Plan:
+    """Return these transfers as a plan in which all workers keep to the problem's op order."""
+    order = problem.base.order
+    return Plan(algorithm, tuple(transfers), (order.backward,), order.forward)
+
+
+def servers(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+    """Push every parameter when it is ready, then pull every parameter in order of use.
+
+    As in MXNet's key-value store, with a server on every machine.
+    """
+    return _apart(problem, synchronisation, [[j] for j in range(len(problem.pushed))])
+
+
+def layers_apart(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+    """Push every layer when it is ready, then pull every layer in order of use.
+
+    Only a candidate of the joint plan, no method of its own.
+    """
+    graph = problem.graph
+    layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for j in range(len(problem.pushed)):
+        layers.setdefault((graph.updaters[j], graph.readers[j]), []).append(j)
+    return _apart(problem, synchronisation, list(layers.values()))
+
+
+def _apart(problem: Problem, synchronisation: Way, units: Sequence[Sequence[int]]) -> Plan:
+    known = problem.base.windows
+    by_readiness = sorted(units, key=lambda unit: (known.heads[unit[0]], -unit[0]))
+    by_use = sorted(units, key=lambda unit: (-known.tails[unit[0]], unit[0]))
+    transfers = [
+        *(_whole("push", unit, problem.pushed) for unit in by_readiness),
+        *(_whole("pull", unit, problem.pulled) for unit in by_use),
+    ]
+    return enforced(problem, synchronisation.algorithm, transfers)
+
+
+def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
+    return Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in unit))
+
+
+def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+    batches = both_ways(problem, synchronisation, problem.room("sharded"))
+    return enforced(problem, synchronisation.algorithm, batches)
+
+
+def _bigdl(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+    everything = range(len(problem.pushed))
+    push = _whole("push", everything, problem.pushed)
+    pull = _whole("pull", everything, problem.pulled)
+    return enforced(problem, synchronisation.algorithm, (push, pull))
+
+
+def _bml(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+    everything = range(len(problem.pushed))
+    reduce = _whole("all_reduce", everything, problem.pushed)
+    return enforced(problem, synchronisation.algorithm, (reduce,))
+
+
+def _only(method: str, algorithm: str, rule: Rule) -> Rule:
+    """Return a baseline that refuses other algorithms than its own.
+
+    A single worker has none, and measured collectives do not name theirs: both are accepted.
+    """
+    others = ("none",) if algorithm == "bml" else ("none", MEASURED)
+
+    def planned(problem: Problem, synchronisation: Way, deadline: Deadline) -> Plan:
+        if synchronisation.algorithm not in (algorithm, *others):
+            raise NotApplicableError("method", f"{method} synchronises by {algorithm} only")
+        return rule(problem, synchronisation, deadline)
+
+    return planned
+
+
+GRADIENTS: Mapping[str, Rule] = MappingProxyType(
+    {
+        name: by_gradients(caramel.METHODS[name])
+        for name in ("caramel", "ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
+    }
+)
+"""Baselines that send gradients only."""
+
+FAMILIES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "caramel": by_gradients(caramel.METHODS["caramel"]),
+        "ibatch": _only("ibatch", "ps", _ibatch),
+        "bml": _only("bml", "bml", _bml),
+        "bigdl": _only("bigdl", "shuffle", _bigdl),
+    }
+)
+"""Plans of single families."""
+
+PEERS: Mapping[str, Rule] = MappingProxyType(
+    {
+        **{
+            name: by_gradients(caramel.METHODS[name])
+            for name in ("ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
+        },
+        "ps": servers,
+    }
+)
+"""Plans of other systems."""
+
+RULES: Mapping[str, Rule] = MappingProxyType({**FAMILIES, **PEERS})
+"""All baselines."""
+
+BY_ANY_ALGORITHM: Mapping[str, Rule] = MappingProxyType(
+    {**RULES, "ibatch": _ibatch, "bml": _bml, "bigdl": _bigdl}
+)
+"""All baselines by any algorithm: of algorithms of equal cost, only one is planned."""

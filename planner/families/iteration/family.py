@@ -1,0 +1,372 @@
+"""The methods of the family `iteration`, and how their plans are verified.
+
+`joint` (and `auto`) returns the best of all `alternatives`. The other methods are baselines: single
+families and other systems on the same cluster (`planner.families.iteration.baselines`).
+
+Guarantee: `joint` is never longer than any other method's plan, unless the time limit cuts in. The
+bound is the minimum over all allowed algorithms and requested modes, however transfers are cut,
+grouped and ordered, for the op order of the plan.
+Complexity: that of `alternatives`, or of the method.
+Source: own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias, Unpack
+
+from planner.families.caramel.baselines import ddp
+from planner.families.iteration.alternatives import Alternative, alternatives
+from planner.families.iteration.baselines import (
+    GRADIENTS,
+    RULES,
+    Rule,
+    by_gradients,
+    enforced,
+    layers_apart,
+    servers,
+)
+from planner.families.iteration.beside import with_both
+from planner.families.iteration.bounds import bound, raised
+from planner.families.iteration.checker import check, check_room, check_times
+from planner.families.iteration.damaged import cut_off
+from planner.families.iteration.evaluation import Evaluation, evaluate, simplest, simplicity
+from planner.families.iteration.fitting_transfers import settled
+from planner.families.iteration.for_target import within
+from planner.families.iteration.measured import notes_of
+from planner.families.iteration.plan import Plan
+from planner.families.iteration.problem import Problem
+from planner.families.iteration.refit import adapt, refit
+from planner.families.iteration.transfer_limit import capped, too_many, too_small
+from planner.families.iteration.ways import MIXED
+from planner.model.clusters import scaled_cluster
+from planner.model.errors import BrokenConstraintError, NotApplicableError
+from planner.model.profiles import Profile
+from planner.model.units import counted, format_bytes
+from planner.model.validation import total
+from planner.solving.bucketing import BUCKET_COUNTS
+from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, Case, Column, Place
+from planner.solving.deadline import Control, Deadline, TimeUpError
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
+from planner.solving.plugins import plugged
+from planner.solving.result import Infeasibility, Result
+from planner.solving.scenarios import Scenario, graph_under
+
+__all__ = [
+    "ITERATION",
+    "JOINT",
+    "METHODS",
+    "Method",
+    "best_of",
+    "bound_under",
+    "by_rule",
+    "solve",
+    "solve_all",
+]
+
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+JOINT = "joint"
+"""Name of the joint method."""
+
+
+def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    return _best_of(problem, alternatives(problem, deadline))
+
+
+def by_rule(method: str, rule: Rule) -> Method:
+    """Return the method that takes a baseline's best plan over today's libraries' algorithms."""
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        cut = cut_off(problem.cluster)
+        if cut is not None:
+            return Outcome(None, infeasibility=cut)
+        return _first_allowed(problem, method, _plans_of(problem, method, rule, deadline))
+
+    return run
+
+
+def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Plan]:
+    listed = list(candidates)
+    if not listed:
+        return Outcome(None, infeasibility=cut_off(problem.cluster))
+    priced = [candidate for candidate in listed if candidate.objective_ns is not None]
+    timed_out = any(candidate.timed_out for candidate in listed)
+    if not priced:
+        reasons = [
+            candidate.infeasibility for candidate in listed if candidate.infeasibility is not None
+        ]
+        reason = Infeasibility(
+            "; ".join(dict.fromkeys(cause.reason for cause in reasons)),
+            tuple(dict.fromkeys(name for cause in reasons for name in cause.binding)),
+        )
+        return Outcome(None, infeasibility=reason)
+    least = min(candidate.objective_ns or 0 for candidate in priced)
+    shortest = [option.plan for option in priced if option.plan and option.objective_ns == least]
+    plan = min(shortest, key=simplicity) if timed_out else simplest(problem, shortest)
+    lowest = min(
+        _bound_for(problem, candidate, plan, least)
+        for candidate in listed
+        if candidate.lower_bound_ns is not None
+    )
+    return Outcome(plan, lowest, timed_out)
+
+
+def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: int) -> int:
+    """Return an alternative's bound for the op orders of a plan."""
+    own, way, mode = alternative.plan, alternative.synchronisation, alternative.mode
+    if own is None or own.backward_orders != plan.backward_orders:
+        return raised(problem, way, mode, bound(problem, way, mode, plan), plan_ns, plan)
+    return alternative.lower_bound_ns or 0
+
+
+def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> list[Plan]:
+    """Return a baseline's plan with each algorithm it may use, the best first.
+
+    Raises `NotApplicableError` if there is none.
+    """
+    plans, refused = [], None
+    planned: set[object] = set()  # equal costs make equal plans
+    for synchronisation in problem.by_name.values():
+        if not synchronisation.in_libraries and method != "bml":
+            continue
+        price = synchronisation.half, synchronisation.all_reduce
+        if price in planned:
+            continue
+        try:
+            plan = settled(rule(problem, synchronisation, deadline), synchronisation)
+        except NotApplicableError as error:
+            refused = error
+            continue
+        planned.add(price)
+        if plan.mode not in problem.modes:
+            refused = NotApplicableError("modes", f"the plans of {method} are {plan.mode}")
+            continue
+        plans.append(plan)
+    if not plans:
+        needed = dict(problem.left_out).get(method)  # an algorithm excluded by the cluster
+        if needed is not None:
+            raise NotApplicableError("method", needed)
+        raise refused or NotApplicableError(
+            "algorithms", "no algorithm that today's libraries have can be used"
+        )
+    return sorted(plans, key=lambda plan: (evaluate(problem, plan).iteration_ns, simplicity(plan)))
+
+
+def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outcome[Plan]:
+    """Return the first plan that fits into memory."""
+    broken: Infeasibility | None = None
+    for plan in plans:
+        small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
+        if small is not None:
+            broken = broken or small
+            continue
+        try:
+            check_room(problem, plan)
+        except BrokenConstraintError as error:
+            broken = broken or Infeasibility(
+                f"the plan of {method} breaks a constraint ({error}); {JOINT} keeps to it",
+                (error.binding,),
+            )
+            continue
+        return Outcome(plan)
+    return Outcome(None, infeasibility=broken)
+
+
+def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
+    """Return the lower bound over all requested algorithms and modes (ns).
+
+    `plan` gives the op orders; `brief` leaves out bounds that take a search.
+    """
+    return min(
+        bound(problem, option, mode, plan, brief=brief)
+        for mode in problem.modes
+        if too_small(problem, mode) is None
+        for option in problem.cheapest
+    )
+
+
+class _Iteration(Family[Problem, Plan, Evaluation]):
+    name, plan_type, baselines = "iteration", Plan, tuple(RULES)
+    own_methods = {
+        "auto": named(JOINT, _joint),
+        JOINT: _joint,
+        **{name: by_rule(name, rule) for name, rule in {**plugged("peers"), **RULES}.items()},
+    }
+
+    bounding = JOINT
+    asks = "a whole iteration on a cluster; planner plan says more of it"
+    example = "planner compare data/profiles/vgg19.json --problem iteration --cluster caramel-16"
+    columns = (
+        Column("algorithm", lambda _, plan, __: " + ".join(plan.algorithms), ""),
+        Column("mode", lambda _, plan, __: plan.mode, ""),
+        Column("transfers", lambda _, plan, __: len(plan.transfers), ","),
+        Column.of("iteration", "iteration_ns"),
+        Column.of("stalls", "stall_ns"),
+    )
+    on_cluster = True
+    own_options = (ACTIVATIONS, IGNORE_MEMORY)
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        check(problem, plan)
+        check_room(problem, plan)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
+        evaluation = evaluate(problem, plan)
+        check_times(problem, plan, evaluation.iteration)
+        return evaluation
+
+    def objective(self, problem: Problem, evaluation: Evaluation) -> int:
+        return total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
+        return bound_under(problem, plan, brief=deadline.passed), False
+
+    def methods_for(self, problem: Problem) -> Mapping[str, Method]:
+        return self.methods if problem.target is None else within(problem.target)
+
+    def adapt(self, problem: Problem, plan: Plan) -> Plan:
+        return adapt(problem, plan)
+
+    def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+        return refit(problem, plan, deadline)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        """Return the problem with the start-ups and bandwidths of all links multiplied."""
+        cluster = scaled_cluster(
+            problem.cluster, startup=scenario.startup, bandwidth=scenario.bandwidth
+        )
+        return replace(problem, graph=graph_under(problem.graph, scenario), cluster=cluster)
+
+    def transfers(self, plan: Plan) -> int:
+        return len(plan.transfers)
+
+    def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
+        if problem.target is not None:  # its rules say what is sent together
+            return None
+        way = next((option for option in problem.options if option.algorithm == plan.way), None)
+        return None if way is None else with_both(problem, way, plan, place)
+
+    def fix_order(self, problem: Problem, plan: Plan) -> Problem:
+        """Return the problem with the plan's op order."""
+        names = [op.name for op in problem.graph.ops]
+        orders = (*plan.backward_orders[0], *plan.forward_order)
+        return replace(problem, op_order=tuple(names[index] for index in orders))
+
+    def narrow(self, problem: Problem, plan: Plan) -> Problem:
+        """Return the problem with the plan's algorithm and mode only."""
+        single = plan.way != MIXED and plan.way in problem.algorithms
+        algorithms = (plan.way,) if single else problem.algorithms
+        return replace(problem, algorithms=algorithms, modes=(plan.mode,))
+
+    def same_bound(self, plan: Plan, other: Plan) -> bool:
+        return plan.backward_orders == other.backward_orders
+
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        """Yield plans by the usual plan's algorithm, and plans for scenarios, adapted to it."""
+        start, *made = plans
+        way = next(option for option in problem.options if option.algorithm == start.way)
+        rules: dict[str, Rule] = {"layers": layers_apart, "parameters": servers}
+        if start.mode == "replicated":
+            rules = {**GRADIENTS}
+            for count in BUCKET_COUNTS:
+                limit = max(-(-sum(problem.pushed) // count), 1)
+                rules[f"{count} buckets"] = by_gradients(partial(ddp, limits=(limit, limit)))
+        for rule in rules.values():
+            if deadline.passed:
+                return
+            with suppress(NotApplicableError, TimeUpError):
+                sent = rule(problem, way, deadline).transfers
+                together = (replace(transfer, not_before_ns=0) for transfer in sent)
+                plan = enforced(problem, way.algorithm, together)
+                yield settled(capped(problem, plan), way)
+        yield from (settled(plan, way) for plan in made)
+
+    def ddp_price(
+        self, problem: Problem, limits: tuple[int, int], deadline: Deadline
+    ) -> int | None:
+        """Return DDP's iteration time by the best algorithm of today's libraries."""
+        rule = by_gradients(partial(ddp, limits=limits))
+        plan = by_rule("ddp", rule)(problem, deadline).plan
+        return None if plan is None else evaluate(problem, plan).iteration_ns
+
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        cluster, sizes = case.problem.cluster, case.problem.pushed
+        request = "" if case.request is None else "request: "
+        where = f"{case.title} on {cluster.name}: {counted(cluster.workers, 'worker')}"
+        sent = f"{format_bytes(sum(sizes))} of gradients in {counted(len(sizes), 'parameter')}"
+        return (f"{request}{where}, {sent}",)
+
+    def doubts(self, problem: Problem, plan: Plan) -> Sequence[str]:
+        return notes_of(problem.cluster, plan)
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        return "all_reduce"
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
+        assert place.cluster is not None
+        return Problem.from_profile(
+            profile,
+            place.cluster,
+            activation_bytes=options["activations"],
+            ignore_memory=options["ignore_memory"],
+        )
+
+
+ITERATION = _Iteration()
+METHODS = ITERATION.methods
+solve = ITERATION.solve
+
+
+def solve_all(
+    problem: Problem,
+    *,
+    time_limit: float | Deadline | None = None,
+    progress: Callable[[str], None] | None = None,
+    **control: Unpack[Control[Plan]],
+) -> tuple[Result[Plan, Evaluation], tuple[Alternative, ...]]:
+    """Return the joint plan, as `solve` does, and the alternatives it was chosen from.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, without a target.
+    time_limit, **control
+        As for `solve`.
+    progress : callable, optional
+        Called with the name of each alternative before it is planned.
+    """
+    listed: list[Alternative] = []
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        listed.extend(alternatives(problem, deadline, progress))
+        return _best_of(problem, listed)
+
+    deadline = Deadline.of(time_limit, control.get("cancel"))
+    result = ITERATION.run(
+        problem, JOINT, {JOINT: run}, deadline, control.get("on_progress"), control.get("start")
+    )
+    return result, tuple(listed)
+
+
+def best_of(
+    problem: Problem, candidates: Iterable[Alternative], runtime_s: float
+) -> Result[Plan, Evaluation]:
+    """Return the best alternative as a result; of equally long ones the simplest.
+
+    Parameters
+    ----------
+    problem : Problem
+        Their problem.
+    candidates : iterable of Alternative
+        All of them.
+    runtime_s : float
+        How long they took.
+    """
+    outcome = replace(_best_of(problem, candidates), method=JOINT)
+    return ITERATION.verify(problem, outcome, runtime_s)

@@ -1,0 +1,136 @@
+"""Plans of a whole iteration under the rules of an export target, on a cluster.
+
+Problem: of all plans that keep to a target's rules, by an algorithm that its library can use, find
+the shortest. Method: `planner.families.caramel.for_target` under each of these algorithms that the
+cluster allows, at depth 1; the best counts. Other plans are priced under a target by the same
+algorithms (`planner.families.caramel.exported`). For FSDP2, which shards parameters, use
+`planner.fsdp`. Guarantee: never slower than the target's default by its best algorithm; the bound
+is the minimum over the algorithms. Complexity: that of the family's method, per algorithm. Source:
+own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from planner.families import caramel
+from planner.families.caramel.exported import exported_to
+from planner.families.caramel.for_target import BUCKETS, planned
+from planner.families.caramel.problem import Plan as GradientPlan
+from planner.families.caramel.target_schedule import default_counts, lane_of, plan_of_buckets
+from planner.families.iteration.baselines import from_gradients
+from planner.families.iteration.checker import as_gradients
+from planner.families.iteration.damaged import cut_off
+from planner.families.iteration.evaluation import evaluate
+from planner.families.iteration.plan import Plan
+from planner.families.iteration.problem import Problem
+from planner.families.iteration.transfer_limit import too_many, too_small
+from planner.families.iteration.ways import MEASURED, Synchronisation
+from planner.model.errors import NotApplicableError
+from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, named
+from planner.solving.result import Infeasibility
+from planner.solving.targets import TARGETS, Exported, Target
+
+__all__ = ["exported", "within"]
+
+Planned = Callable[[caramel.Problem, Deadline, int | None], Outcome[GradientPlan]]
+
+
+def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
+    """Return the methods of a problem with a target: the best plan, and the target's default."""
+    best = _over(planned)
+    return {"auto": named(BUCKETS, best), BUCKETS: best, target.name: _over(_default)}
+
+
+def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
+    """Return the price of a plan under the rules of each target, as far as the time suffices."""
+    prices = {}
+    summed = as_gradients(plan, plan.transfers)
+    groups = tuple(
+        replace(group, depth=transfer.depth)
+        for group, transfer in zip(summed.groups, plan.transfers, strict=True)
+    )
+    for name, target in TARGETS.items():
+        try:
+            prices[name] = min(
+                (
+                    exported_to(under, target, replace(summed, groups=groups), deadline)
+                    for under in _problems(problem, target)
+                ),
+                key=lambda price: (price.default_ns, price.plan_ns or 0),
+                default=None,
+            )
+        except (NotApplicableError, TimeUpError):
+            break
+    if plan.mode == "sharded":
+        why = "sums up whole gradients on every worker, the plan shards parameters"
+        prices = {
+            name: price and replace(price, plan_ns=None, reason=f"{TARGETS[name].title} {why}")
+            for name, price in prices.items()
+        }
+    return {name: price for name, price in prices.items() if price is not None}
+
+
+def _options(problem: Problem, target: Target) -> Iterator[Synchronisation]:
+    """Yield each algorithm of the cluster that a target's library can use, at depth 1."""
+    for option in problem.single:
+        if option.depth == 1 and option.algorithm in (*target.algorithms, "none", MEASURED):
+            yield option
+
+
+def _problems(problem: Problem, target: Target) -> Iterator[caramel.Problem]:
+    """Yield the problem of gradient transfers by each algorithm that a target's library can use."""
+    for option in _options(problem, target):
+        gradients = problem.gradients[option.algorithm]
+        yield replace(gradients, cost=option.all_reduce, target=target)
+
+
+def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Outcome[GradientPlan]:
+    assert problem.target is not None
+    lane = lane_of(problem, problem.target, deadline)
+    counts = default_counts(problem, problem.target, lane, deadline)
+    return Outcome(plan_of_buckets(problem, problem.target, lane, counts))
+
+
+def _over(method: Planned) -> AnyMethod[Problem, Plan]:
+    """Return the method that takes the best of a method's gradient plans over all algorithms."""
+
+    def planned_by(
+        problem: Problem, option: Synchronisation, deadline: Deadline, room: int | None
+    ) -> Outcome[Plan]:
+        gradients = problem.gradients[option.algorithm]
+        under = replace(gradients, cost=option.all_reduce, target=problem.target)
+        outcome = method(under, deadline, room)
+        assert outcome.plan is not None
+        plan = from_gradients(option.algorithm, outcome.plan)
+        return Outcome(plan, outcome.lower_bound, outcome.timed_out)
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        target, cut = problem.target, cut_off(problem.cluster)
+        assert target is not None
+        if "replicated" not in problem.modes:
+            raise NotApplicableError("modes", f"the plans of {target.title} are replicated")
+        small = cut or too_small(problem, "replicated") or too_many(problem, "replicated")
+        if small is not None:
+            return Outcome(None, infeasibility=small)
+        room = problem.room("replicated")
+        outcomes = [
+            planned_by(problem, option, deadline, room) for option in _options(problem, target)
+        ]
+        plans = [outcome.plan for outcome in outcomes if outcome.plan is not None]
+        if not plans:
+            raise NotApplicableError(
+                "algorithms", f"{target.title} can be told of {', '.join(target.algorithms)} only"
+            )
+        timed_out = any(outcome.timed_out for outcome in outcomes)
+        best = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
+        largest = max(transfer.size_bytes for transfer in best.transfers)
+        if room is not None and largest > room:
+            binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
+            reason = f"{target.title} sends {largest} bytes at once, there is room for {room}"
+            return Outcome(None, None, timed_out, Infeasibility(reason, (binding,)))
+        known = [outcome.lower_bound for outcome in outcomes if outcome.lower_bound is not None]
+        return Outcome(best, min(known) if len(known) == len(outcomes) else None, timed_out)
+
+    return run

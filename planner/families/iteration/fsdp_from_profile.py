@@ -1,0 +1,139 @@
+"""The problem of fully sharded training (`planner.fsdp`) of a profiled model on a cluster.
+
+Method: the layers are those of `Profile.chain`. A mesh is sharded over all workers or, on hosts
+with several accelerators, over those of 1, 2, 4 … hosts, with replicas between them. Collectives
+cost what measured tables say, else they are rings, as in libraries. All replicas gather at once,
+and share the shared medium (`planner.families.iteration.parts`). Blocks are numbered modules such
+as ``blocks.3``, and the layers between them.
+
+Complexity: O(layers + meshes).
+Source: own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from planner.families import fsdp
+from planner.families.fsdp.problem import Channels
+from planner.families.iteration.parts import (
+    costs_between_copies,
+    costs_within_copies,
+    use_other_links,
+)
+from planner.model.clusters import Cluster
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.profiles import Profile
+from planner.model.topologies import Rails
+from planner.model.validation import shown
+from planner.solving.compare import Place
+
+__all__ = ["from_profile", "meshes_of", "sharded_problem"]
+
+
+def sharded_problem(
+    profile: Profile,
+    cluster: Cluster,
+    *,
+    computation: Fraction | int = 1,
+    optimiser: Fraction | int = 0,
+    channels: Channels = "one",
+    memory_bytes: int | None = None,
+    ignore_memory: bool = False,
+    recompute: bool = False,
+    shards: Sequence[int] | None = None,
+) -> fsdp.Problem:
+    """Return the problem of fully sharded training.
+
+    `computation` multiplies all computation times. `memory_bytes` replaces the memory of the
+    cluster's workers. `recompute` allows layers to be recomputed from the output of the layer
+    before. `shards` lists the meshes by their shards; by default `meshes_of` the cluster. Raises
+    `InvalidInputError` if no layer has parameters, or a mesh does not exist.
+    """
+    layers = profile.chain("layer").scaled(computation).layers
+    kept = [layer.remembered_bytes for layer in layers]
+    read = [0, *(layer.activation_bytes for layer in layers)]
+    limit = cluster.worker_memory_bytes if memory_bytes is None else memory_bytes
+    return fsdp.Problem(
+        forward_ns=[layer.forward_ns for layer in layers],
+        backward_ns=[layer.backward_ns for layer in layers],
+        parameter_bytes=[layer.parameter_bytes for layer in layers],
+        gradient_bytes=[layer.pushed_bytes for layer in layers],
+        activation_bytes=kept,
+        checkpoint_bytes=[*map(min, kept, read)] if recompute else None,
+        meshes=meshes_of(cluster, shards),
+        channels=channels,
+        memory_bytes=None if ignore_memory else limit,
+        optimiser=Fraction(optimiser),
+        blocks=_blocks([layer.name for layer in layers]),
+        element_bytes=profile.element_bytes,
+        names=[layer.name for layer in layers],
+    )
+
+
+def _blocks(names: Sequence[str]) -> list[int]:
+    """Return where blocks begin: at numbered modules, and at the layers between them."""
+    blocks = [
+        next((end for end, part in parts if any(map(str.isdigit, part))), 0)
+        for parts in (list(enumerate(name.split("."), start=1)) for name in names)
+    ]
+    keys = [name.split(".")[:end] for name, end in zip(names, blocks, strict=True)]
+    return [place for place, key in enumerate(keys) if not place or key != keys[place - 1]]
+
+
+def meshes_of(cluster: Cluster, shards: Sequence[int] | None = None) -> tuple[fsdp.Mesh, ...]:
+    """Return the meshes of a cluster, the one with the most shards first.
+
+    By default all workers, and hosts in powers of two. Raises `InvalidInputError` if a mesh does
+    not divide the workers, or the cost of its collectives is unknown.
+    """
+    workers = cluster.workers
+    if shards is None:
+        meshes = [_mesh(cluster, workers)]
+        for count in _groups(cluster):
+            try:
+                meshes.append(_mesh(cluster, count))
+            except NotApplicableError:
+                continue
+        return tuple(meshes)
+    for place, count in enumerate(shards):
+        if not 1 <= count <= workers or workers % count:
+            raise InvalidInputError(
+                f"shards[{place}]", f"expected a divisor of {workers} ranks, got {shown(count)}"
+            )
+    return tuple(_mesh(cluster, count) for count in sorted(set(shards), reverse=True))
+
+
+def _groups(cluster: Cluster) -> Iterator[int]:
+    if isinstance(cluster.topology, Rails):
+        hosts = cluster.topology.hosts // 2
+        while hosts:
+            if not cluster.topology.hosts % hosts and not hosts & (hosts - 1):
+                yield hosts * cluster.topology.accelerators
+            hosts -= 1
+
+
+def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
+    replicas = cluster.workers // shards
+    gather, scatter, _ = costs_within_copies(cluster, shards)
+    between = costs_between_copies(cluster, shards)[2] if replicas > 1 else None
+    return fsdp.Mesh(
+        shards=shards,
+        replicas=replicas,
+        all_gather=gather,
+        reduce_scatter=scatter,
+        all_reduce=between,
+        own_links=use_other_links(cluster, shards),
+    )
+
+
+def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> fsdp.Problem:
+    """Return the problem of a profile on a cluster, as `planner.fsdp.FSDP`'s options ask for it."""
+    assert place.cluster is not None
+    return sharded_problem(
+        profile,
+        place.cluster,
+        channels=options["channels"],
+        ignore_memory=options["ignore_memory"],
+        recompute=options["recompute"],
+    )

@@ -1,0 +1,90 @@
+"""Costs of collectives on a cluster whose network was measured.
+
+Method: all-reduce, push (reduce-scatter) and pull (all-gather) cost what their own tables say for
+the cluster's workers (`planner.families.collectives.prediction`). The measured library chose the
+algorithm. Guarantee: costs never fall with the size. `least_rates` is below every transfer's time
+per byte. Complexity: that of the predictions, once per cluster. Source: own.
+"""
+
+from fractions import Fraction
+
+from planner.families.collectives.prediction import Predicted, predicted, range_note
+from planner.families.iteration.plan import Plan
+from planner.families.iteration.ways import MEASURED, Synchronisation
+from planner.model.clusters import Cluster
+from planner.model.costs import least_rate
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.measured import Collective
+from planner.model.validation import MAX_VALUE
+
+__all__ = [
+    "KINDS",
+    "assumed_startups",
+    "least_rates",
+    "measured_on",
+    "notes_of",
+    "prediction",
+]
+
+KINDS: dict[str, Collective] = {
+    "all_reduce": "all_reduce",
+    "push": "reduce_scatter",
+    "pull": "all_gather",
+}
+"""The collective of each kind of transfer."""
+
+
+def measured_on(cluster: Cluster) -> Synchronisation:
+    """Return the costs of the measured collectives among a cluster's workers.
+
+    Raises `NotApplicableError` if nothing was measured, or a part of the cluster has failed.
+    """
+    if cluster.failed:
+        raise NotApplicableError("failed", "the network was measured as a whole")
+    push, pull, both = (prediction(cluster, kind).cost for kind in ("push", "pull", "all_reduce"))
+    return Synchronisation(MEASURED, 2, push, whole=both, gather=None if pull == push else pull)
+
+
+def least_rates(cluster: Cluster) -> tuple[Fraction, Fraction]:
+    """Return the least ns per byte of a half, and of an all-reduce, over all sizes."""
+    push, pull, both = (
+        least_rate(prediction(cluster, kind).cost, MAX_VALUE)
+        for kind in ("push", "pull", "all_reduce")
+    )
+    return min(push, pull), both
+
+
+def notes_of(cluster: Cluster, plan: Plan) -> tuple[str, ...]:
+    """Return notes on the parts of a plan's costs that were not measured."""
+    if cluster.network is None or cluster.workers == 1 or MEASURED not in plan.algorithms:
+        return ()
+    notes: list[str] = []
+    for kind, collective in KINDS.items():
+        sizes = [transfer.size_bytes for transfer in plan.transfers if transfer.kind == kind]
+        if not sizes:
+            continue
+        known = prediction(cluster, kind)
+        beyond = range_note(known.cost, collective, sizes)
+        notes += [*known.notes, *([beyond] if beyond else [])]
+    return tuple(dict.fromkeys(notes))
+
+
+def assumed_startups(cluster: Cluster) -> bool:
+    """Return whether a cluster's notes say that its start-ups are assumed."""
+    return cluster.network is None and any(
+        "assumed" in note and "startup_ns" in note for note in cluster.notes
+    )
+
+
+def prediction(cluster: Cluster, kind: str) -> Predicted:
+    """Return the predicted cost of a kind of transfer among a cluster's workers.
+
+    Raises `NotApplicableError` if no measured table gives it.
+    """
+    tables = cluster.network
+    if tables is None:
+        raise NotApplicableError("network", "the cluster carries no measured tables")
+    try:
+        return predicted(tables, KINDS[kind], cluster.workers, cluster.workers_per_host)
+    except InvalidInputError as error:
+        raise NotApplicableError("network", f"{error.path}: {error.message}") from None

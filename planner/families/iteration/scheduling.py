@@ -1,0 +1,136 @@
+"""Group size: the number of iterations that an engine such as Spark schedules at once.
+
+Problem: the engine's driver schedules every task of every iteration, which adds to the planned
+iterations. Choose the number of iterations per group.
+Method: Drizzle's group size (`planner.drizzle`), with a whole planned iteration, communication
+included, as the computation time, and the tasks of all machines.
+Guarantee: the smallest group that keeps both limits, or the limits that bind.
+Complexity: O(1).
+Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
+Apache Spark".
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from planner.families import bigdl, drizzle
+from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD
+from planner.model.clusters import Cluster
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.profiles import Profile
+from planner.solving.compare import Place
+from planner.solving.result import Result
+
+__all__ = [
+    "MAX_GROUP_NS",
+    "MAX_OVERHEAD",
+    "from_profile",
+    "group_size",
+    "scheduled",
+    "scheduling_problem",
+]
+
+
+def scheduled(
+    cluster: Cluster, iteration_ns: int, **limits: Any
+) -> Result[drizzle.Plan, drizzle.Evaluation]:
+    """Return `group_size`, with error paths that lead into a cluster's document."""
+    try:
+        return group_size(cluster, iteration_ns, **limits)
+    except InvalidInputError as error:
+        place = "" if error.path in limits else "cluster.scheduling."
+        raise InvalidInputError(f"{place}{error.path}", error.message) from None
+
+
+def scheduling_problem(
+    cluster: Cluster,
+    iteration_ns: int,
+    *,
+    max_overhead: Fraction | float = MAX_OVERHEAD,
+    max_group_ns: int | None = MAX_GROUP_NS,
+) -> drizzle.Problem:
+    """Return the problem of the group size of planned iterations.
+
+    `iteration_ns` is without scheduling. `max_overhead` is a share, `max_group_ns` the longest
+    group or None. Raises `NotApplicableError` if the cluster has no scheduling costs.
+    """
+    scheduling = cluster.scheduling
+    if scheduling is None:
+        raise NotApplicableError(
+            "cluster.scheduling", "missing: what the engine's driver spends on tasks and groups"
+        )
+    return drizzle.Problem(
+        compute_ns=iteration_ns,
+        tasks=cluster.working * scheduling.tasks_per_machine,
+        group_ns=scheduling.group_ns,
+        task_ns=scheduling.task_ns,
+        constant_task_ns=scheduling.constant_task_ns,
+        max_overhead=max_overhead,
+        max_group_ns=max_group_ns,
+    )
+
+
+def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> drizzle.Problem:
+    """Return the problem of iterations that compute, and then synchronise by slices.
+
+    Raises
+    ------
+    InvalidInputError
+        If the cluster says nothing of scheduling.
+    """
+    cluster = place.cluster
+    assert cluster is not None
+    if cluster.scheduling is None:
+        raise InvalidInputError(
+            "--cluster",
+            f"{cluster.name} does not say what its engine's driver spends on tasks; drizzle-64 "
+            "does",
+        )
+    sliced = bigdl.BIGDL.from_profile(profile, place, {"machines": cluster.workers, "tasks": None})
+    return scheduling_problem(
+        cluster,
+        profile.forward_ns + profile.backward_ns + (bigdl.solve(sliced).objective_ns or 0),
+        max_overhead=options["max_overhead"],
+        max_group_ns=options["max_group"],
+    )
+
+
+def group_size(
+    cluster: Cluster,
+    iteration_ns: int,
+    *,
+    max_overhead: Fraction | float = MAX_OVERHEAD,
+    max_group_ns: int | None = MAX_GROUP_NS,
+) -> Result[drizzle.Plan, drizzle.Evaluation]:
+    """Choose how many planned iterations the driver schedules at once.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        A cluster whose engine schedules iterations.
+    iteration_ns : int
+        Time of one iteration without scheduling.
+    max_overhead : Fraction or float
+        Largest share of scheduling in the time of an iteration, above 0 and below 1.
+    max_group_ns : int, optional
+        Longest time of a group; None for no limit.
+
+    Returns
+    -------
+    Result
+        The smallest group within both limits; its objective is the time of a group. If there is
+        none, the limits that bind.
+
+    Raises
+    ------
+    NotApplicableError
+        If the cluster has no scheduling costs.
+    InvalidInputError
+        If an input is invalid, or the time of the group does not fit in 63 bits.
+    """
+    return drizzle.solve(
+        scheduling_problem(
+            cluster, iteration_ns, max_overhead=max_overhead, max_group_ns=max_group_ns
+        )
+    )

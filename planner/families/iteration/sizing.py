@@ -1,0 +1,322 @@
+"""Choose the number of machines with the shortest epoch.
+
+Problem: every worker computes whole batches: ceil(samples / (batch size * workers)) iterations.
+Method: best-first search over the numbers of machines, by a bound on the epoch: first from
+computation and network volume, then from `planner.families.iteration.bounds`, then the plan. It
+ends when no bound is below the best epoch. Guarantee: compared with the plans found, no other
+number has a shorter epoch in the problem's op order, and no smaller number an equal one, unless the
+time limit cuts in. Complexity: O(machines + ops), a strong bound per number that the first bound
+leaves, a plan per number that the second leaves. Source: own. Yan's model
+(`planner.families.iteration.epochs`) is shown for comparison.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from planner.families.iteration.alternatives import Alternative
+from planner.families.iteration.bounds import bound
+from planner.families.iteration.epochs import (
+    EpochEstimate,
+    batch_size_of,
+    computation_ns,
+    yan_estimates,
+)
+from planner.families.iteration.evaluation import Evaluation
+from planner.families.iteration.family import JOINT, solve_all
+from planner.families.iteration.plan import Plan
+from planner.families.iteration.problem import Problem
+from planner.families.iteration.synchronisation import least
+from planner.families.iteration.transfer_limit import too_small
+from planner.model.clusters import Cluster
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.profiles import Profile
+from planner.model.topologies import BCube, Rails, Switch
+from planner.model.validation import integer, total
+from planner.solving.deadline import Cancel, Deadline
+from planner.solving.result import Infeasibility, Result
+
+__all__ = [
+    "Candidate",
+    "Sizing",
+    "choose_size",
+    "resized",
+]
+
+LEAST_SECONDS = 0.001
+"""Least planning time for a number of machines."""
+
+SHOWN = 3
+"""Unplanned numbers of machines that are shown, besides one and all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A number of machines.
+
+    Attributes
+    ----------
+    cluster : Cluster
+        The cluster with that number of machines.
+    iterations : int
+        Iterations of an epoch.
+    estimate_ns : int
+        Time of an epoch by Yan's model.
+    bound_ns : int or None
+        Lower bound over all plans' epochs; None if no plan is possible or the bound is unknown.
+    result : Result or None
+        The planned iteration, or why there is none; None if it was not planned, because of its
+        bound or the deadline.
+    alternatives : tuple of Alternative
+        The alternatives it was chosen from.
+    """
+
+    cluster: Cluster
+    iterations: int
+    estimate_ns: int
+    bound_ns: int | None
+    result: Result[Plan, Evaluation] | None
+    alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def machines(self) -> int:
+        """Machines; hosts on rails."""
+        return self.cluster.machines
+
+    @property
+    def epoch_ns(self) -> int | None:
+        """Time of an epoch by the plan; None without one."""
+        if self.result is None or self.result.objective_ns is None:
+            return None
+        return self.iterations * self.result.objective_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The chosen number of machines, and the numbers compared.
+
+    Attributes
+    ----------
+    candidates : tuple of Candidate
+        By number of machines: one, all, the planned ones, and those with the next lowest bounds.
+    chosen : Candidate or None
+        The candidate with the shortest epoch; None if none has a plan.
+    ranking : tuple of EpochEstimate
+        Every number of machines by Yan's model, the best first.
+    timed_out : bool
+        Whether the deadline left a number unplanned that might be better.
+    """
+
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate | None
+    ranking: tuple[EpochEstimate, ...]
+    timed_out: bool = False
+
+    @property
+    def infeasibility(self) -> Infeasibility | None:
+        """Why there is no plan with all machines, if there is none with any number of them."""
+        last = self.candidates[-1].result
+        return last.infeasibility if self.chosen is None and last is not None else None
+
+
+def choose_size(
+    profile: Profile,
+    cluster: Cluster,
+    epoch_samples: int,
+    *,
+    time_limit: float | None = None,
+    cancel: Cancel | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Sizing:
+    """Choose how many machines of a cluster a job should have.
+
+    Parameters
+    ----------
+    profile : Profile
+        The model; `batch_size` is that of each worker in an iteration.
+    cluster : Cluster
+        The most machines available, on a switch, a Fat-Tree or rails.
+    epoch_samples : int
+        Samples of an epoch.
+    time_limit : float, optional
+        Seconds after which no further number is planned. At least one is.
+    cancel : Cancel, optional
+        Stops in the same way.
+    progress : callable, optional
+        Called with the next task.
+    **options
+        As for `Problem.from_profile`.
+
+    Raises
+    ------
+    NotApplicableError
+        If the cluster is a BCube, whose ports and levels determine the machines, or Yan's model
+        cannot price the job.
+    InvalidInputError
+        If the profile has no batch size, or an input is invalid.
+    """
+    integer(epoch_samples, "epoch_samples", minimum=1)
+    batch_size_of(profile)  # raises if iterations cannot be counted
+    deadline = Deadline.of(time_limit, cancel)
+    resized(cluster, cluster.machines)  # raises for a topology without other sizes
+    problem = Problem.from_profile(profile, cluster, **options)
+    ranking = yan_estimates(profile, problem, epoch_samples)
+    return _Search(problem, ranking, deadline, progress).run()
+
+
+class _Search:
+    """Plans numbers of machines, the one with the least bound first."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        ranking: tuple[EpochEstimate, ...],
+        deadline: Deadline,
+        progress: Callable[[str], None] | None,
+    ) -> None:
+        self._problem = problem
+        self._ranking = ranking
+        self._ranked = {estimate.machines: estimate for estimate in ranking}
+        self._deadline = deadline
+        self._progress = progress
+        self._bounds: dict[int, int] = {}
+        self._results: dict[int, Result[Plan, Evaluation]] = {}
+        self._alternatives: dict[int, tuple[Alternative, ...]] = {}
+        self._too_few = 0  # up to this many machines have too little memory
+
+    def run(self) -> Sizing:
+        """Return the best number of machines, and the numbers compared."""
+        most = len(self._ranked)
+        if all(too_small(self._problem, mode) for mode in self._problem.modes):
+            self._too_few = most
+            self._planned(most, self._problem)  # for the reason
+        waiting = []  # (bound on the epoch, machines, whether it is the stronger bound)
+        for machines in self._ranked:
+            self._note(machines, _simple_bound(self._problem, self._cluster(machines)))
+            waiting.append((self._bounds[machines], machines, False))
+        heapify(waiting)
+        best: tuple[int, int] | None = None
+        while waiting and (best is None or waiting[0] < best):
+            if self._deadline.passed and self._results:
+                break
+            _, machines, strong = heappop(waiting)
+            problem = None if machines <= self._too_few else self._resized(machines)
+            if problem is None:
+                self._bounds.pop(machines, None)
+                continue
+            if not strong and not self._deadline.passed:
+                self._note(machines, _bound(problem))
+                heappush(waiting, (self._bounds[machines], machines, True))
+                continue
+            epoch = self._planned(machines, problem)
+            if epoch is not None:
+                best = min((epoch, machines), best or (epoch, machines))
+            elif all(too_small(problem, mode) for mode in problem.modes):
+                self._too_few = max(self._too_few, machines)  # fewer have less memory in all
+        timed_out = bool(waiting) and (best is None or waiting[0] < best)
+        return self._sizing(None if best is None else best[1], timed_out)
+
+    def _note(self, machines: int, iteration_ns: int) -> None:
+        epoch = self._ranked[machines].iterations * iteration_ns
+        self._bounds[machines] = max(
+            self._bounds.get(machines, 0), total(epoch, "epoch_samples", "the time of an epoch")
+        )
+
+    def _cluster(self, machines: int) -> Cluster:
+        return resized(self._problem.cluster, machines)
+
+    def _resized(self, machines: int) -> Problem | None:
+        """Return the problem with another number of machines, or None and keep the reason."""
+        try:
+            return replace(self._problem, cluster=self._cluster(machines))
+        except InvalidInputError as error:  # such as an algorithm for powers of two only
+            reason = Infeasibility(f"{machines} machines: {error}", (error.path,))
+            self._results[machines] = Result(JOINT, None, None, None, 0.0, infeasibility=reason)
+            self._bounds.pop(machines, None)
+            return None
+
+    def _planned(self, machines: int, problem: Problem) -> int | None:
+        """Plan for a number of machines, and return the time of an epoch."""
+        if self._progress:
+            self._progress(f"{machines} of {len(self._ranked)} machines")
+        left = self._deadline.remaining_s
+        limit = None if left is None else max(left, LEAST_SECONDS)
+        result, listed = solve_all(problem, time_limit=limit, cancel=self._deadline.cancel)
+        self._results[machines], self._alternatives[machines] = result, listed
+        if result.objective_ns is None:
+            return None
+        epoch = self._ranked[machines].iterations * result.objective_ns
+        return total(epoch, "epoch_samples", "the time of an epoch")
+
+    def _sizing(self, chosen: int | None, timed_out: bool) -> Sizing:
+        """Return the result, with the numbers of machines to show."""
+        most = len(self._ranked)
+        shown = {1, most, *(machines for machines, result in self._results.items() if result.plan)}
+        shown.update(sorted(self._results.keys() - shown)[-SHOWN:])  # some infeasible numbers
+        for machines in {1, most} - self._results.keys():
+            self._resized(machines)  # keeps the reason if it cannot be
+        others = (machines for machines in self._bounds if machines not in shown)
+        shown.update(
+            sorted(others, key=lambda machines: (self._bounds[machines], machines))[:SHOWN]
+        )
+        candidates = {
+            machines: Candidate(
+                self._cluster(machines),
+                self._ranked[machines].iterations,
+                self._ranked[machines].epoch_ns,
+                self._bounds.get(machines),
+                self._results.get(machines),
+                self._alternatives.get(machines, ()),
+            )
+            for machines in sorted(shown)
+        }
+        return Sizing(
+            tuple(candidates.values()),
+            None if chosen is None else candidates[chosen],
+            self._ranking,
+            timed_out,
+        )
+
+
+def resized(cluster: Cluster, machines: int) -> Cluster:
+    """Return the cluster with fewer machines, on the same switches.
+
+    `machines` are hosts on rails, at most as many as the cluster has. Raises `NotApplicableError`
+    for a BCube.
+    """
+    topology = cluster.topology
+    if isinstance(topology, BCube):
+        raise NotApplicableError(
+            "cluster.topology",
+            f"a bcube of {topology.n}-port switches and {topology.k} levels has "
+            f"{topology.servers} machines and no other number; expected a switch, a fattree or "
+            "rails",
+        )
+    integer(machines, "machines", minimum=1, maximum=cluster.machines)
+    if isinstance(topology, Switch):
+        topology = Switch(machines)
+    elif isinstance(topology, Rails):
+        topology = replace(topology, hosts=machines)
+    return replace(cluster, machines=machines, topology=topology)
+
+
+def _simple_bound(problem: Problem, cluster: Cluster) -> int:
+    """Return a lower bound on the iteration from computation and network volume (ns)."""
+    cheapest = least(cluster)
+    pushed, pulled = sum(problem.pushed), sum(problem.pulled)
+    replicated = cheapest.all_reduce.cost_ns(pushed)
+    sharded = cheapest.half.cost_ns(pushed + pulled)
+    return max(computation_ns(problem), min(replicated, sharded))
+
+
+def _bound(problem: Problem) -> int:
+    """Return the lower bound over all iterations under the problem's op order (ns)."""
+    bounds = [
+        bound(problem, option, mode)
+        for option in problem.cheapest
+        for mode in problem.modes
+        if too_small(problem, mode) is None
+    ]
+    return min(bounds, default=0)

@@ -1,0 +1,263 @@
+"""The cost of each synchronisation algorithm on a cluster.
+
+Problem: the time of an all-reduce, push (reduce-scatter) or pull (all-gather) by its bytes.
+Method: steps times the start-up, and the busiest NIC's bytes over its speed, as in
+`planner.collectives`; details in docs/iteration.md, "Why both halves cost the same". With failures
+`bml` is its re-plan.
+Guarantee: exact for pieces that divide evenly. `least` bounds every algorithm: a half has half the
+volume bound of `planner.families.collectives.cost`.
+Complexity: O(steps · depth²) per algorithm on rails, O(1) elsewhere.
+Source: Wang et al., "BML", NeurIPS 2018, §2-3 (costs); Patarasuk and Yuan, JPDC 2009 (ring, bound);
+halves: Zhang et al., "DeAR", ICDCS 2023, and Rajbhandari et al., "ZeRO", SC 2020.
+"""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from planner.families.bml.replan import REPLAN
+from planner.families.collectives import (
+    RAILS,
+    collective,
+    hierarchical_cost,
+    lower_bound,
+    tree_groups,
+)
+from planner.families.collectives.bruck import bruck_cost
+from planner.families.collectives.cost import Cost, Fabric
+from planner.families.collectives.exchange import ps_fattree, shuffle_fattree
+from planner.families.collectives.rails import RailSteps
+from planner.families.collectives.recipes import Recipe
+from planner.families.collectives.ring import ring_fattree
+from planner.families.iteration.damaged import ROUNDS, half_of_replan, least_volume, refuse_broken
+from planner.families.iteration.measured import least_rates, measured_on
+from planner.families.iteration.ways import BML, IN_ROUNDS, MEASURED, MIXED, Synchronisation
+from planner.model.clusters import Cluster, Nic
+from planner.model.costs import AffineCost
+from planner.model.errors import NotApplicableError
+from planner.model.topologies import BCube, FatTree, Rails
+
+__all__ = [
+    "ALGORITHMS",
+    "DEPTHS",
+    "KNOWN",
+    "least",
+    "recipe_on",
+    "synchronisations",
+]
+
+DEPTHS = (1, 2, 4, 8)
+"""Depths considered, up to Caramel's."""
+
+ALGORITHMS = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml", MIXED)
+"""Every algorithm by the name requests use; of equally fast ones the first is taken."""
+
+KNOWN = (*ALGORITHMS, IN_ROUNDS, MEASURED)
+"""Every algorithm that can be requested; `MEASURED` is the default if the network was measured."""
+
+NONE = "none"
+"""The algorithm of a single worker."""
+
+_SECOND = Fraction(10**9)
+
+
+def synchronisations(
+    cluster: Cluster, algorithms: Iterable[str] = ALGORITHMS
+) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
+    """Return the algorithms that can be used on a cluster, and the others with the reason."""
+    if cluster.workers == 1:
+        return (Synchronisation(NONE, 0, AffineCost(0, Fraction(0))),), ()
+    usable, left_out = [], []
+    names = tuple(algorithms)
+    if cluster.failed and "bml" in names:
+        names = tuple(dict.fromkeys((*names, IN_ROUNDS)))
+    for name in names:
+        if name == MIXED:
+            continue
+        try:
+            if cluster.failed and name not in BML:
+                refuse_broken(cluster, name)
+            usable += _on(cluster, name)
+        except NotApplicableError as error:
+            left_out.append((name, error.message))
+    return tuple(usable), tuple(left_out)
+
+
+def recipe_on(cluster: Cluster, algorithm: str) -> Recipe:
+    """Return the recipe for the program of an algorithm that can be used on a cluster.
+
+    Machines with several NICs on a switch are one rank with one link: a transfer uses all NICs.
+    After failures the remaining servers are the ranks, in order.
+    """
+    topology, machines = cluster.topology, cluster.machines
+    if algorithm == MEASURED:  # unknown: rings, which every library has
+        algorithm = "ring"
+    name = "direct" if algorithm in ("ps", "shuffle") else algorithm
+    if cluster.workers == 1:
+        return Recipe("ring", (1,))
+    if isinstance(topology, Rails):
+        rails = "ps" if name == "direct" else name
+        return Recipe(f"{rails}_rails", (topology.hosts, topology.accelerators))
+    if cluster.failed and algorithm in BML:
+        assert isinstance(topology, BCube)
+        rounds = (ROUNDS,) if algorithm == IN_ROUNDS else ()
+        return Recipe(REPLAN, (topology.n, topology.k, *rounds), cluster.failed)
+    if isinstance(topology, BCube):
+        on_bcube = {"bml": "bml", "direct": "routed_bcube"}.get(name, f"{name}_bcube")
+        return Recipe(on_bcube, (topology.n, topology.k))
+    if name == "hierarchical" and isinstance(topology, FatTree):
+        return Recipe(name, tree_groups(machines, topology))
+    if name == "halving_doubling" and machines & (machines - 1):
+        return Recipe("bruck", (machines,))
+    return Recipe(name, (machines,))
+
+
+def least(cluster: Cluster) -> Synchronisation:
+    """Return a lower bound on the cost of every algorithm: no start-ups, and the least volume."""
+    topology = cluster.topology
+    if cluster.workers == 1:
+        return Synchronisation(NONE, 0, AffineCost(0, Fraction(0)))
+    if isinstance(topology, Rails):
+        between = lower_bound(topology.hosts, topology.accelerators).volume / 2
+        within = lower_bound(topology.servers).volume / 2 if topology.hosts == 1 else Fraction(0)
+        rate = _per_byte(between, cluster.nic.bytes_per_s)
+        rate = max(rate, _per_byte(within, topology.link_bytes_per_s))
+    elif cluster.failed:
+        rate = _per_byte(least_volume(cluster), cluster.nic.bytes_per_s)
+    else:
+        volume = lower_bound(cluster.machines, cluster.nic.per_machine).volume / 2
+        rate = max(_per_byte(volume, cluster.nic.bytes_per_s), _shared(cluster))
+    if cluster.network is None or cluster.failed:
+        return Synchronisation("any", 0, AffineCost(0, rate))
+    half, both = least_rates(cluster)
+    whole = AffineCost(0, min(2 * rate, both))
+    return Synchronisation("any", 0, AffineCost(0, min(rate, half)), whole=whole)
+
+
+def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
+    """Return an algorithm at every depth that may be useful."""
+    topology, nic = cluster.topology, cluster.nic
+    if name == MEASURED:
+        return [measured_on(cluster)]
+    if name == IN_ROUNDS and not cluster.failed:
+        raise NotApplicableError("failed", "nothing has failed")
+    if isinstance(topology, Rails):
+        return _on_rails(topology, cluster, name)
+    if cluster.failed and name in BML:
+        whole = name == IN_ROUNDS
+        around = half_of_replan(cluster, ROUNDS if whole else 1)
+        startup = around.steps * nic.startup_ns + around.further * nic.message_ns
+        rate = _per_byte(around.volume, nic.bytes_per_s)
+        if whole:  # both halves overlap
+            half, both = AffineCost(-(-startup // 2), rate / 2), AffineCost(startup, rate)
+            return [Synchronisation(name, around.steps, half, whole=both, shared=around.shared)]
+        half = AffineCost(startup, rate)
+        return [Synchronisation(name, 2 * around.steps, half, shared=around.shared)]
+    if isinstance(topology, BCube):
+        cost: Cost = collective(f"{name}_bcube", topology)
+        rate = _per_byte(cost.volume / 2, nic.bytes_per_s)
+    else:
+        cost = _on_fabric(cluster, name)
+        rate = _per_byte(cost.volume / 2, nic.bytes_per_s * nic.per_machine)
+        rate = max(rate, _shared(cluster))
+    startup = cost.steps // 2 * nic.startup_ns + _further(cluster, name) * nic.message_ns
+    return [Synchronisation(name, cost.steps, AffineCost(startup, rate))]
+
+
+def _further(cluster: Cluster, name: str) -> int:
+    """Return the messages of a NIC in one half after the first of each step."""
+    topology = cluster.topology
+    groups: tuple[int, ...] = (cluster.machines,)  # each exchanges all with all
+    if isinstance(topology, BCube):
+        groups = (topology.n,) * topology.k
+    elif isinstance(topology, FatTree) and name == "hierarchical":
+        groups = tree_groups(cluster.machines, topology)
+    direct = name in ("bml", "hierarchical", "ps", "shuffle")
+    return sum(max(size - 2, 0) for size in groups) if direct else 0
+
+
+def _on_fabric(cluster: Cluster, name: str) -> Cost:
+    topology, machines = cluster.topology, cluster.machines
+    fabric = Fabric(machines, topology.ports if isinstance(topology, FatTree) else machines)
+    match name:
+        case "ring":
+            return ring_fattree(fabric)
+        case "halving_doubling":
+            return bruck_cost(machines)  # also the cost of halving-doubling at powers of two
+        case "ps":
+            return ps_fattree(fabric)
+        case "shuffle":
+            return shuffle_fattree(fabric)
+        case "hierarchical" if isinstance(topology, FatTree):
+            return hierarchical_cost(tree_groups(machines, topology))
+        case "hierarchical":
+            raise NotApplicableError("topology", "a single switch has no levels")
+    raise NotApplicableError("topology", f"{name} is for servers with a NIC at each level: a bcube")
+
+
+def _on_rails(rails: Rails, cluster: Cluster, name: str) -> list[Synchronisation]:
+    if name not in RAILS:
+        raise NotApplicableError(
+            "topology", f"{name} is for servers with a NIC at each level: a bcube"
+        )
+    half = [_Step.of(hop, rails, cluster.nic) for hop in RAILS[name](rails)]
+    known = [_in_parts(name, half, cluster.nic, depth) for depth in DEPTHS]
+    # If all steps use the same links, parts only add start-ups.
+    return [
+        option
+        for option in known
+        if option.depth == 1 or option.half.ns_per_byte < known[0].half.ns_per_byte
+    ]
+
+
+class _Step(NamedTuple):
+    """Some consecutive steps: their number, start-up, messages and loads."""
+
+    steps: int
+    startup_ns: int
+    messages: int  # messages of a NIC in all steps
+    link: Fraction  # ns per byte of the gradient on the busiest link …
+    nic: Fraction  # … and NIC
+
+    @classmethod
+    def of(cls, hop: RailSteps, rails: Rails, nic: Nic) -> "_Step":
+        crosses = _per_byte(hop.nic, nic.bytes_per_s)
+        return cls(
+            hop.steps,
+            nic.startup_ns if crosses else rails.link_startup_ns,
+            hop.steps + hop.further if crosses else 0,
+            _per_byte(hop.link, rails.link_bytes_per_s),
+            crosses,
+        )
+
+
+def _in_parts(name: str, half: Sequence[_Step], nic: Nic, depth: int) -> Synchronisation:
+    """Return the cost of an algorithm in `depth` parts, each a step behind the one before.
+
+    Steps in flight at once share links and NICs. Together they take the longest start-up, including
+    the further messages of a NIC, and the time of the busier of links and NICs.
+    """
+    costs = []
+    for steps in (half, [*half, *reversed(half)]):
+        startup, rate = 0, Fraction(0)
+        for moment in range(len(steps) + depth - 1):
+            now = steps[max(0, moment - depth + 1) : moment + 1]
+            starts = max(step.steps for step in now)
+            messages = sum(step.messages for step in now)
+            startup += starts * max(step.startup_ns for step in now)
+            startup += max(messages - starts, 0) * nic.message_ns
+            rate += max(sum(step.nic for step in now), sum(step.link for step in now))
+        costs.append(AffineCost(startup, rate / depth))
+    steps_of_all = 2 * sum(step.steps for step in half)
+    return Synchronisation(name, steps_of_all, costs[0], depth, costs[1] if depth > 1 else None)
+
+
+def _per_byte(volume: Fraction, bytes_per_s: Fraction) -> Fraction:
+    return volume * _SECOND / bytes_per_s
+
+
+def _shared(cluster: Cluster) -> Fraction:
+    """Return the time per byte on the shared medium, over all senders (ns)."""
+    if cluster.shared_bytes_per_s is None:
+        return Fraction(0)
+    return _per_byte(Fraction(cluster.machines - 1), cluster.shared_bytes_per_s)

@@ -1,0 +1,349 @@
+"""Explain a plan: where its time goes, and what would make the runner-up win.
+
+Method: three parts of the iteration: computation; the exposed communication if start-ups and
+further messages were free; and what these add. All are differences of prices of the same plan.
+`planner.families.iteration.why` finds the changes that make the runner-up win.
+Guarantee: the parts add up to the iteration.
+Complexity: two prices, and those of the crossover.
+Source: own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Literal, NamedTuple
+
+from planner.families.iteration.alternatives import Alternative
+from planner.families.iteration.evaluation import Evaluation, evaluate, lasting
+from planner.families.iteration.plan import How, Mode, Plan
+from planner.families.iteration.problem import Problem
+from planner.families.iteration.synchronisation import synchronisations
+from planner.families.iteration.ways import MIXED, Mixture, Synchronisation, Way
+from planner.model.clusters import Cluster
+from planner.model.costs import AffineCost, TableCost, scaled_cost
+from planner.model.topologies import Rails
+from planner.model.validation import MAX_VALUE
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.sensitivity import break_even
+
+__all__ = ["Change", "Explanation", "changes", "explain", "runner_up"]
+
+# ---
+# Break-even factors: the change of the network at which the runner-up plan wins.
+#
+# Problem: start-ups, further messages or bandwidth of all algorithms are multiplied by one factor,
+# up to 1024 either way. Find the factor nearest to 1 at which the runner-up wins. Method:
+# bisection. The runner-up *wins* if it is shorter than the chosen plan, both with the same
+# transfers and algorithms, each at its best depth; and no usable algorithm of its mode dominates
+# its cost (else that algorithm would be as short with the runner-up's plan). Guarantee: at that
+# factor the runner-up wins in this sense; planning again, either plan could improve. An algorithm
+# reported as dominating stays so for every factor. Complexity: O(algorithms) and two prices of a
+# plan, about 60 times per change. Source: own.
+
+CostPart = Literal["startup", "message", "bandwidth"]
+
+PARTS: tuple[CostPart, ...] = ("startup", "message", "bandwidth")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of the network that makes another plan the better one.
+
+    Attributes
+    ----------
+    what : {"startup", "message", "bandwidth"}
+        What changes: the start-up of a step, the cost of each further message, or all speeds.
+    factor : float
+        Factor by which it is multiplied.
+    """
+
+    what: CostPart
+    factor: float
+
+
+class _Parts(NamedTuple):
+    """The parts of a transfer's cost: start-ups (ns), further messages (ns), and ns per byte."""
+
+    startup: int
+    message: int
+    per_byte: Fraction
+    table: TableCost | None = None  # if set, the other parts are not used
+
+    @classmethod
+    def of(cls, cost: AffineCost | TableCost, silent: AffineCost | TableCost) -> "_Parts":
+        """Return the parts of a cost; `silent` is the same cost without start-ups."""
+        if isinstance(cost, TableCost) or isinstance(silent, TableCost):
+            assert isinstance(cost, TableCost)
+            return cls(0, 0, Fraction(0), cost)
+        return cls(cost.startup_ns - silent.startup_ns, silent.startup_ns, cost.ns_per_byte)
+
+    def scaled(self, what: CostPart, factor: Fraction) -> AffineCost | TableCost:
+        """Return the cost with one part multiplied; a table has no further messages."""
+        if self.table is not None:
+            startup = factor if what == "startup" else Fraction(1)
+            rate = 1 / factor if what == "bandwidth" else Fraction(1)
+            return scaled_cost(self.table, startup=startup, rate=rate, most_ns=MAX_VALUE)
+        starts = self.startup * (factor if what == "startup" else 1)
+        message = self.message * (factor if what == "message" else 1)
+        per_byte = self.per_byte / (factor if what == "bandwidth" else 1)
+        return AffineCost(
+            min(round(starts + message), MAX_VALUE), min(per_byte, Fraction(MAX_VALUE))
+        )
+
+    def no_dearer(self, other: "_Parts") -> bool:
+        """Return whether no part costs more than the same part of another cost."""
+        if self.table is not None or other.table is not None:
+            return self.table == other.table
+        return (
+            self.startup <= other.startup
+            and self.message <= other.message
+            and self.per_byte <= other.per_byte
+        )
+
+
+class _Priced(NamedTuple):
+    """The parts of an option's costs."""
+
+    option: Synchronisation
+    half: _Parts
+    whole: _Parts
+    gather: _Parts | None = None
+
+    def scaled(self, what: CostPart, factor: Fraction) -> Synchronisation:
+        """Return the option with one part of its costs multiplied."""
+        half, whole = self.half.scaled(what, factor), self.whole.scaled(what, factor)
+        gather = None if self.gather is None else self.gather.scaled(what, factor)
+        return replace(self.option, half=half, whole=whole, gather=gather)
+
+    def by(self, mode: Mode) -> _Parts:
+        """Return the cost parts of the transfers of a mode."""
+        return self.whole if mode == "replicated" else self.half
+
+
+def dominating(
+    problem: Problem, alternative: Alternative, candidates: Sequence[Alternative]
+) -> str | None:
+    """Return an algorithm whose cost dominates the alternative's in every part, or None."""
+    parts, mode = _parts(problem), alternative.mode
+
+    def of(algorithm: str) -> list[_Parts]:  # at all depths: another may suit its transfers
+        return [priced.by(mode) for how, priced in parts.items() if how[0] == algorithm]
+
+    mine = of(alternative.synchronisation.algorithm)
+    for rival in _rivals(alternative, candidates):
+        theirs = of(rival.algorithm)
+        if theirs != mine and all(any(cost.no_dearer(own) for cost in theirs) for own in mine):
+            return rival.algorithm
+    return None
+
+
+def changes(
+    problem: Problem,
+    plan: Plan,
+    alternative: Alternative,
+    candidates: Sequence[Alternative],
+    deadline: Deadline = NEVER,
+) -> tuple[Change, ...]:
+    """Return the changes that make an alternative the better one, each by itself.
+
+    Changes not found by the deadline are left out. `alternative` has a plan.
+    """
+    assert alternative.plan is not None
+    rivals, parts = _rivals(alternative, candidates), _parts(problem)
+    kind = "all_reduce" if alternative.mode == "replicated" else "push"
+    lasts, other_lasts = lasting(problem, plan), lasting(problem, alternative.plan)
+
+    def wins(what: CostPart, factor: Fraction) -> bool:
+        scaled = {how: priced.scaled(what, factor) for how, priced in parts.items()}
+
+        def of(way: Way) -> list[AffineCost | TableCost]:
+            return [scaled[_how(option)].cost(kind) for option in way.options]
+
+        own = of(alternative.synchronisation)
+        if any(_undercut(of(rival), own) for rival in rivals):
+            return False
+        costs = _at_any_depth(scaled)
+        return other_lasts(costs) < lasts(costs)
+
+    nearest = [(what, break_even(partial(wins, what), deadline)) for what in PARTS]
+    return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
+
+
+def _at_any_depth(options: Mapping[How, Synchronisation]) -> Mapping[How, Way]:
+    """Return for each option its algorithm with the cheapest depth for each size."""
+    by_name: dict[str, list[Synchronisation]] = {}
+    for option in options.values():
+        by_name.setdefault(option.algorithm, []).append(option)
+    return {
+        how: Mixture(how[0], tuple(same)) if len(same := by_name[how[0]]) > 1 else option
+        for how, option in options.items()
+    }
+
+
+def _how(option: Synchronisation) -> How:
+    return option.algorithm, option.depth
+
+
+def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list[Way]:
+    """Return the algorithms that have a plan in the alternative's mode.
+
+    A mixture of algorithms is no rival, and has none.
+    """
+    if alternative.synchronisation.algorithm == MIXED:
+        return []
+    return [
+        candidate.synchronisation
+        for candidate in candidates
+        if candidate.mode == alternative.mode
+        and candidate.plan is not None
+        and candidate.synchronisation.algorithm != MIXED
+    ]
+
+
+def _undercut(
+    theirs: Sequence[AffineCost | TableCost], own: Sequence[AffineCost | TableCost]
+) -> bool:
+    """Return whether each of our costs is dominated by one of theirs, and the costs differ."""
+    return list(theirs) != list(own) and all(
+        any(_no_more(cost, mine) for cost in theirs) for mine in own
+    )
+
+
+def _no_more(cost: AffineCost | TableCost, other: AffineCost | TableCost) -> bool:
+    """Return whether one cost is known to be at most another for every size."""
+    if not (isinstance(cost, AffineCost) and isinstance(other, AffineCost)):
+        return cost == other
+    return cost.startup_ns <= other.startup_ns and cost.ns_per_byte <= other.ns_per_byte
+
+
+def _parts(problem: Problem) -> Mapping[How, _Priced]:
+    """Return the cost parts of each algorithm, found by setting start-ups to 0."""
+    options, _ = synchronisations(_without_startups(problem.cluster), problem.algorithms)
+    silent = {_how(option): option for option in options}
+    return {
+        how: _Priced(
+            option,
+            _Parts.of(option.half, silent[how].half),
+            _Parts.of(option.all_reduce, silent[how].all_reduce),
+            None if option.gather is None else _Parts.of(option.gather, option.gather),
+        )
+        for how, option in problem.costs.items()
+    }
+
+
+def _without_startups(cluster: Cluster) -> Cluster:
+    topology = cluster.topology
+    if isinstance(topology, Rails):
+        topology = replace(topology, link_startup_ns=0)
+    return replace(cluster, topology=topology, nic=replace(cluster.nic, startup_ns=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a plan won.
+
+    Attributes
+    ----------
+    computation_ns : int
+        Computation of the iteration, slowed down by transfers without start-ups.
+    exposed_bytes_ns : int
+        Exposed communication if start-ups were free.
+    exposed_startup_ns : int
+        Exposed communication that start-ups add.
+    runner_up : Alternative or None
+        The next best alternative of another cost.
+    dominated_by : str or None
+        An algorithm that dominates the runner-up's in the same mode, so that it never wins.
+    changes : tuple of Change
+        Changes that would make the runner-up shorter.
+    """
+
+    computation_ns: int
+    exposed_bytes_ns: int
+    exposed_startup_ns: int
+    runner_up: Alternative | None
+    dominated_by: str | None
+    changes: tuple[Change, ...]
+
+
+def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | None:
+    """Return the best alternative that is not the plan's own under another name.
+
+    Alternatives by another algorithm and of another cost come first.
+    """
+    listed = [candidate for candidate in candidates if candidate.objective_ns is not None]
+    # A plan for several scenarios belongs to one of these ways, but need not be its best plan.
+    own = next(
+        candidate
+        for candidate in sorted(listed, key=lambda candidate: candidate.plan != plan)
+        if (candidate.synchronisation.algorithm, candidate.mode) == (plan.way, plan.mode)
+        or candidate.plan == plan
+    )
+    others = [
+        candidate
+        for candidate in listed
+        if candidate.synchronisation.half != own.synchronisation.half
+        and not (candidate.plan and _same(candidate.plan, plan))
+    ] or [candidate for candidate in listed if candidate.mode != own.mode]
+    return min(others, key=lambda candidate: candidate.objective_ns or 0, default=None)
+
+
+def _same(mixed: Plan, plan: Plan) -> bool:
+    """Return whether two plans use the same algorithms in the same mode."""
+    return (mixed.algorithms, mixed.mode) == (plan.algorithms, plan.mode)
+
+
+def explain(
+    problem: Problem,
+    plan: Plan,
+    candidates: Iterable[Alternative],
+    deadline: Deadline = NEVER,
+    evaluation: Evaluation | None = None,
+) -> Explanation:
+    """Explain the choice of a plan among its alternatives.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    plan : Plan
+        The chosen plan.
+    candidates : iterable of Alternative
+        All alternatives.
+    deadline : Deadline
+        When to stop searching for changes.
+    evaluation : Evaluation, optional
+        The plan's evaluation, if known.
+    """
+    evaluation = evaluation or evaluate(problem, plan)
+    # A shorter alternative was rejected for its cost in other scenarios: no change is needed.
+    candidates = tuple(
+        candidate
+        for candidate in candidates
+        if candidate.objective_ns is None
+        or candidate.objective_ns >= evaluation.iteration_ns
+        or (candidate.synchronisation.algorithm, candidate.mode) == (plan.way, plan.mode)
+    )
+    prompt = {
+        how: replace(
+            option,
+            half=scaled_cost(option.half, startup=0),
+            whole=scaled_cost(option.all_reduce, startup=0),
+            gather=None if option.gather is None else scaled_cost(option.gather, startup=0),
+        )
+        for how, option in problem.costs.items()
+    }
+    free = evaluate(problem, plan, prompt)
+    second = runner_up(plan, candidates)
+    better = None if second is None else dominating(problem, second, candidates)
+    return Explanation(
+        computation_ns=free.computation_ns,
+        exposed_bytes_ns=free.stall_ns,
+        exposed_startup_ns=evaluation.iteration_ns - free.iteration_ns,
+        runner_up=second,
+        dominated_by=better,
+        changes=()
+        if second is None or better is not None
+        else changes(problem, plan, second, candidates, deadline),
+    )

@@ -1,0 +1,142 @@
+"""Merging of collectives: neighbours by due date that can all start before any is needed.
+
+Complexity: O(n log n) per merging.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.families.overlap.list_schedule import Profile, Rules, due_keys, topological
+from planner.families.overlap.problem import Problem
+from planner.families.overlap.units import Units
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Room", "groups_up_to", "merge_order", "room_of", "split_or_join"]
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
+    """Return each node's place with early starts and late waits, and collectives by due date.
+
+    `units` are those with nothing merged, so that they equal the nodes.
+    """
+    count = len(units.missing)
+    far = Rules(reserve=0.0, lead=0.0)
+    keys, need = due_keys(units, range(count), far)
+    span = float(sum(units.busy_ns) + sum(units.transfer_ns) + 1)
+    early = list(keys)
+    for node in reversed(range(count)):
+        if units.wait_of[node] >= 0:
+            early[node] -= span
+        early[node] = min(
+            [early[node], *(early[other] for other in units.later[node] if not units.waits[other])]
+        )
+    place = [0] * count
+    for number, unit in enumerate(topological(units, early)):
+        place[unit] = number
+    by_need = sorted(
+        range(len(problem.collectives)),
+        key=lambda c: (need[problem.collectives[c].wait], problem.collectives[c].start),
+    )
+    return place, by_need
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Memory that merging may take."""
+
+    spare: "np.ndarray[tuple[int], np.dtype[np.int64]]"  # free bytes at each node, in own order
+    takes: list[int]  # bytes held for longer by each collective if it is merged
+
+    def shared(self, share: float) -> "Room":
+        """Return this share of the room."""
+        return Room((self.spare * share).astype("int64"), self.takes)
+
+
+def room_of(problem: Problem, profile: Profile) -> Room | None:
+    """Return the room under the memory limit (None: no limit), by the profile of the own order."""
+    if problem.memory_limit_bytes is None:
+        return None
+    made, read = [0] * len(problem.nodes), [0] * len(problem.nodes)
+    for tensor in problem.tensors:
+        if tensor.producer is not None:
+            made[tensor.producer] += tensor.size_bytes
+            for reader in tensor.readers:
+                read[reader] += tensor.size_bytes
+    takes = [
+        max(made[it.start], read[it.start]) + it.pack_bytes + it.unpack_bytes
+        for it in problem.collectives
+    ]
+    return Room(problem.memory_limit_bytes - profile.memory, takes)
+
+
+def groups_up_to(
+    problem: Problem,
+    place: Sequence[int],
+    by_need: Sequence[int],
+    most: Mapping[int, int],
+    room: Room | None = None,
+) -> Groups:
+    """Merge neighbours of one kind by due date, up to `most` bytes per transfer.
+
+    `place` and `by_need` come from `merge_order`. Kinds that are not in `most` stay unmerged.
+    `room` limits the memory of a merged transfer where its members start.
+    """
+    opened: dict[int, list[int]] = {}
+    held: dict[int, tuple[int, int, int]] = {}
+    closed: list[tuple[int, ...]] = []
+    for number in by_need:
+        it = problem.collectives[number]
+        if it.kind not in most:
+            continue
+        start, wait = place[it.start], place[it.wait]
+        members = opened.setdefault(it.kind, [])
+        size, last, first = held.get(it.kind, (0, -1, 1 << 62))
+        last, first = max(last, start), min(first, wait)
+        full = size + it.size_bytes > most[it.kind] or last >= first
+        if members and (full or not (room is None or _fits(problem, room, [*members, number]))):
+            closed.append(tuple(members))
+            members.clear()
+            size, last, first = 0, start, wait
+        members.append(number)
+        held[it.kind] = (size + it.size_bytes, last, first)
+    closed += [tuple(members) for members in opened.values()]
+    return tuple(members for members in closed if len(members) > 1)
+
+
+def _fits(problem: Problem, room: Room, members: Sequence[int]) -> bool:
+    starts = [problem.collectives[member].start for member in members]
+    least = int(room.spare[min(starts) : max(starts) + 1].min())
+    return sum(room.takes[member] for member in members) <= least
+
+
+def split_or_join(
+    groups: Groups, by_need: Sequence[int], kinds: Sequence[int], pick: float, cut: float
+) -> Groups:
+    """Return another merging: one transfer joined with the next of its kind, or cut in two.
+
+    `pick` and `cut`, from 0 to 1, choose the transfer and where it is cut; a cut of 0 joins.
+    """
+    lists: dict[int, list[tuple[int, ...]]] = {}
+    group_of = {member: members for members in groups for member in members}
+    for number in by_need:
+        members = group_of.get(number, (number,))
+        if members[0] == number:
+            lists.setdefault(kinds[number], []).append(members)
+    transfers = [(kind, place) for kind, items in lists.items() for place in range(len(items))]
+    if not transfers:
+        return groups
+    kind, place = transfers[min(int(pick * len(transfers)), len(transfers) - 1)]
+    items = lists[kind]
+    if not cut:
+        items[place : place + 2] = [
+            tuple(m for members in items[place : place + 2] for m in members)
+        ]
+    elif len(items[place]) > 1:
+        at = 1 + min(int(cut * (len(items[place]) - 1)), len(items[place]) - 2)
+        items[place : place + 1] = [items[place][:at], items[place][at:]]
+    return tuple(m for items in lists.values() for m in items if len(m) > 1)

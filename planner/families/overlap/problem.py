@@ -1,0 +1,402 @@
+"""The overlap problem of one rank's compiled graph.
+
+The rank issues operations one after another. Computation occupies it. A start hands a transfer to
+its channel, which serves transfers in the order of their starts. A wait blocks the rank until the
+transfer has ended. A tensor is allocated when its producer is issued, and freed after its last
+reader. Collectives of one kind can be merged into one transfer.
+
+Source: own; the operations are those of PyTorch's functional collectives in an FX graph.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from numbers import Integral
+from typing import Any
+
+from planner.model.errors import InvalidInputError
+from planner.model.validation import integer, shown, total
+
+__all__ = [
+    "MAX_NODES",
+    "Collective",
+    "Kind",
+    "Node",
+    "Problem",
+    "Tensor",
+    "cycle_of",
+    "followers",
+    "with_limit",
+]
+
+# ---
+# Validity of a graph's dependences, and the graph queries of the family; O(n + m).
+
+_LOOKED_AT = 64
+"""Nodes visited to find a path from a reader to a producer; without one, an edge is added."""
+
+
+def followers(after: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the successors of each node, with repetitions as in `after`."""
+    result: list[list[int]] = [[] for _ in after]
+    for node, earlier in enumerate(after):
+        for other in earlier:
+            result[other].append(node)
+    return result
+
+
+def cycle_of(after: Sequence[Sequence[int]]) -> list[int]:
+    """Return the nodes of a cycle, each after the next; empty if there is none."""
+    missing = [len(earlier) for earlier in after]
+    later = followers(after)
+    free = [node for node, count in enumerate(missing) if not count]
+    for node in free:
+        for other in later[node]:
+            missing[other] -= 1
+            if not missing[other]:
+                free.append(other)
+    if len(free) == len(after):
+        return []
+    node = next(place for place, count in enumerate(missing) if count)
+    seen: dict[int, int] = {}
+    path: list[int] = []
+    while node not in seen:
+        seen[node] = len(path)
+        path.append(node)
+        node = next(other for other in after[node] if missing[other])
+    return path[seen[node] :]
+
+
+def check_acyclic(after: Sequence[Sequence[int]], names: Sequence[str]) -> None:
+    """Raise `InvalidInputError` if there is a cycle, or a node stands before one it needs."""
+    cycle = cycle_of(after)
+    if cycle:
+        ring = " after ".join(names[node] for node in [*cycle[:8], cycle[0]])
+        raise InvalidInputError("nodes", f"a cycle of {len(cycle)} nodes: {ring}")
+    for node, earlier in enumerate(after):
+        for number, other in enumerate(earlier):
+            if other >= node:
+                raise InvalidInputError(
+                    f"nodes[{node}].after[{number}]",
+                    f"{names[node]} stands before {names[other]}, which it needs",
+                )
+
+
+def check_waits(problem: "Problem") -> None:
+    """Raise `InvalidInputError` if a wait does not follow its start, or a reader its producer."""
+    for place, collective in enumerate(problem.collectives):
+        if collective.start not in problem.nodes[collective.wait].after:
+            raise InvalidInputError(
+                f"collectives[{place}].wait",
+                f"expected a node after node {collective.start}, which starts it",
+            )
+    for place, tensor in enumerate(problem.tensors):
+        if tensor.producer is None:
+            continue
+        for number, reader in enumerate(tensor.readers):
+            if reader <= tensor.producer:
+                raise InvalidInputError(
+                    f"tensors[{place}].readers[{number}]",
+                    f"expected a node after node {tensor.producer}, which produces the tensor, "
+                    f"got {reader}: a reader depends on the producer",
+                )
+
+
+def producers_needed(problem: "Problem") -> dict[int, tuple[int, ...]]:
+    """Return, by reader, the producers of its tensors on which it does not depend yet.
+
+    Some may be implied by other dependences: adding them changes nothing.
+    """
+    after = [node.after for node in problem.nodes]
+    read: dict[int, dict[int, None]] = {}
+    for tensor in problem.tensors:
+        if tensor.producer is not None:
+            for reader in tensor.readers:
+                read.setdefault(reader, {})[tensor.producer] = None
+    needed = {}
+    for reader, producers in read.items():
+        direct = set(after[reader])
+        missing = [it for it in producers if it not in direct and not _depends(after, reader, it)]
+        if missing:
+            needed[reader] = tuple(missing)
+    return needed
+
+
+def _depends(after: Sequence[Sequence[int]], node: int, other: int) -> bool:
+    """Return whether a search of few nodes shows that `node` depends on `other`."""
+    looked, seen = [node], {node}
+    for near in looked:
+        if len(looked) + len(after[near]) > _LOOKED_AT:
+            return False
+        if other in after[near]:
+            return True
+        # Nodes are numbered in an order that respects dependences.
+        new = {earlier for earlier in after[near] if earlier > other} - seen
+        looked += sorted(new)
+        seen |= new
+    return False
+
+
+MAX_NODES = 2**21
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation that the rank issues.
+
+    Attributes
+    ----------
+    name : str
+        Name in the graph.
+    after : tuple of int
+        Numbers of the nodes that must be issued before.
+    duration_ns : int
+        Time on the rank; 0 for views, starts and waits.
+    """
+
+    name: str
+    after: tuple[int, ...] = ()
+    duration_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Collectives that can be merged with each other.
+
+    Attributes
+    ----------
+    name : str
+        Such as "all_gather bfloat16".
+    channel : str
+        What its transfers occupy, such as a process group.
+    times : tuple of pairs of int
+        Bytes and nanoseconds of measured transfers, bytes rising and times not falling. Between
+        points, times are interpolated and rounded up. Below the first point its time holds; beyond
+        the last the last slope continues.
+    mergeable : bool
+        Whether several can be one transfer.
+    """
+
+    name: str
+    channel: str
+    times: tuple[tuple[int, int], ...]
+    mergeable: bool = True
+
+    def time_ns(self, size_bytes: int) -> int:
+        """Return the time of a transfer of `size_bytes`; O(points)."""
+        times = self.times
+        if size_bytes <= times[0][0] or len(times) == 1:
+            return times[0][1]
+        place = 1
+        while place < len(times) - 1 and times[place][0] < size_bytes:
+            place += 1
+        (low, begin), (high, end) = times[place - 1], times[place]
+        return begin - ((low - size_bytes) * (end - begin) // (high - low))
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective of the graph: a node that starts it, and a node that waits for it.
+
+    Attributes
+    ----------
+    start, wait : int
+        Numbers of the nodes.
+    kind : int
+        Number of its kind.
+    size_bytes : int
+        Bytes, as in its kind's times.
+    pack_ns, unpack_ns : int
+        Computation at the start and at the wait, if merged.
+    pack_bytes : int
+        Memory from the start to the wait in addition to its tensors, if merged.
+    unpack_bytes : int
+        Memory at the wait in addition to its tensors, if merged.
+    """
+
+    start: int
+    wait: int
+    kind: int
+    size_bytes: int
+    pack_ns: int = 0
+    unpack_ns: int = 0
+    pack_bytes: int = 0
+    unpack_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Memory that nodes share.
+
+    Attributes
+    ----------
+    size_bytes : int
+        Its size.
+    producer : int or None
+        The node that allocates it; None if it exists from the begin.
+    readers : tuple of int
+        The nodes that need it; they depend on its producer. It is freed after the last reader, or
+        after its producer if it has none. Without producer and readers it stays.
+    kept : bool
+        Whether it stays to the end.
+    """
+
+    size_bytes: int
+    producer: int | None
+    readers: tuple[int, ...] = ()
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One rank's graph, in an order that respects its dependences.
+
+    A reader of a tensor depends on its producer; where that dependence is missing, `nodes` gets it.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        In the graph's own order, which is a plan: each after the nodes it needs.
+    kinds : sequence of Kind
+        Kinds of collectives.
+    collectives : sequence of Collective
+        Each with nodes of its own, its wait after its start.
+    tensors : sequence of Tensor
+        What occupies memory.
+    memory_limit_bytes : int, optional
+        Limit on the bytes of tensors at any time; by default none.
+
+    Raises
+    ------
+    InvalidInputError
+        If an input is invalid, with the path of the field.
+    """
+
+    nodes: Sequence[Node]
+    kinds: Sequence[Kind] = ()
+    collectives: Sequence[Collective] = ()
+    tensors: Sequence[Tensor] = ()
+    memory_limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "kinds", "collectives", "tensors"):
+            object.__setattr__(self, name, tuple(map(_plain, getattr(self, name))))
+        count = len(self.nodes)
+        if not 1 <= count <= MAX_NODES:
+            raise InvalidInputError("nodes", f"expected 1 to {MAX_NODES} nodes, got {count}")
+        for place, node in enumerate(self.nodes):
+            integer(node.duration_ns, f"nodes[{place}].duration_ns")
+            for number, other in enumerate(node.after):
+                _known(other, count, f"nodes[{place}].after[{number}]", "node")
+        for place, kind in enumerate(self.kinds):
+            _check_times(kind, f"kinds[{place}].times")
+        self._check_collectives()
+        self._check_tensors()
+        check_acyclic([node.after for node in self.nodes], [node.name for node in self.nodes])
+        check_waits(self)
+        needed = producers_needed(self)
+        if needed:
+            nodes = list(self.nodes)
+            for reader, producers in needed.items():
+                before = nodes[reader]
+                nodes[reader] = replace(before, after=(*before.after, *producers))
+            object.__setattr__(self, "nodes", tuple(nodes))
+
+    def _check_collectives(self) -> None:
+        used: dict[int, str] = {}
+        for place, collective in enumerate(self.collectives):
+            path = f"collectives[{place}]"
+            _known(collective.kind, len(self.kinds), f"{path}.kind", "kind")
+            for name in ("size_bytes", "pack_ns", "unpack_ns", "pack_bytes", "unpack_bytes"):
+                integer(getattr(collective, name), f"{path}.{name}")
+            for name in ("start", "wait"):
+                node = getattr(collective, name)
+                _known(node, len(self.nodes), f"{path}.{name}", "node")
+                if node in used:
+                    raise InvalidInputError(f"{path}.{name}", f"node {node} is {used[node]} too")
+                used[node] = f"{path}.{name}"
+                if self.nodes[node].duration_ns:
+                    raise InvalidInputError(
+                        f"nodes[{node}].duration_ns", f"expected 0 of {path}.{name}"
+                    )
+        moved = sum(collective.size_bytes for collective in self.collectives)
+        total(moved, "collectives", "the sum of size_bytes")
+        spent = sum(node.duration_ns for node in self.nodes)
+        alone = sum(
+            self.kinds[it.kind].time_ns(it.size_bytes) + it.pack_ns + it.unpack_ns
+            for it in self.collectives
+        )
+        merged = sum(kind.time_ns(moved) for kind in self.kinds)
+        total(spent + alone + merged, "nodes", "the sum of all times")
+
+    def _check_tensors(self) -> None:
+        count = len(self.nodes)
+        for place, tensor in enumerate(self.tensors):
+            integer(tensor.size_bytes, f"tensors[{place}].size_bytes")
+            if tensor.producer is not None:
+                _known(tensor.producer, count, f"tensors[{place}].producer", "node")
+            for number, reader in enumerate(tensor.readers):
+                _known(reader, count, f"tensors[{place}].readers[{number}]", "node")
+        occupied = sum(tensor.size_bytes for tensor in self.tensors)
+        packed = sum(it.pack_bytes + it.unpack_bytes for it in self.collectives)
+        total(occupied + packed, "tensors", "the sum of size_bytes")
+        if self.memory_limit_bytes is None:
+            return
+        limit = integer(self.memory_limit_bytes, "memory_limit_bytes")
+        object.__setattr__(self, "memory_limit_bytes", limit)
+
+    @property
+    def computation_ns(self) -> int:
+        """Sum of all computation."""
+        return sum(node.duration_ns for node in self.nodes)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels, in the order of the kinds."""
+        return tuple(dict.fromkeys(kind.channel for kind in self.kinds))
+
+
+def with_limit(problem: Problem, limit: int | None) -> Problem:
+    """Return the problem with another memory limit."""
+    return replace(problem, memory_limit_bytes=limit)
+
+
+def _plain(value: Any) -> Any:
+    """Return a row with Python integers in place of others, such as NumPy's."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, list | tuple):
+        return value if all(type(part) is int for part in value) else tuple(map(_plain, value))
+    if not isinstance(value, Node | Kind | Collective | Tensor):
+        return value
+    changed = {}
+    for name in value.__slots__:
+        before = getattr(value, name)
+        after = _plain(before)
+        if after is not before:
+            changed[name] = after
+    return replace(value, **changed) if changed else value
+
+
+def _known(number: object, count: int, path: str, what: str) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
+        raise InvalidInputError(
+            path, f"expected a {what} from 0 to {count - 1}, got {shown(number)}"
+        )
+
+
+def _check_times(kind: Kind, path: str) -> None:
+    if not kind.times:
+        raise InvalidInputError(path, "expected at least one pair of bytes and nanoseconds")
+    for place, (size, time) in enumerate(kind.times):
+        integer(size, f"{path}[{place}][0]")
+        integer(time, f"{path}[{place}][1]")
+    for place, ((size, time), (larger, later)) in enumerate(pairwise(kind.times), 1):
+        if larger <= size:
+            raise InvalidInputError(
+                f"{path}[{place}][0]", f"expected more than {size}, got {larger}"
+            )
+        if later < time:
+            raise InvalidInputError(f"{path}[{place}][1]", f"expected at least {time}, got {later}")

@@ -1,0 +1,268 @@
+"""Heuristics: the graph's own order, one list schedule, and local search over rules and mergings.
+
+`own_order` changes nothing. `greedy` is one list schedule with look-ahead, O(n log n). `search`
+tries rules of list scheduling, mergings by size, then changes of single transfers from the
+incumbent; each list schedule costs O(n log n).
+
+Guarantee: never worse than the graph's own order if that keeps to the limit. Source: own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from planner.families.overlap.bounds import lower_bound_ns
+from planner.families.overlap.evaluation import Evaluation, evaluate
+from planner.families.overlap.list_schedule import Rules, list_schedule, profile_of, topological
+from planner.families.overlap.merging import Room, groups_up_to, merge_order, room_of, split_or_join
+from planner.families.overlap.plan import Plan, own_order
+from planner.families.overlap.problem import Problem
+from planner.families.overlap.units import Units, contract
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.methods import Outcome, named
+
+__all__ = ["greedy", "own", "search"]
+
+_TRIES = 400
+"""Single changes tried without a time limit."""
+
+_TRIES_OF_PAIR = 50
+"""Single changes tried per pair of collectives with a time limit."""
+
+_MAX_LEVEL = 10
+"""Merged transfers carry at least their kind's bytes divided by 2 to this power."""
+
+_SHARES = (None, 1.0, 0.5, 0.25)
+"""Shares of the spare memory that merged transfers may take; None ignores memory."""
+
+_LARGE = 50_000
+"""Beyond this many nodes and without a time limit, only one list schedule is tried."""
+
+_RULES = (
+    Rules(),
+    Rules(lead=0.0),
+    Rules(lead=0.3, patience=1e9),
+    Rules(lead=3.0, patience=1e9),
+    Rules(reserve=0.2, lead=0.0),
+    Rules(reserve=4.0, lead=0.3),
+    Rules(ahead=0.5),
+    Rules(patience=0.2),
+    Rules(eager=False),
+)
+
+
+def own(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Return the graph's original order."""
+    best = _Best(problem)
+    best.tried(own_order(problem))
+    return _outcome(problem, best)
+
+
+def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return one list schedule, or the graph's own order if that is no worse."""
+    best = _Best(problem, deadline)
+    best.tried(own_order(problem))
+    units = contract(problem, ())
+    assert units is not None
+    best.scheduled(units, range(len(units.missing)), _RULES[0])
+    return _outcome(problem, best)
+
+
+def search(
+    problem: Problem,
+    deadline: Deadline,
+    *,
+    start: Plan | None = None,
+) -> Outcome[Plan]:
+    """Search for a short makespan, beginning with `start` if that is given.
+
+    Without a time limit, stops after a few hundred list schedules; with one, also when little is
+    left to try.
+    """
+    best = _Best(problem, deadline)
+    best.tried(own_order(problem))
+    if start is not None:
+        best.tried(start)
+    units = contract(problem, ())
+    assert units is not None
+    nodes = range(len(units.missing))
+    best.scheduled(units, nodes, _RULES[0])
+    if best.plan is None:  # a proof of infeasibility saves the search
+        from planner.families.overlap.infeasibility import proven_infeasible
+
+        if proven_infeasible(problem) is not None:
+            return _outcome(problem, best)
+        from planner.families.overlap.exact import applicable, solve_exact
+
+        if applicable(problem):
+            return named("exact", solve_exact)(problem, deadline)
+    if len(nodes) > _LARGE and deadline.remaining_s is None:
+        return _outcome(problem, best)
+    best.bound, _ = lower_bound_ns(problem, deadline)
+    if best.plan is not None:
+        deadline.offer(best.plan, best.bound)
+    timed = deadline.remaining_s is not None
+    tries = max(_TRIES, timed * _TRIES_OF_PAIR * len(problem.collectives) ** 2)
+    for step in _steps(problem, units, best, start, tries):
+        if deadline.passed or best.proven:
+            break
+        step()
+    return _outcome(problem, best)
+
+
+def _steps(
+    problem: Problem, units: Units, best: "_Best", start: Plan | None, tries: int
+) -> Iterator[Callable[[], object]]:
+    nodes = range(len(units.missing))
+    place, by_need = merge_order(problem, units)
+    if start is not None:
+        yield partial(best.merging, start.merged, None)
+    for rules in _RULES[1:3]:
+        yield partial(best.scheduled, units, nodes, rules)
+    total: dict[int, int] = {}
+    for it in problem.collectives:
+        if problem.kinds[it.kind].mergeable:
+            total[it.kind] = total.get(it.kind, 0) + it.size_bytes
+    # First the same level for every kind, then kind by kind.
+    room = room_of(problem, profile_of(units, nodes))
+    levels = _Levels(problem, best, place, by_need, total, room)
+    for level in range(_MAX_LEVEL):
+        for share in _SHARES if room else (None,):
+            yield partial(levels.tried, dict.fromkeys(total, level), share)
+    for rules in _RULES:
+        yield partial(best.merging, best.groups, rules)
+    while levels.better():
+        for kind in total:
+            for level in levels.around(kind):
+                yield partial(levels.tried, {**levels.best_level, kind: level}, levels.best_share)
+    for rules in _RULES:
+        yield partial(best.merging, best.groups, rules)
+    yield best.along_itself
+    random = Random(1)
+    kinds = [it.kind for it in problem.collectives]
+    for number in range(tries):
+        groups = best.groups
+        for _ in range(random.choice((1, 1, 2, 4, 8))):
+            cut = random.random() if random.random() < 0.5 else 0.0
+            groups = split_or_join(groups, by_need, kinds, random.random(), cut)
+        rules = best.rules if random.random() < 0.8 else _drawn(random)
+        yield partial(best.merging, groups, rules)
+        if number % 50 == 49:
+            yield best.along_itself
+
+
+def _drawn(random: Random) -> Rules:
+    """Return random rules."""
+    return Rules(
+        reserve=random.choice((0.0, 0.2, 1.0, 4.0)),
+        lead=random.choice((0.0, 0.0, 0.1, 0.3, 1.0, 3.0)),
+        patience=random.choice((0.2, 1.0, 3.0, 1e9)),
+        ahead=random.choice((0.5, 0.8, 1.0, 1.0)),
+    )
+
+
+@dataclass(slots=True)
+class _Levels:
+    """Merging by size: each kind's transfers carry up to its bytes divided by a power of two."""
+
+    problem: Problem
+    best: "_Best"
+    place: Sequence[int]
+    by_need: Sequence[int]
+    total: Mapping[int, int]
+    room: Room | None
+    best_level: dict[int, int] = field(default_factory=dict)
+    best_share: float | None = None
+    makespan: int | None = None
+    looked: int | None = None  # the makespan at the last call of `better`
+
+    def tried(self, level: Mapping[int, int], share: float | None) -> None:
+        """Try levels within a share of the spare memory; level 0 is one transfer per kind."""
+        most = {kind: size >> level[kind] for kind, size in self.total.items()}
+        room = None if share is None or self.room is None else self.room.shared(share)
+        groups = groups_up_to(self.problem, self.place, self.by_need, most, room)
+        makespan = self.best.merging(groups, None)
+        if makespan is not None and (self.makespan is None or makespan < self.makespan):
+            self.makespan, self.best_level, self.best_share = makespan, dict(level), share
+
+    def better(self) -> bool:
+        """Return whether the makespan has improved since the last call."""
+        before, self.looked = self.looked, self.makespan
+        return before != self.makespan
+
+    def around(self, kind: int) -> list[int]:
+        """Return the levels next to a kind's best."""
+        level = self.best_level.get(kind, 0)
+        return [near for near in (level - 1, level + 1, level + 2, _MAX_LEVEL) if near >= 0]
+
+
+@dataclass(slots=True)
+class _Best:
+    """The incumbent, and the rules and merging that made it."""
+
+    problem: Problem
+    deadline: Deadline = NEVER
+    plan: Plan | None = None
+    evaluation: Evaluation | None = None
+    rules: Rules = _RULES[0]
+    groups: tuple[tuple[int, ...], ...] = ()
+    bound: int = 0
+
+    @property
+    def proven(self) -> bool:
+        return self.evaluation is not None and self.evaluation.makespan_ns <= self.bound
+
+    def tried(self, plan: Plan) -> Evaluation:
+        """Keep a plan if it fits and is better; return its evaluation."""
+        evaluation = evaluate(self.problem, plan)
+        limit = self.problem.memory_limit_bytes
+        fits = limit is None or evaluation.peak_bytes <= limit
+        better = self.evaluation is None or evaluation.makespan_ns < self.evaluation.makespan_ns
+        if fits and better:
+            self.plan, self.evaluation, self.groups = plan, evaluation, plan.merged
+            self.deadline.offer(plan, self.bound or None)
+        return evaluation
+
+    def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:
+        """Try a list schedule along an order of the units; return its makespan, or None."""
+        limit = self.problem.memory_limit_bytes
+        listed = list_schedule(units, profile_of(units, order), rules, limit, self.deadline)
+        if listed is None:
+            return None
+        before = self.evaluation
+        made = self.tried(units.plan(listed))
+        if self.evaluation is not before:
+            self.rules = rules
+        return made.makespan_ns
+
+    def merging(self, groups: Sequence[Sequence[int]], rules: Rules | None) -> int | None:
+        """Try a merging along the graph's order, with the given rules or the incumbent's."""
+        units = contract(self.problem, groups)
+        if units is None:
+            return None
+        # Merged starts take the place of their last member, merged waits that of their first.
+        keys = [
+            float(members[-1] if units.wait_of[u] >= 0 else members[0])
+            for u, members in enumerate(units.members)
+        ]
+        return self.scheduled(units, topological(units, keys), rules or self.rules)
+
+    def along_itself(self) -> None:
+        """Try list schedules along the incumbent's own order."""
+        if self.plan is None:
+            return
+        units = contract(self.problem, self.groups)
+        assert units is not None
+        unit_of = {node: unit for unit, members in enumerate(units.members) for node in members}
+        order = list(dict.fromkeys(unit_of[node] for node in self.plan.order))
+        for rules in (self.rules, *_RULES[:3]):
+            self.scheduled(units, order, rules)
+
+
+def _outcome(problem: Problem, best: _Best) -> Outcome[Plan]:
+    from planner.families.overlap.infeasibility import no_order
+
+    if best.plan is None:
+        return no_order(problem, timed_out=best.deadline.passed)
+    return Outcome(best.plan, best.bound or None)

@@ -1,0 +1,236 @@
+"""The methods by name, and how their plans are judged.
+
+`auto` is `exact` where all machines are alike, else `ordered`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+from planner.families.yan.configuration import Plan, Ranked
+from planner.families.yan.from_profile import ProfiledProblem, profiled
+from planner.families.yan.model import Estimate, estimate
+from planner.families.yan.problem import Problem
+from planner.families.yan.refit import adapt
+from planner.families.yan.units import refuse_incomplete
+from planner.model.clusters import Cluster, Nic
+from planner.model.errors import InvalidInputError, InvalidPlanError
+from planner.model.network import links
+from planner.model.profiles import Profile
+from planner.model.topologies import Switch
+from planner.model.units import counted
+from planner.model.validation import total
+from planner.solving.compare import IGNORE_MEMORY, MACHINES, Case, Column, Option, Place
+from planner.solving.comparison import Comparison
+from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.family import Family
+from planner.solving.methods import Method as AnyMethod
+from planner.solving.methods import Outcome, loaded
+from planner.solving.scenarios import Scenario, refuse_changes
+
+__all__ = ["METHODS", "YAN", "Method", "solve"]
+
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+SAMPLES = 10**6
+"""Samples of an epoch, if nobody says how many: any number is ranked alike."""
+
+_MACHINES = replace(MACHINES, least=2)
+_CONSTANTS = Option(
+    "--constants",
+    "how threads slow down each other, as planner calibrate compute measured it: threads with "
+    "batches of their own are tried then",
+    "threads",
+    metavar="FILE",
+)
+
+
+def _hasty(module: str, name: str) -> Method:
+    """Return a method that falls back to a quick plan if it had no time to find any."""
+    run = loaded(f"planner.families.yan.{module}", name)
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        try:
+            return run(problem, deadline)
+        except TimeUpError:
+            from planner.families.yan.quick import quick
+
+            return quick(problem)
+
+    return method
+
+
+def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    method = "exact" if problem.uniform else "ordered"
+    return replace(YAN.methods[method](problem, deadline), method=method)
+
+
+def _checked(problem: Problem, plan: Plan) -> Estimate:
+    """Price every configuration again, and return the price of the first.
+
+    A plan says its whole ranking.
+    """
+    priced = cache(partial(estimate, problem))  # a request may ask for one configuration often
+    prices = [priced(ranked.configuration).epoch for ranked in plan.ranking]
+    if prices != [ranked.epoch for ranked in plan.ranking] or prices != sorted(prices):
+        raise InvalidPlanError("ranking", "priced wrongly, or not in order")
+    return priced(plan.ranking[0].configuration)
+
+
+class _Yan(Family[Problem, Plan, Estimate]):
+    name, plan_type, baselines = "yan", Plan, ("data_parallel", "model_parallel")
+    own_methods = {
+        "auto": _auto,
+        "exact": _hasty("exact", "exact"),
+        "greedy": _hasty("greedy", "greedy"),
+        "ordered": _hasty("ordered", "ordered"),
+        "data_parallel": _hasty("baselines", "data_parallel"),
+        "model_parallel": _hasty("baselines", "model_parallel"),
+    }
+    bounding = "exact"
+    asks = "how many machines, replicas and workers, and how layers are cut"
+    example = "planner compare data/profiles/vgg19.json --problem yan --cluster caramel-16"
+    columns = (
+        Column("workers", lambda _, plan, __: plan.configuration.workers_per_replica, ","),
+        Column("replicas", lambda _, plan, __: plan.configuration.replicas, ","),
+        Column("servers", lambda _, plan, __: plan.configuration.parameter_servers, ","),
+        Column("machines", lambda _, plan, __: plan.configuration.machines_used, ","),
+        Column("epoch", unit="epoch"),
+    )
+    own_options = (
+        _MACHINES,
+        Option(
+            "--samples",
+            f"samples of an epoch; default: {SAMPLES:,} (any number is ranked alike)",
+            "whole",
+            SAMPLES,
+            metavar="N",
+            least=1,
+        ),
+        Option(
+            "--read-every",
+            "samples between two readings of the weights; default: a batch a machine",
+            "whole",
+            metavar="N",
+            least=1,
+        ),
+        _CONSTANTS,
+        Option(
+            "--max-copies",
+            "most copies of a layer in a replica; default: any",
+            "whole",
+            metavar="R",
+            least=1,
+        ),
+        IGNORE_MEMORY,
+    )
+
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
+        _checked(problem, plan)
+
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Estimate:
+        return estimate(problem, plan.ranking[0].configuration)
+
+    def priced(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Estimate, int]:
+        evaluation = _checked(problem, plan)  # no configuration is priced twice
+        return evaluation, self.objective(problem, evaluation)
+
+    def objective(self, problem: Problem, evaluation: Estimate) -> int:
+        return total(-int(-evaluation.epoch // 1), "constants", "the time of an epoch")
+
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[None, bool]:
+        """Return none: every method proves a bound, unless there was no time for it."""
+        return None, False
+
+    def adapt(self, problem: Problem, plan: Plan) -> Plan:
+        return adapt(problem, plan)
+
+    def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
+        """Return the problem with other constants; those of computation are three."""
+        from planner.families.yan.sensitivity import scaled
+
+        reason = "an epoch of yan has no rank that falls behind, and constants have no spreads"
+        refuse_changes(scenario, ("late", "spread", "part"), reason)
+        if not scenario.startup:
+            raise InvalidInputError("startup", "expected a number > 0: a transfer has a latency")
+        for constant in ("muladd_ns", "activation_ns", "error_ns"):
+            problem = scaled(problem, constant, scenario.computation)
+        problem = scaled(problem, "latency_ns", scenario.startup)
+        return scaled(problem, "nic_bits_per_s", scenario.bandwidth)
+
+    def repriced(self, problem: Problem, plan: Plan) -> Plan:
+        """Return the plan's own configuration with its price; the ranking holds no other."""
+        price = estimate(problem, plan.configuration).epoch
+        ranking = (Ranked(plan.configuration, price),)
+        return replace(plan, ranking=ranking, any_mapping_bound_ns=None)
+
+    def candidates(
+        self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
+    ) -> Iterator[Plan]:
+        """Yield the configurations that are ranked in any scenario."""
+        for plan in plans:
+            for ranked in plan.ranking:
+                yield replace(plan, configuration=ranked.configuration, ranking=(ranked,))
+
+    def about(self, case: Case[Problem]) -> tuple[str, ...]:
+        problem, batch, fixed = case.problem, case.made.batch_size, len(case.problem.fixed)
+        connections = sum(layer.connections for layer in problem.layers)
+        weights = sum(layer.weights for layer in problem.layers)
+        space = counted(fixed, "given configuration") if fixed else "all configurations"
+        network = (
+            f"{case.name}: {counted(len(problem.layers), 'layer')}, "
+            f"{counted(connections, 'connection')}, {counted(weights, 'weight')}, "
+            f"{counted(problem.samples * batch, 'sample')} an epoch"
+        )
+        searched = (
+            f"{space} on {counted(problem.machines, 'machine')} of "
+            f"{counted(problem.cores, 'core')}, up to {counted(problem.threads, 'thread')}, "
+            f"weights read every {counted(problem.read_every * batch, 'sample')} "
+            f"({problem.read_model})"
+        )
+        given = ("above bound and status: of the given ones only",) if fixed else ()
+        return network, searched, *given
+
+    def compared(self, case: Case[Problem]) -> Sequence[str]:
+        return ["auto"] if case.problem.fixed else self.names()
+
+    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Estimate]) -> Sequence[str]:
+        return [f"assumed: {text}" for text in case.made.assumptions]
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        return {**options, "machines": place.machines(options["machines"])}
+
+    def check_profile(self, profile: Profile) -> None:
+        refuse_incomplete(profile)
+
+    def from_profile(
+        self, profile: Profile, place: Place, options: Mapping[str, Any]
+    ) -> ProfiledProblem:
+        machines, cluster = options["machines"], place.cluster
+        if cluster is None:
+            link = links(place.network, 1)
+            nic = Nic(link.link_bytes_per_s, link.startup_ns)
+            cluster = Cluster("a switch", MACHINES.name, machines, Switch(machines), nic)
+        interference, threads = options["constants"], profile.provenance.threads or 1
+        if interference is not None and len(interference) < threads:
+            raise InvalidInputError(
+                _CONSTANTS.name,
+                f"measured with {counted(len(interference), 'thread')}, and the profile with "
+                f"{threads}",
+            )
+        memory: dict[str, Any] = {"memory_bytes": None} if options["ignore_memory"] else {}
+        return profiled(
+            profile,
+            cluster,
+            options["samples"],
+            read_every=options["read_every"],
+            interference=interference,
+            max_copies=options["max_copies"],
+            **memory,
+        )
+
+
+YAN = _Yan()
+METHODS = YAN.methods
+solve = YAN.solve

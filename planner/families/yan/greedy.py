@@ -1,0 +1,361 @@
+"""The paper's search: greedy mapping of each layer onto the workers, given the layer before.
+
+Problem: as `planner.families.yan.exact`, under another mapping. Method: a dynamic program over
+layers that keeps the best prefix of each state (partitions, copies, threads) and its placement;
+best-first search over triples; states that are slower than a known configuration under every
+mapping are cut. Guarantee: a valid configuration, priced by the model; not optimal even among
+greedy mappings (docs/yan.md, "Why greedy mappings are not optimal"). The bound holds for every
+mapping. Where memory is short, a price on memory (`planner.families.yan.memory`) selects prefixes.
+Complexity: O(L·C·S·M·N_wr + L·C·M·N_wr·K) a triple: C choices a layer, S segments, M placements of
+the layer before (at most one a state). Source: Yan et al., KDD'15, slides "Efficient Search
+Algorithm", with one segment of a layer a worker.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.families.yan.configuration import (
+    Configuration,
+    Explored,
+    LayerChoice,
+    LayerMapping,
+    Plan,
+    Ranked,
+)
+from planner.families.yan.cuts import Array, Places
+from planner.families.yan.engine import GRACE_S, Engine, rank
+from planner.families.yan.exact import any_mapping_bound
+from planner.families.yan.feasibility import infeasibility
+from planner.families.yan.layer_program import LayerProgram, LayerState, Triple, state_at
+from planner.families.yan.layerwise import BEAM
+from planner.families.yan.model import estimate
+from planner.families.yan.preconditions import refuse_different, refuse_fixed
+from planner.families.yan.problem import Problem
+from planner.families.yan.search import search
+from planner.families.yan.tables import Choice, Tables
+from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.methods import Outcome
+
+__all__ = ["Greedy", "Path", "greedy"]
+
+PRICES = 40
+"""Most prices of memory that are tried."""
+
+MAX_BLOCK = 2**20
+"""Elements of the largest temporary array."""
+
+
+def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return a good configuration.
+
+    NotApplicableError if machines differ or configurations are fixed; TimeUpError without any plan.
+    """
+    refuse_different(problem, "greedy")
+    refuse_fixed(problem, "greedy")
+    nothing = infeasibility(problem)
+    if nothing is not None:
+        return Outcome(None, infeasibility=nothing)
+    solver = Greedy(problem, deadline)
+    engine = solver.engine
+    result = search(engine.layerwise, engine.space, solver.solve, problem.top, deadline)
+    ranking = []
+    for solution in result.solutions:
+        configuration = solution.solved.configuration(solution.triple)
+        ranking.append(Ranked(configuration, estimate(problem, configuration).epoch))
+    ranking.sort(key=rank)
+    states = engine.all_states()
+    cut = 0 if result.timed_out else states - solver.states
+    explored = Explored(result.triples, result.cut, states, cut)
+    bound = any_mapping_bound(problem, deadline)
+    plan = Plan(ranking[0].configuration, tuple(ranking[: problem.top]), explored, bound)
+    proven = None if bound is None else Fraction(bound)
+    return Outcome(plan, proven, result.timed_out or solver.stopped)
+
+
+class Path(NamedTuple):
+    """The layers of a triple, their mappings, and the time of an epoch (ns, rounded)."""
+
+    epoch: float
+    states: tuple[LayerState, ...]
+    mappings: tuple[LayerMapping, ...]
+
+    def configuration(self, triple: Triple) -> Configuration:
+        """Return the configuration of a triple with these layers."""
+        layers = tuple(
+            LayerChoice(state.partitions, state.threads, state.copies, mapping)
+            for state, mapping in zip(self.states, self.mappings, strict=True)
+        )
+        return Configuration(triple.servers, triple.replicas, triple.workers, layers)
+
+
+class _Placed(NamedTuple):
+    """Placements of one layer by different prefixes, one row each; -1 for an empty worker."""
+
+    row: Places  # index of the layer's choice
+    partition: Places
+    copy: Places
+
+    def mapping(self, which: int) -> LayerMapping:
+        """Return one placement as a mapping of the model."""
+        partition, copy = self.partition[which].tolist(), self.copy[which].tolist()
+        count, copies = max(partition) + 1, max(copy) + 1
+        mapping = [[-1] * copies for _ in range(count)]
+        for worker, (p, r) in enumerate(zip(partition, copy, strict=True)):
+            if p >= 0:
+                mapping[p][r] = worker
+        return tuple(map(tuple, mapping))
+
+
+class _Layer(NamedTuple):
+    """State of the dynamic program for one layer; arrays by choice and threads."""
+
+    value: Array  # least time of a prefix
+    placed: _Placed
+    which: Places  # row of `placed`; -1 for none
+    before: Places  # placement of the layer before, from which the state came
+    threads: Places  # threads of the layer before
+
+
+class _Seen(NamedTuple):
+    """Data of a layer's placements that the next layer needs, by placement and worker."""
+
+    start: Places  # units that a worker holds: start … stop-1
+    stop: Places
+    low: Places  # rows low … high-1 of the next layer whose error terms it needs
+    high: Places
+    work: Array  # its back-propagation
+    copies: Places
+    copy: Places
+
+
+class Greedy:
+    """Greedy solver of one problem's triples; after the deadline it tries few choices."""
+
+    def __init__(self, problem: Problem, deadline: Deadline) -> None:
+        self.engine = Engine(problem, deadline=deadline)
+        self.tables: Tables = self.engine.tables
+        self.free = replace(self.engine.problem, memory_bytes=None)
+        self.deadline = deadline
+        self.stopped = False
+        self.states = 0
+        self._solved: dict[Triple, Path | None] = {}
+
+    def solve(self, triple: Triple) -> tuple[float, Path] | None:
+        """Return the time of a triple, except for rounding, and its path; None if none fits."""
+        key = self.engine.key(triple)
+        if key not in self._solved:
+            self._solved[key] = self._solve(key)
+        path = self._solved[key]
+        return None if path is None else (path.epoch, path)
+
+    def _solve(self, triple: Triple) -> Path | None:
+        layerwise, memory = self.engine.layerwise, self.engine.memory
+        try:
+            through, _ = layerwise.coarse(triple)
+        except TimeUpError:
+            through = layerwise.lowest(triple)
+        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in through]
+        grace = self.deadline.at_least(GRACE_S)
+        best = self.path(layerwise.reduced(triple, few), triple.workers, grace)
+        limit = best.epoch * (1 + 2 * self.tables.error)
+        keep = [costs <= limit for costs in through]
+        left = [np.flatnonzero(kept.any(axis=1)) for kept in keep]
+        self.states += int(sum(kept.sum() for kept in keep))
+        if self.deadline.passed:
+            self.stopped = True
+        elif not all(set(rows) <= set(tried) for rows, tried in zip(left, few, strict=True)):
+            cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
+            program = layerwise.reduced(triple, left).plus(cut)
+            try:
+                path = self.path(program, triple.workers, self.deadline)
+                best = min(best, path, key=lambda candidate: candidate.epoch)
+            except TimeUpError:
+                self.stopped = True
+        if memory is None or memory.fits(best.states):
+            return best
+        return self._fitting(triple)
+
+    def _fitting(self, triple: Triple) -> Path | None:
+        """Return a path that fits in memory, found by prices on bytes, or None."""
+        layerwise, memory = self.engine.layerwise, self.engine.memory
+        assert memory is not None
+        lowest = layerwise.lowest(triple)
+        sizes = [
+            np.array([memory.row(place, p) for p, _ in among.choices[: len(low)]])
+            for place, (among, low) in enumerate(zip(layerwise.options, lowest, strict=True))
+        ]
+        if sum(int(size.min()) for size in sizes) > memory.room:
+            return None
+        rows = [size.min(axis=1).argmin(keepdims=True) for size in sizes]
+        cut = [
+            np.where(size[row] == size.min(), 0.0, np.inf)
+            for size, row in zip(sizes, rows, strict=True)
+        ]
+        grace = self.deadline.at_least(GRACE_S)
+        best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers, grace)
+        low, high = 0.0, None
+        price = best.epoch / memory.room * 2.0**-20
+        # Least price of a byte at which the best path fits: doubled until it does, then bisected.
+        for _ in range(PRICES):
+            if self.deadline.passed:
+                self.stopped = True
+                break
+            priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
+            few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in priced]
+            charges = [price * size[rows] for size, rows in zip(sizes, few, strict=True)]
+            program = layerwise.reduced(triple, few)
+            path = self.path(program.plus(charges), triple.workers)
+            if memory.fits(path.states):
+                epoch = estimate(self.free, path.configuration(triple)).epoch
+                best = min(
+                    best, path._replace(epoch=float(epoch)), key=lambda candidate: candidate.epoch
+                )
+                high = price
+            else:
+                low = price
+            price = 2 * price if high is None else (low + high) / 2
+        return best
+
+    def path(self, program: LayerProgram, workers: int, deadline: Deadline | None = None) -> Path:
+        """Return the result of the paper's dynamic program on the given choices of each layer."""
+        layers = [self._first(program, workers)]
+        for place in range(1, len(program.options)):
+            layers.append(self._next(program, place, layers[-1], deadline))
+        b, h = divmod(int(layers[-1].value.argmin()), layers[-1].value.shape[1])
+        epoch, states, mappings = float(layers[-1].value[b, h]), [], []
+        which = int(layers[-1].which[b, h])
+        for layer, options in zip(reversed(layers), reversed(program.options), strict=True):
+            b = int(layer.placed.row[which])
+            states.append(state_at(options, b, h))
+            mappings.append(layer.placed.mapping(which))
+            which, h = int(layer.before[b, h]), int(layer.threads[b, h])
+        return Path(epoch, tuple(reversed(states)), tuple(reversed(mappings)))
+
+    def _first(self, program: LayerProgram, workers: int) -> _Layer:
+        value = program.own[0]
+        count = len(value)
+        partition = np.full((count, workers), -1)
+        copy = np.full((count, workers), -1)
+        for row, (p, r) in enumerate(program.options[0]):
+            partition[row, : p * r], copy[row, : p * r] = np.divmod(np.arange(p * r), r)
+        which = np.where(np.isfinite(value), np.arange(count)[:, None], -1)
+        nothing = np.full(value.shape, -1)
+        return _Layer(value, _Placed(np.arange(count), partition, copy), which, nothing, nothing)
+
+    def _next(
+        self, program: LayerProgram, place: int, before: _Layer, deadline: Deadline | None
+    ) -> _Layer:
+        own, options = program.own[place], program.options[place]
+        seen = self._seen(place - 1, before.placed, program.options[place - 1])
+        # V of the layer before, by placement and threads; infinite in states with another
+        # placement.
+        known = np.arange(len(before.placed.row))[:, None]
+        value = before.value[before.placed.row]
+        value = np.where(before.which[before.placed.row] == known, value, np.inf)
+        arrived, which = np.full(own.shape, np.inf), np.full(own.shape, -1)
+        came, threads = which.copy(), which.copy()
+        kept: dict[tuple[int, bytes], tuple[int, int, Places, Places]] = {}
+        for b, choice in enumerate(options):
+            if deadline is not None and deadline.passed:
+                raise TimeUpError
+            if not np.isfinite(own[b]).any():
+                continue
+            partition, copy, ahead = self._placements(place, choice, seen)
+            back = self._back(place, choice, seen, partition, copy)
+            # V(b, H) = own(b, H) + min over placements [F(H) + min over H' (V(H') + B(H'))], as in
+            # `planner.families.yan.layerwise`; the first of equal ones.
+            left = value + back / program.replicas
+            by_threads = left.argmin(axis=1)
+            total = left.min(axis=1)[:, None] + ahead / program.replicas
+            best = total.argmin(axis=0)
+            arrived[b] = own[b] + total.min(axis=0)
+            came[b], threads[b] = best, by_threads[best]
+            # States with the same placement share a row, so that the next layer evaluates it once.
+            for h in np.flatnonzero(np.isfinite(arrived[b])).tolist():
+                held = partition[best[h]], copy[best[h]]
+                key = b, held[0].tobytes() + held[1].tobytes()
+                which[b, h] = kept.setdefault(key, (len(kept), b, *held))[0]
+        _, rows, partitions, copies = (
+            np.array(column) for column in zip(*kept.values(), strict=True)
+        )
+        return _Layer(arrived, _Placed(rows, partitions, copies), which, came, threads)
+
+    def _seen(self, place: int, placed: _Placed, options: Sequence[Choice]) -> _Seen:
+        layer = self.tables.problem.layers[place]
+        shape = placed.partition.shape
+        start, stop, low, high = (np.zeros(shape, np.int64) for _ in range(4))
+        work = np.zeros(shape)
+        copies = np.array([options[row][1] for row in placed.row.tolist()])
+        for row in np.unique(placed.row).tolist():
+            partitions = options[row][0]
+            chosen = np.flatnonzero(placed.row == row)
+            held = placed.partition[chosen]
+            units = np.array(layer.passed(partitions))
+            lowest, highest = self.tables.errors(place, partitions)
+            of = (units[:-1], units[1:], lowest, highest, self.tables.work(place, partitions)[1])
+            for into, values in zip((start, stop, low, high, work), of, strict=True):
+                into[chosen] = np.where(held >= 0, values[held], 0)
+        return _Seen(start, stop, low, high, work, copies, placed.copy)
+
+    def _placements(self, place: int, choice: Choice, seen: _Seen) -> tuple[Places, Places, Array]:
+        """Return partition and copy on each worker, and feed-forward, for each placement."""
+        p, r = choice
+        low, high = self.tables.inputs(place, p)
+        count = len(seen.copies)
+        classes = np.gcd(seen.copies, r)[:, None]
+        partition = np.full(seen.start.shape, -1)
+        copy = np.full(seen.start.shape, -1)
+        on_worker = np.empty((count, p * r))
+        every = np.arange(count)
+        for part in range(p):
+            shared = np.minimum(seen.stop, high[part]) - np.maximum(seen.start, low[part])
+            shared = np.maximum(shared, 0)
+            for own_copy in range(r):
+                # The free worker that holds most of the inputs; -1 excludes the others, and
+                # `argmax` takes the first of equal ones. A free worker always exists: p·r <= N_wr.
+                gain = np.where((seen.copy - own_copy) % classes == 0, shared, 0)
+                worker = np.where(partition < 0, gain, -1).argmax(axis=1)
+                partition[every, worker], copy[every, worker] = part, own_copy
+                on_worker[:, part * r + own_copy] = gain[every, worker]
+        width = self.tables.problem.layers[place - 1].width
+        # For g = gcd(R, R'), copy r finds the activations of a share g / R' of its samples locally.
+        wanted = np.repeat(high - low, r) * width
+        remote = wanted - on_worker * (classes / seen.copies[:, None] * width)
+        work = np.repeat(self.tables.work(place, p)[0], r)[:, None] * self.tables.slower
+        return partition, copy, self._slowest(work[None], remote) / r
+
+    def _back(
+        self, place: int, choice: Choice, seen: _Seen, partition: Places, copy: Places
+    ) -> Array:
+        """Return the back-propagation of the layer before `place`, for each placement."""
+        p, r = choice
+        layer = self.tables.problem.layers[place]
+        rows = np.array(layer.held(p))
+        holds = partition >= 0
+        start, stop = (np.where(holds, rows[partition + end], 0) for end in (0, 1))
+        classes = np.gcd(seen.copies, r)[:, None]
+        own = np.minimum(stop, seen.high) - np.maximum(start, seen.low)
+        own = np.where((seen.copy - copy) % classes == 0, np.maximum(own, 0), 0)
+        width = layer.neurons // layer.rows
+        remote = (seen.high - seen.low - own * (classes / r)) * width
+        work = seen.work[..., None] * self.tables.slower
+        return self._slowest(work, remote) / seen.copies[:, None]
+
+    def _slowest(self, work: Array, remote: Array) -> Array:
+        """Return the slowest segment's time of each placement, by threads, as for one copy."""
+        slowest = np.empty((len(remote), len(self.tables.share)))
+        for block in _blocks(len(remote), remote.shape[1] * len(self.tables.share)):
+            mine = work if len(work) == 1 else work[block]
+            slowest[block] = self.tables.with_fetch(mine, remote[block]).max(axis=1)
+        return slowest * self.tables.share
+
+
+def _blocks(count: int, each: int) -> Iterator[slice]:
+    """Yield slices of at most `MAX_BLOCK` elements, `each` in a row."""
+    step = max(1, MAX_BLOCK // each)
+    for start in range(0, count, step):
+        yield slice(start, start + step)

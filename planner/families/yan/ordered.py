@@ -1,0 +1,287 @@
+"""Heterogeneous machines: which machine is a server, and which works where.
+
+Problem: as `planner.families.yan.exact`, but machines or their NICs differ, and the slowest sets
+the pace. Method: the fastest machines work, dealt to replicas in turn; layers come from the exact
+method for equal machines. See docs/yan.md, "Machines that differ".
+
+Guarantee: none for the plan; a lower bound for every triple under any mapping and any choice of
+machines. Triples with a bound above the best plan are not examined.
+Complexity: O(N ln N) bounds a number of servers, and up to four dynamic programs for each examined
+triple. Source: own; Yan et al. (KDD'15) assume equal machines.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from planner.families.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
+from planner.families.yan.cuts import Array
+from planner.families.yan.engine import Engine, configuration_of, normal, rank
+from planner.families.yan.feasibility import infeasibility
+from planner.families.yan.layer_program import Triple
+from planner.families.yan.model import estimate
+from planner.families.yan.problem import Problem
+from planner.families.yan.segments import segments_of
+from planner.model.errors import BrokenConstraintError, InvalidInputError
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
+from planner.solving.methods import Outcome
+from planner.solving.result import Infeasibility
+
+__all__ = ["OrderedMachines", "ordered"]
+
+Speed = tuple[Fraction, Fraction]
+"""Speed of a machine's computation, and of its NIC."""
+
+
+class OrderedMachines:
+    """Machines in order of speed, and engines for equal machines.
+
+    After the deadline plans are made quickly.
+    """
+
+    def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
+        self.problem = problem
+        self.deadline = deadline
+        count = problem.machines
+        alike = (Fraction(1),) * count
+        speeds, nics = problem.machine_speeds or alike, problem.nic_speeds or alike
+        self.speeds: list[Speed] = list(zip(speeds, nics, strict=True))
+        by_speed = sorted(range(count), key=lambda machine: (-speeds[machine], -nics[machine]))
+        by_nic = sorted(range(count), key=lambda machine: (-nics[machine], -speeds[machine]))
+        self.orders = [by_speed] if by_speed == by_nic else [by_speed, by_nic]
+        self.fastest = (max(speeds), max(nics))
+        self.by_rank = np.array([float(speeds[machine]) for machine in by_speed])
+        self._engines: dict[Speed, Engine] = {}
+
+    def engine(self, speed: Speed) -> Engine:
+        """Return the engine for machines that all have one speed."""
+        if speed not in self._engines:
+            count = self.problem.machines
+            alike = replace(
+                self.problem,
+                machine_speeds=(speed[0],) * count,
+                nic_speeds=(speed[1],) * count,
+                fixed=(),
+            )
+            self._engines[speed] = Engine(normal(alike), deadline=self.deadline)
+        return self._engines[speed]
+
+    @cached_property
+    def least(self) -> list[tuple[Array, Array]]:
+        """For each layer the computation of its smallest partition, and the mean time to receive.
+
+        By choice, phase (three) and threads, over an epoch of one replica.
+        """
+        engine = self.engine((Fraction(1), self.fastest[1]))
+        tables, layers = engine.tables, self.problem.layers
+        bounds = []
+        for place, (layer, options) in enumerate(
+            zip(layers, engine.layerwise.options, strict=True)
+        ):
+            units = [0, 0]
+            if place and layer.needs_all:
+                units[0] = layers[place - 1].outputs
+            if place + 1 < len(layers) and layers[place + 1].needs_all:
+                units[1] = layers[place + 1].neurons
+            computing, receiving = [], []
+            for p, r in options.choices:
+                forward, backward, _ = tables.work(place, p)
+                rows = layer.units // p * layer.pool
+                update = float(self.problem.rates[place].update) * layer.share(
+                    layer.connections, rows
+                )
+                # The minimum over partitions: any of them may be on the slowest machine.
+                work = np.array([forward.min(), backward.min(), update])
+                computing.append(np.outer(work, tables.slower * tables.share / r))
+                # P segments together hold the other layer at most once. If each needs all of it,
+                # they receive 1 - 1/P of it on average, and all but one of them pay a start-up.
+                fetch = [
+                    (p - 1) / p * bool(unit) * (tables.latency + unit * tables.receive)
+                    for unit in (*units, 0)
+                ]
+                receiving.append(np.array(fetch) * tables.share / r)
+            bounds.append((np.array(computing), np.array(receiving)))
+        return bounds
+
+    def bound(self, triple: Triple) -> float:
+        """Return a bound on a triple, except for rounding."""
+        layerwise = self.engine(self.fastest).layerwise
+        # Time of a unit of work on the i-th fastest machine, and its mean over the first i.
+        inverse = 1 / self.by_rank
+        mean = np.cumsum(inverse) / np.arange(1, len(inverse) + 1)
+        turns = np.arange(1, triple.replicas + 1)
+        total = 0.0
+        for options, reading, (computing, receiving) in zip(
+            layerwise.options, layerwise.readings(triple), self.least, strict=True
+        ):
+            count = len(reading)
+            segments = options.segments[:count].astype(int)
+            # With s segments in each of R replicas, the slowest of replica i is at best on machine
+            # i·s, fastest first; on average they are at best on the s·R fastest machines.
+            pace = inverse[np.outer(segments, turns) - 1].mean(axis=1)
+            slowest = computing[:count] * pace[:, None, None]
+            all_of_them = mean[segments * triple.replicas - 1][:, None, None]
+            average = computing[:count] * all_of_them + receiving[:count]
+            phases = np.maximum(slowest, average).sum(axis=1)
+            total += float((phases / triple.replicas + reading).min())
+        try:
+            return max(total, layerwise.coarse(triple)[1])
+        except TimeUpError:
+            return total
+
+    def used(self, order: list[int], triple: Triple) -> tuple[list[int], list[int]]:
+        """Return the workers, fastest first, and the servers of a triple."""
+        working = triple.workers * triple.replicas
+        rest = sorted(order[working:], key=lambda machine: -self.speeds[machine][1])
+        return order[:working], rest[: triple.servers]
+
+    def plans(self, triple: Triple) -> Iterator[Configuration]:
+        """Yield configurations of a triple."""
+        for order in self.orders:
+            workers, servers = self.used(order, triple)
+            mine = [self.speeds[machine] for machine in workers]
+            nic = min(self.speeds[machine][1] for machine in (*workers, *servers))
+            slowest = (min(speed for speed, _ in mine), nic)
+            average = (sum((speed for speed, _ in mine), Fraction(0)) / len(mine), nic)
+            for speed in dict.fromkeys((slowest, average)):
+                engine = self.engine(speed)
+                if engine.solve(triple) is not None:
+                    states = engine.exactly(triple).states
+                    yield self.dealt(configuration_of(triple, states), workers, servers)
+
+    def dealt(
+        self, configuration: Configuration, workers: list[int], servers: list[int]
+    ) -> Configuration:
+        """Return a configuration with its machines."""
+        places = sorted(
+            range(configuration.workers_per_replica),
+            key=self._loads(configuration.layers).__getitem__,
+            reverse=True,
+        )
+        count = configuration.replicas
+        machines = [0] * len(workers)
+        for turn, place in enumerate(places):
+            for replica in range(count):
+                slot = replica * len(places) + place
+                machines[slot] = workers[turn * count + replica]
+        return replace(configuration, machines=(*servers, *machines))
+
+    def _loads(self, layers: tuple[LayerChoice, ...]) -> dict[int, Fraction]:
+        """Return the computation of each worker of a replica for a sample."""
+        problem, constants = self.problem, self.problem.constants
+        loads: dict[int, Fraction] = {}
+        for place, choice in enumerate(layers):
+            slower = constants.interference[choice.threads - 1] / (choice.threads * choice.copies)
+            for segment in segments_of(problem, place, choice, None, None):
+                rates = problem.rates[place]
+                work = (rates.forward + rates.update) * segment.connections
+                work += rates.backward * segment.outgoing
+                work += (rates.activation + rates.error) * segment.neurons
+                loads[segment.worker] = loads.get(segment.worker, Fraction(0)) + slower * work
+        return {worker: loads.get(worker, Fraction(0)) for worker in range(problem.machines)}
+
+
+def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Plan for machines that differ; TimeUpError if there was no time for any plan."""
+    nothing = infeasibility(problem)
+    if nothing is not None:
+        return Outcome(None, infeasibility=nothing)
+    cluster = OrderedMachines(problem, deadline)
+    if problem.fixed:
+        return _fixed(problem, cluster)
+    engine = cluster.engine(cluster.fastest)
+    heap: list[tuple[float, int, Triple]] = []
+    unseen = float("inf")
+    for replicas, most in engine.space.pairs():
+        if deadline.passed and heap:
+            unseen = 0.0
+            break
+        side = max(1, min(most, problem.machines // (replicas + 1)))
+        bounds = engine.layerwise.bounds(replicas, most, side)
+        for workers in range(1, most + 1):
+            servers = engine.space.servers(workers, replicas)
+            if servers:
+                triple = Triple(workers, replicas, servers[-1])
+                heap.append((float(bounds[workers - 1]), -triple.servers, triple))
+    heapify(heap)
+    ranking: list[Ranked] = []
+    refined: set[Triple] = set()
+    lowest, looked, timed_out = float("inf"), 0, False
+    while heap:
+        bound, _, triple = heappop(heap)
+        # Bounds come in rising order; a triple comes twice, with a cheap and then a stronger bound.
+        if len(ranking) >= problem.top and bound > float(ranking[problem.top - 1].epoch):
+            lowest = min(lowest, bound)
+            break
+        if deadline.passed and ranking:
+            lowest, timed_out = min(lowest, bound), True
+            break
+        if triple not in refined and not deadline.passed:
+            refined.add(triple)
+            heappush(heap, (max(bound, cluster.bound(triple)), -triple.servers, triple))
+            continue
+        lowest = min(lowest, bound)
+        looked += 1
+        try:
+            plans = [
+                Ranked(configuration, estimate(problem, configuration).epoch)
+                for configuration in cluster.plans(triple)
+            ]
+        except TimeUpError:
+            if not ranking:
+                raise
+            timed_out = True
+            break
+        if plans:
+            ranking.append(min(plans, key=lambda plan: plan.epoch))
+            ranking.sort(key=rank)
+        # The bound holds for fewer servers too.
+        fewer = triple._replace(servers=triple.servers - 1)
+        if fewer.servers in engine.space.servers(triple.workers, triple.replicas):
+            heappush(heap, (bound, -fewer.servers, fewer))
+    if not ranking:
+        reason = f"memory: no configuration that was tried fits {problem.memory_bytes} bytes"
+        return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
+    timed_out |= unseen == 0
+    proven = engine.below(min(lowest, unseen))
+    triples, states = engine.space.count, engine.all_states()
+    seen = sum(engine.layerwise.states(triple.workers) for triple in refined)
+    cut = (0, 0) if timed_out else (triples - looked, max(0, states - seen))
+    explored = Explored(triples, cut[0], states, cut[1])
+    plan = Plan(
+        ranking[0].configuration,
+        tuple(ranking[: problem.top]),
+        explored,
+        -int(-proven // 1),
+    )
+    return Outcome(plan, min(proven, ranking[0].epoch), timed_out)
+
+
+def _fixed(problem: Problem, cluster: OrderedMachines) -> Outcome[Plan]:
+    ranking, bounds = [], []
+    for place, fixed in enumerate(problem.fixed):
+        triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)
+        if fixed.layers is None:
+            plans = list(cluster.plans(triple))
+        else:
+            configuration = fixed.configuration()
+            used = [cluster.used(order, triple) for order in cluster.orders]
+            plans = [cluster.dealt(configuration, *machines) for machines in used]
+        try:
+            prices = [Ranked(plan, estimate(problem, plan).epoch) for plan in plans]
+        except BrokenConstraintError as error:
+            raise InvalidInputError(f"fixed[{place}]", error.message) from None
+        if not prices:
+            message = f"no choice of layers fits {problem.memory_bytes} bytes a machine"
+            raise InvalidInputError(f"fixed[{place}]", message)
+        ranking.append(min(prices, key=lambda plan: plan.epoch))
+        bounds.append(cluster.engine(cluster.fastest).below(cluster.bound(triple)))
+    ranking.sort(key=rank)
+    count = len(ranking)
+    explored = Explored(count, 0, count * len(problem.layers), 0)
+    plan = Plan(ranking[0].configuration, tuple(ranking), explored)
+    return Outcome(plan, min(*bounds, ranking[0].epoch))

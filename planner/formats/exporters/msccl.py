@@ -1,0 +1,267 @@
+"""Writes an all-reduce as an algorithm of MSCCL, the programmable runtime on top of NCCL.
+
+Problem: MSCCL runs an XML program on each GPU: concurrent thread blocks, each a list of steps that
+send to one peer or receive from one over one channel. A step may wait for one step of another
+block; a ``nop`` before it waits for one more. Every order must move the same data with the same
+sums.
+Method: per link and peer one receiving and one sending block, messages in the program's order.
+Details and proof: docs/exports.md, "Why exported programs compute the right sums".
+Guarantee: links carry the program's messages in its order with its sums; no order deadlocks.
+Complexity: linear in the messages times their chunks; BML has 2k(n-1) thread blocks per server and
+k(n-1)·(3k + 1 + (n-1)·k(k-1)/2) steps with ``nop``. Source: Cowan et al., "MSCCLang", ASPLOS 2023;
+attributes and limits: parser of msccl-executor-nccl.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, get_args
+from xml.etree import ElementTree as ET
+
+from planner.families.bml.program import program_of
+from planner.families.bml.schedule import Schedule
+from planner.families.collectives.program import OWN, Message, Program, in_parts
+from planner.model.errors import InvalidInputError
+from planner.model.validation import integer, shown
+
+__all__ = ["Protocol", "check_name", "write_msccl"]
+
+Protocol = Literal["Simple", "LL", "LL128"]
+"""NCCL's protocols: most bandwidth, least latency, and in between on NVLink."""
+
+MAX_GPUS = 1024
+"""Ranks for which the runtime's parser has room."""
+
+MAX_PEERS = 32
+"""Sending, and receiving, thread blocks on one channel."""
+
+MAX_CHUNKS = 71
+"""Chunks of one step."""
+
+MAX_ALL_CHUNKS = 2**15 - 1
+"""Chunks of a rank: the runtime keeps 16 bits."""
+
+MAX_STEPS = 64
+"""Steps of one thread block."""
+
+MAX_ELEMENTS = 4095
+"""XML elements that a rank reads."""
+
+MAX_NAME = 255
+"""Characters of a name: the parser writes without checking."""
+
+
+def write_msccl(
+    program: Program | Schedule,
+    *,
+    name: str,
+    protocol: Protocol = "Simple",
+    min_bytes: int = 0,
+    max_bytes: int = 0,
+) -> str:
+    """Return an all-reduce in MSCCL's XML, with one GPU per rank.
+
+    The runtime uses it for buffers whose number of elements is a multiple of the chunks.
+
+    Parameters
+    ----------
+    program : Program or Schedule
+        An all-reduce with chunks of one size; a BML schedule must have no failures.
+    name : str
+        Name of the algorithm: printable ASCII without quotes, ``&``, ``<`` and ``>``.
+    protocol : str
+        "Simple", "LL" or "LL128".
+    min_bytes, max_bytes : int
+        Sizes of the buffers to use it for; a `max_bytes` of 0 sets no limit.
+
+    Raises
+    ------
+    InvalidInputError
+        If the format cannot express the program, or it is too large for the runtime.
+    """
+    if not isinstance(program, Program):
+        _check_schedule(program)
+        program = in_parts(program_of(program), program.rounds)
+    _check_program(program)
+    check_name(name)
+    if protocol not in get_args(Protocol):
+        raise InvalidInputError(
+            "protocol", f"expected one of 'Simple', 'LL', 'LL128', got {shown(protocol)}"
+        )
+    integer(min_bytes, "min_bytes")
+    if integer(max_bytes, "max_bytes"):
+        integer(max_bytes, "max_bytes", minimum=min_bytes)
+    algo = _element(
+        "algo",
+        name=name,
+        proto=protocol,
+        nchannels=program.links,
+        nchunksperloop=program.chunks,
+        ngpus=program.ranks,
+        coll="allreduce",
+        inplace=1,
+        outofplace=1,
+        minBytes=min_bytes,
+        maxBytes=max_bytes,
+    )
+    # Ranks are written one by one, so only one rank's elements are in memory. The runtime's parser
+    # knows no XML declaration.
+    opening = ET.tostring(algo, encoding="unicode", short_empty_elements=False)
+    lines = [opening.removesuffix("</algo>")]
+    sizes = {"i_chunks": program.chunks, "o_chunks": program.chunks, "s_chunks": 0}
+    for rank in range(program.ranks):
+        gpu = _element("gpu", id=rank, **sizes)
+        _add_thread_blocks(gpu, program, rank)
+        elements = program.ranks + sum(1 for _ in gpu.iter())
+        if elements > MAX_ELEMENTS:
+            raise InvalidInputError(
+                "program", f"expected at most {MAX_ELEMENTS} elements for a rank, got {elements}"
+            )
+        ET.indent(gpu, level=1)
+        lines.append("  " + ET.tostring(gpu, encoding="unicode"))
+    return "\n".join([*lines, "</algo>", ""])
+
+
+def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
+    """Add the thread blocks of one rank."""
+    sent, received = list(program.sends(rank)), list(program.receives(rank))
+    targets, sources = (
+        sorted(ends, key=lambda end: (end[0], (end[1] - rank) % program.ranks))
+        for ends in (
+            {(message.link, message.receiver) for message in sent},
+            {(message.link, message.sender) for message in received},
+        )
+    )
+    most = max((*_by_link(sources).values(), *_by_link(targets).values()), default=0)
+    if most > MAX_PEERS:
+        raise InvalidInputError(
+            "program", f"expected at most {MAX_PEERS} ranks to talk to over a link, got {most}"
+        )
+    if any((message.source, message.target) != (OWN, OWN) for message in sent):
+        raise InvalidInputError("program", "expected no passing on through other ranks")
+    # Only receiving blocks are waited for; they come first, as the runtime keeps 7 bits for them.
+    for link, peer in sources:
+        gpu.append(_element("tb", id=len(gpu), send=-1, recv=peer, chan=link))
+    for link, peer in targets:
+        gpu.append(_element("tb", id=len(gpu), send=peer, recv=-1, chan=link))
+    receiving = {end: block for block, end in enumerate(sources)}
+    sending = {end: block for block, end in enumerate(targets, len(sources))}
+
+    def moment(message: Message) -> tuple[int, bool, int, int]:
+        turn = (message.receiver - message.sender) % program.ranks
+        return message.step, message.sender != rank, turn, message.first
+
+    wrote: dict[int, tuple[int, int]] = {}  # thread block and step that last wrote a chunk
+    for message in sorted([*sent, *received], key=moment):
+        for chunks in _at_once(message):
+            # Of several steps of one thread block only the last is waited for.
+            awaited = dict(sorted({wrote[chunk] for chunk in chunks if chunk in wrote}))
+            source = "o" if awaited else "i"
+            if message.sender == rank:
+                block = sending[message.link, message.receiver]
+                _add_step(gpu, block, "s", source, chunks, awaited)
+                continue
+            block = receiving[message.link, message.sender]
+            if message.adds:
+                step = _add_step(gpu, block, "rrc", source, chunks, awaited)
+            else:
+                step = _add_step(gpu, block, "r", "o", chunks, {})
+            wrote.update(dict.fromkeys(chunks, (block, step)))
+
+
+def _by_link(ends: Sequence[tuple[int, int]]) -> Counter[int]:
+    return Counter(link for link, _ in ends)
+
+
+def _at_once(message: Message) -> Iterator[range]:
+    """Yield the chunks of a message, at most `MAX_CHUNKS` at once."""
+    for first in range(message.first, message.stop, MAX_CHUNKS):
+        yield range(first, min(message.stop, first + MAX_CHUNKS))
+
+
+def _add_step(
+    gpu: ET.Element,
+    block: int,
+    kind: str,
+    source: str,
+    chunks: range,
+    awaited: Mapping[int, int],
+) -> int:
+    """Add a step that waits for one step of each given block; return its number."""
+    for waited, step in awaited.items():
+        gpu[waited][step].set("hasdep", "1")
+    tb = gpu[block]
+    if len(tb) + max(len(awaited), 1) > MAX_STEPS:
+        raise InvalidInputError(
+            "program", f"expected at most {MAX_STEPS} steps of a thread block, got more"
+        )
+    *before, last = awaited.items() or [(-1, -1)]
+    for wait in before:
+        tb.append(_step(len(tb), "nop", "i", range(-1, -1), wait))
+    tb.append(_step(len(tb), kind, source, chunks, last))
+    return len(tb) - 1
+
+
+def _step(number: int, kind: str, source: str, chunks: range, wait: tuple[int, int]) -> ET.Element:
+    return _element(
+        "step",
+        s=number,
+        type=kind,
+        srcbuf=source,
+        srcoff=chunks.start,
+        dstbuf="o",
+        dstoff=chunks.start,
+        cnt=len(chunks),
+        depid=wait[0],
+        deps=wait[1],
+        hasdep=0,
+    )
+
+
+def _element(tag: str, **attributes: str | int) -> ET.Element:
+    return ET.Element(tag, {key: str(value) for key, value in attributes.items()})
+
+
+def _check_schedule(schedule: Schedule) -> None:
+    """Refuse schedules that the format cannot express or the runtime would not load."""
+    if not isinstance(schedule, Schedule):
+        raise InvalidInputError(
+            "schedule",
+            f"expected the schedule of Algorithm 1, got a {type(schedule).__name__}: "
+            "chunks of MSCCL are all of one size",
+        )
+    if schedule.changed:
+        raise InvalidInputError(
+            "schedule",
+            "expected a schedule without failures: MSCCL has no ranks that take no part, and no "
+            "way to keep a NIC from being used",
+        )
+
+
+def _check_program(program: Program) -> None:
+    """Refuse programs that the format cannot express or the runtime would not load."""
+    if program.kind != "all_reduce":
+        raise InvalidInputError("program.kind", f"expected an all_reduce, got {program.kind}")
+    for amount, limit, what in (
+        (program.ranks, MAX_GPUS, "ranks"),
+        (program.chunks, MAX_ALL_CHUNKS, "chunks"),
+    ):
+        if amount > limit:
+            raise InvalidInputError(
+                "program", f"expected at most {limit} {what}, got {shown(amount)}"
+            )
+    if not program.even:
+        raise InvalidInputError("program", "chunks of MSCCL are all of one size")
+
+
+def check_name(name: str) -> None:
+    """Refuse names on which the runtimes' parsers may fail."""
+    if (
+        not isinstance(name, str)
+        or not 1 <= len(name) <= MAX_NAME
+        or any(not " " <= character <= "~" or character in "\"'&<>" for character in name)
+    ):
+        raise InvalidInputError(
+            "name",
+            f"expected 1 to {MAX_NAME} printable ASCII characters without quotes, &, < and >, "
+            f"got {shown(name)}",
+        )

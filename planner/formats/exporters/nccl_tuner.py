@@ -1,0 +1,170 @@
+"""Writes the best algorithm and protocol by size for NCCL's tuner plugin.
+
+Problem: collectives were timed with one algorithm and protocol forced at a time; which is best for
+which size? Method: each choice has a piecewise linear cost, so the best one changes only at
+measured sizes and where two costs cross. Rows name the ends of these intervals, by collective,
+ranks and hosts: ``collective,minbytes,maxbytes,algorithm,protocol,channels,nodes,ranks,pipeops,
+regbuff``. -1 leaves a choice to NCCL, or matches anything; the first matching row counts; a line
+has at most 255 characters.
+Guarantee: each row has the cheapest choice at every size that all choices were measured for. The
+regret over sizes is computed by reading the rows again.
+Complexity: O(choices² · sizes). Source: README and parser of plugins/tuner/example of NVIDIA/nccl.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+from planner.model.costs import TableCost
+from planner.model.errors import InvalidInputError
+from planner.model.measured import COLLECTIVES, Collective, MeasuredNetwork
+from planner.model.validation import shown
+
+__all__ = ["ALGORITHMS", "PROTOCOLS", "Rule", "encode_rules", "parse_rules", "regret", "rules_of"]
+
+ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+PROTOCOLS = ("ll", "ll128", "simple")
+
+_MAX_LINE = 255
+
+Choice = tuple[str, str]
+"""An algorithm and a protocol."""
+
+
+class Rule(NamedTuple):
+    """The choice for sizes from `least_bytes` to `most_bytes`, both included."""
+
+    collective: Collective
+    least_bytes: int
+    most_bytes: int
+    algorithm: str
+    protocol: str
+    hosts: int
+    ranks: int
+
+    @property
+    def line(self) -> str:
+        """The row; channels, pipelined operations and registered buffers are left to NCCL."""
+        name = self.collective.replace("_", "")
+        return (
+            f"{name},{self.least_bytes},{self.most_bytes},{self.algorithm},{self.protocol},"
+            f"-1,{self.hosts},{self.ranks},-1,-1"
+        )
+
+
+def rules_of(networks: Mapping[Choice, MeasuredNetwork]) -> tuple[Rule, ...]:
+    """Return the cheapest choice by size, for all collectives and ranks with two choices."""
+    for algorithm, protocol in networks:
+        for name, known in ((algorithm, ALGORITHMS), (protocol, PROTOCOLS)):
+            if name not in known:
+                raise InvalidInputError(
+                    "", f"expected one of {', '.join(known)}, got {shown(name)}"
+                )
+    rules = tuple(
+        rule
+        for (collective, ranks, hosts), costs in _grouped(networks).items()
+        if len(costs) > 1
+        for rule in _stretches(collective, ranks, hosts, costs)
+    )
+    if not rules:
+        raise InvalidInputError("", "no collective was measured with two choices: nothing to tune")
+    return rules
+
+
+def _grouped(
+    networks: Mapping[Choice, MeasuredNetwork],
+) -> dict[tuple[Collective, int, int], dict[Choice, TableCost]]:
+    costs: dict[tuple[Collective, int, int], dict[Choice, TableCost]] = {}
+    for choice, network in networks.items():
+        for table in network.tables:
+            key = (table.collective, table.ranks, table.hosts)
+            costs.setdefault(key, {})[choice] = table.cost
+    return costs
+
+
+def _stretches(
+    collective: Collective, ranks: int, hosts: int, costs: Mapping[Choice, TableCost]
+) -> Iterator[Rule]:
+    first = max(cost.points[0][0] for cost in costs.values())
+    last = min(cost.points[-1][0] for cost in costs.values())
+    if first > last:
+        return
+    sizes = {first, last}
+    for cost in costs.values():
+        sizes |= {size for size, _ in cost.points if first <= size <= last}
+    for low, high in pairwise(sorted(sizes)):
+        for left, right in combinations(costs.values(), 2):
+            start, end = (left.cost_ns(size) - right.cost_ns(size) for size in (low, high))
+            if start * end < 0:  # rounded up: within one byte and one ns of the crossing
+                place = low + Fraction(high - low) * start / (start - end)
+                sizes |= {size for size in (int(place), int(place) + 1) if low < size < high}
+    begin, chosen = first, _least(costs, first)
+    for low, high in pairwise(sorted(sizes)):
+        best = _least(costs, (low + high) // 2)  # nothing crosses between the two
+        if best != chosen:
+            if low > begin:
+                yield Rule(collective, begin, low - 1, *chosen, hosts, ranks)
+            begin, chosen = low, best
+    yield Rule(collective, begin, last, *chosen, hosts, ranks)
+
+
+def _least(costs: Mapping[Choice, TableCost], size: int) -> Choice:
+    return min(costs, key=lambda choice: (costs[choice].cost_ns(size), choice))
+
+
+def encode_rules(rules: Sequence[Rule], about: str) -> str:
+    """Return the plugin's file."""
+    lines = [f"# {about}", "# collective,minbytes,maxbytes,algorithm,protocol,channels,nodes,ranks"]
+    lines += [rule.line for rule in rules]
+    long = next((line for line in lines if len(line.encode()) > _MAX_LINE), None)
+    if long is not None:
+        raise InvalidInputError("", f"a line of more than {_MAX_LINE} bytes: {shown(long)}")
+    return "\n".join([*lines, ""])
+
+
+def parse_rules(text: str) -> tuple[Rule, ...]:
+    """Return the rows of a file; a row that the plugin would skip is an error."""
+    names = {name.replace("_", ""): name for name in COLLECTIVES}
+    rules = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line or line.startswith("#"):
+            continue
+        cells = [cell.strip() for cell in line.split(",")]
+        good = 8 <= len(cells) <= 10 and cells[0] in names and cells[3] in ALGORITHMS
+        if not good or cells[4] not in PROTOCOLS or len(line.encode()) > _MAX_LINE:
+            raise InvalidInputError(f"line {number}", f"no row of the plugin: {shown(line)}")
+        try:
+            least, most, hosts, ranks = (int(cells[place]) for place in (1, 2, 6, 7))
+        except ValueError:
+            raise InvalidInputError(f"line {number}", "expected whole numbers") from None
+        rules.append(Rule(names[cells[0]], least, most, cells[3], cells[4], hosts, ranks))
+    return tuple(rules)
+
+
+def regret(
+    rules: Sequence[Rule], networks: Mapping[Choice, MeasuredNetwork], queries: int = 10_000
+) -> tuple[int, float, float]:
+    """Return the number of sizes queried, and the mean and largest relative regret of the rules.
+
+    At least `queries` sizes are queried, spaced geometrically.
+    """
+    groups = {key: costs for key, costs in _grouped(networks).items() if len(costs) > 1}
+    each = -(-queries // max(len(groups), 1))
+    regrets: list[float] = []
+    for (collective, ranks, hosts), costs in groups.items():
+        own = [
+            rule for rule in rules
+            if (rule.collective, rule.ranks, rule.hosts) == (collective, ranks, hosts)
+        ]  # fmt: skip
+        if not own:
+            continue
+        low, high = own[0].least_bytes, own[-1].most_bytes
+        for place in range(each + 1):
+            size = round(max(low, 1) * (high / max(low, 1)) ** (place / each))
+            rule = next((rule for rule in own if rule.least_bytes <= size <= rule.most_bytes), None)
+            if rule is None:
+                continue
+            best = min(cost.cost_ns(size) for cost in costs.values())
+            regrets.append(costs[rule.algorithm, rule.protocol].cost_ns(size) / best - 1)
+    return len(regrets), sum(regrets) / max(len(regrets), 1), max(regrets, default=0.0)

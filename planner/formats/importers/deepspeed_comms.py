@@ -1,0 +1,214 @@
+"""Reads the summary of DeepSpeed's communication logger (`deepspeed.comm.log_summary`).
+
+The table has a row per operation and message size: count, total and average time. It says neither
+the number of ranks nor how many share a host, and times of a job include waiting for other ranks.
+With ``show_straggler=True`` a second table has them without this waiting; then that one is read.
+The size of an all-gather is one rank's share, that of a reduce-scatter all that a rank holds;
+planner counts the whole message of both. Averages are printed in 0.01 ms and leave out the largest
+and smallest time; the total is more exact where both agree. A summary contains all earlier ones, so
+the last one is read.
+
+Complexity: O(characters). Source: deepspeed/utils/comms_logging.py and deepspeed/comm/utils.py.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from math import ceil, floor
+from typing import Any, NamedTuple
+
+from planner.formats.importers.launchers import PrintedLine, printed_lines
+from planner.formats.importers.timed_rows import TimedRow, listed
+from planner.model.errors import InvalidInputError
+from planner.model.measured import Collective
+from planner.model.validation import MAX_VALUE, shown
+
+__all__ = ["HEADER", "read_deepspeed_comms"]
+
+HEADER = re.compile(r"Comm\. Op\s+Message Size\s+Count\b")
+"""The header of either table."""
+
+_OPERATIONS: Mapping[str, Collective] = {
+    "all_reduce": "all_reduce",
+    "all_reduce_coalesced": "all_reduce",
+    "inference_all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "all_gather_base": "all_gather",
+    "all_gather_coalesced": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter",
+}
+_COLUMN = re.compile(r"(?:Total|Avg) (?:[Ll]atency|comm lat|straggler)\(ms\)|\w+_avg \(Gbps\)")
+_OPERATION = re.compile(r"([a-z]\w*)(\s*\|.*)?")
+_ROW = re.compile(r"([0-9.]+) ?([A-Za-z]+)\s+(\S+)\s*(.*)")
+_INDENTED = re.compile(r"\s{15,}\S")
+_UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB", "PB"))}
+_TOTAL, _AVERAGE = "Total Latency(ms)", "Avg Latency(ms)"
+_TOTAL_ALONE, _AVERAGE_ALONE = "Total comm lat(ms)", "Avg comm lat(ms)"
+_HALF = Decimal("0.005")
+"""Half of the last printed digit."""
+
+_LACKS = (
+    "this is no measurement of a network alone: groups of all sizes are in it as one, sizes are "
+    "rounded to two decimals and times to 0.01 ms; nccl-tests time the network alone"
+)
+_WAITING = (
+    "the times hold how long a rank waited for the others: log_summary(show_straggler=True) prints "
+    "them without"
+)
+
+
+class _Entry(NamedTuple):
+    operation: str
+    size: int
+    calls: int
+    cells: Mapping[str, Decimal]
+    line: PrintedLine
+
+
+def read_deepspeed_comms(
+    data: bytes, *, ranks: int | None = None, per_host: int | None = None, **_: Any
+) -> tuple[list[TimedRow], tuple[str, ...]]:
+    """Return the rows of a summary, and warnings about its limits.
+
+    A summary names neither `ranks` nor `per_host`, so both have to be given.
+    """
+    tables = _tables(data.decode("utf-8", errors="replace"))
+    plain = [table for table in tables if any(_AVERAGE in entry.cells for entry in table)]
+    alone = [table for table in tables if any(_AVERAGE_ALONE in entry.cells for entry in table)]
+    if not plain and not alone:
+        raise InvalidInputError("", "no summary of DeepSpeed's communication logger")
+    entries = (alone or plain)[-1]
+    known = [entry for entry in entries if entry.operation in _OPERATIONS]
+    others = sorted({entry.operation for entry in entries} - set(_OPERATIONS))
+    if not known:
+        raise InvalidInputError(
+            "",
+            f"of DeepSpeed's operations only {listed(others)}: a network is made of all_reduce, "
+            "all_gather and reduce_scatter; time them with nccl-tests (planner import nccl-tests)",
+        )
+    world = _world(plain[-1] if plain else [])
+    if ranks is None or per_host is None:
+        hint = "" if world is None else f"; its bandwidths are those of {world} ranks"
+        raise InvalidInputError(
+            f"line {known[0].line.number}",
+            "among how many ranks, and how many share a host? A summary says neither: give --ranks "
+            f"and --ranks-per-host{hint}",
+        )
+    if ranks % per_host:
+        raise InvalidInputError("--ranks-per-host", f"{ranks} ranks are not {per_host} a host")
+    warnings = [_LACKS] if alone else [_LACKS, _WAITING]
+    if world is not None and world != ranks:
+        warnings.append(f"its bandwidths are those of {world} ranks, and --ranks says {ranks}")
+    if len(plain) > 1:
+        warnings.append(f"{len(plain)} summaries, each of all before it: the last is read")
+    if others:
+        warnings.append(f"left out, operations that no network has: {listed(others)}")
+    rows = []
+    left_out: dict[str, list[str]] = {}
+    for entry in known:
+        where = f"line {entry.line.number}"
+        kind = _OPERATIONS[entry.operation]
+        size = entry.size * (ranks if kind == "all_gather" else 1)
+        time = min(_time(entry), MAX_VALUE)
+        if not size or not time:
+            left_out.setdefault("with a time of 0" if size else "of 0 bytes", []).append(where)
+            continue
+        if size > MAX_VALUE:
+            raise InvalidInputError(f"{where}, column Message Size", "too large")
+        rows.append(TimedRow(kind, ranks, per_host, size, time, where))
+    warnings += [f"left out, rows {why}: {listed(places)}" for why, places in left_out.items()]
+    if not rows:
+        raise InvalidInputError("", f"no row that could be used ({'; '.join(warnings)})")
+    return rows, tuple(warnings)
+
+
+def _tables(text: str) -> list[list[_Entry]]:
+    tables: list[list[_Entry]] = []
+    columns: list[str] = []
+    operation = ""
+    for line in printed_lines(text, HEADER, "Comm. Op"):
+        own = line.text.strip()
+        if HEADER.match(own):
+            columns, operation = _COLUMN.findall(own), ""
+            tables.append([])
+        elif columns and (match := _OPERATION.fullmatch(own)):
+            operation = match[1]
+        elif operation and (match := _ROW.fullmatch(own)):
+            tables[-1].append(_entry(operation, match, columns, line))
+        elif operation and _INDENTED.match(line.text):
+            raise InvalidInputError(
+                f"line {line.number}, column Message Size", f"expected bytes, got {shown(own)}"
+            )
+    return tables
+
+
+def _entry(operation: str, match: re.Match[str], columns: list[str], line: PrintedLine) -> _Entry:
+    where = f"line {line.number}"
+    factor = _UNITS.get(match[2])
+    size = _decimal(match[1])
+    if factor is None or size is None:
+        raise InvalidInputError(
+            f"{where}, column Message Size", f"expected bytes, got {shown(match[1] + match[2])}"
+        )
+    count = int(match[3]) if match[3].isdecimal() and len(match[3]) < 19 else 0
+    if not count:
+        raise InvalidInputError(
+            f"{where}, column Count", f"expected a number of calls, got {shown(match[3])}"
+        )
+    cells = match[4].split()
+    numbers = {}
+    for place, column in enumerate(columns):
+        cell = cells[place] if place < len(cells) else ""
+        number = _decimal(cell)
+        if number is None:
+            raise InvalidInputError(
+                f"{where}, column {column}", f"expected a number, got {shown(cell)}"
+            )
+        numbers[column] = number
+    if len(cells) > len(columns):
+        raise InvalidInputError(
+            where, f"{len(cells)} numbers behind the count, and the header names {len(columns)}"
+        )
+    whole = int((size * factor).to_integral_value(ROUND_HALF_EVEN))
+    return _Entry(operation, whole, count, numbers, line)
+
+
+def _decimal(cell: str) -> Decimal | None:
+    try:
+        number = Decimal(cell)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() and number >= 0 and len(cell) < 40 else None
+
+
+def _time(entry: _Entry) -> int:
+    """Return the time of one call (ns)."""
+    kinds = (_TOTAL_ALONE, _AVERAGE_ALONE) if _AVERAGE_ALONE in entry.cells else (_TOTAL, _AVERAGE)
+    total, average = entry.cells.get(kinds[0], Decimal(0)), entry.cells[kinds[1]]
+    exact = total / entry.calls
+    agree = abs(exact - average) <= _HALF + _HALF / entry.calls
+    return int(((exact if agree else average) * 10**6).to_integral_value(ROUND_HALF_EVEN))
+
+
+def _world(entries: list[_Entry]) -> int | None:
+    """Return the number of ranks that the bandwidths imply, or None.
+
+    Bus bandwidth / bandwidth is (n - 1) / n, and both are rounded.
+    """
+    least, most = 2, 1 << 20
+    for first, bus in _bandwidths(entries):
+        gap = first - bus
+        least = max(least, ceil((first - _HALF) / (gap + 2 * _HALF)))
+        if gap > 2 * _HALF:
+            most = min(most, floor((first + _HALF) / (gap - 2 * _HALF)))
+    return least if least == most else None
+
+
+def _bandwidths(entries: list[_Entry]) -> Iterator[tuple[Decimal, Decimal]]:
+    for entry in entries:
+        pair = (entry.cells.get("tput_avg (Gbps)"), entry.cells.get("busbw_avg (Gbps)"))
+        if entry.operation in _OPERATIONS and pair[0] and pair[1] is not None:
+            yield pair[0], pair[1]

@@ -1,0 +1,193 @@
+"""FX graphs with collectives, as `planner.profiling.fx` writes them, as problems of `overlap`.
+
+Placeholders become tensors that exist from the start, outputs tensors that stay to the end; all
+other nodes are issued. The input of a collective is held until its wait, as the transfer reads it.
+
+Complexity: O(nodes + arguments).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from planner.families.overlap import Collective, Kind, Node, Problem, Tensor
+from planner.families.overlap.problem import cycle_of
+from planner.jsonio.fx import FxDocument, FxNode
+from planner.model.errors import InvalidInputError
+from planner.model.validation import shown
+
+__all__ = ["check_ranks", "problem_of"]
+
+
+def check_ranks(documents: Sequence[FxDocument], names: Sequence[str]) -> None:
+    """Refuse ranks that start a group's collectives in different orders: they would hang."""
+    first = _started(documents[0])
+    for rank, document in enumerate(documents[1:], 1):
+        other = _started(document)
+        for group in sorted(first.keys() | other.keys()):
+            mine, theirs = first.get(group, []), other.get(group, [])
+            for place in range(max(len(mine), len(theirs))):
+                here = mine[place] if place < len(mine) else "nothing"
+                there = theirs[place] if place < len(theirs) else "nothing"
+                if here != there:
+                    raise InvalidInputError(
+                        "nodes",
+                        f"the ranks would wait for each other: collective {place} of group {group} "
+                        f"is {here} in {names[0]}, {there} in {names[rank]}",
+                    )
+
+
+def _started(document: FxDocument) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for node in document.nodes:
+        it = node.collective
+        if it is not None:
+            groups.setdefault(it.group, []).append(f"{it.kind} of {it.size_bytes} bytes")
+    return groups
+
+
+def problem_of(document: FxDocument) -> Problem:
+    """Return the problem of one rank's graph, without a memory limit.
+
+    Every collective needs exactly one wait.
+    """
+    seen: set[str] = set()
+    for place, node in enumerate(document.nodes):
+        if node.name in seen:
+            raise InvalidInputError(f"nodes[{place}].name", f"{shown(node.name)} is there twice")
+        seen.add(node.name)
+    issued = [
+        node for node in document.nodes if node.op not in {"placeholder", "get_attr", "output"}
+    ]
+    place_of = {node.name: place for place, node in enumerate(document.nodes)}
+    for node in document.nodes:
+        _check_node(node, place_of)
+    ordered = _in_order(issued)
+    number = {node.name: place for place, node in enumerate(ordered)}
+    kinds, collectives, starter = _collectives(document, ordered, number, place_of)
+    nodes = [
+        Node(
+            node.name,
+            tuple(
+                number[name]
+                for name in dict.fromkeys((*node.inputs, *node.after))
+                if name in number
+            ),
+            node.duration_ns or 0,
+        )
+        for node in ordered
+    ]
+    tensors = _tensors(document, number, starter)
+    return Problem(nodes=nodes, kinds=kinds, collectives=collectives, tensors=tensors)
+
+
+def _check_node(node: FxNode, place_of: Mapping[str, int]) -> None:
+    path = f"nodes[{place_of[node.name]}]"
+    for field in ("inputs", "after"):
+        for number, name in enumerate(getattr(node, field)):
+            if name not in place_of:
+                raise InvalidInputError(
+                    f"{path}.{field}[{number}]", f"expected a node of the graph, got {shown(name)}"
+                )
+    if node.op in {"placeholder", "get_attr", "output"} or node.waits or node.collective:
+        return
+    if node.duration_ns is None:
+        raise InvalidInputError(f"{path}.duration_ns", f"missing, of {shown(node.name)}")
+
+
+def _in_order(issued: Sequence[FxNode]) -> list[FxNode]:
+    """Return the nodes in the listed order; an error if that has a cycle."""
+    number = {node.name: place for place, node in enumerate(issued)}
+    after = [
+        [number[name] for name in (*node.inputs, *node.after) if name in number] for node in issued
+    ]
+    cycle = cycle_of(after)
+    if cycle:
+        ring = " after ".join(issued[place].name for place in [*cycle[:8], cycle[0]])
+        raise InvalidInputError("nodes", f"a cycle of {len(cycle)} nodes: {ring}")
+    return list(issued)
+
+
+def _collectives(
+    document: FxDocument,
+    ordered: Sequence[FxNode],
+    number: Mapping[str, int],
+    place_of: Mapping[str, int],
+) -> tuple[list[Kind], list[Collective], dict[str, str]]:
+    kinds: dict[str, int] = {}
+    made: list[Kind] = []
+    waits: dict[str, str] = {}
+    by_name = {node.name: node for node in ordered}
+    for node in ordered:
+        if node.waits:
+            started = [name for name in node.inputs if name in by_name and by_name[name].collective]
+            path = f"nodes[{place_of[node.name]}].inputs"
+            if len(started) != 1:
+                raise InvalidInputError(path, f"{node.name} waits for no collective of the graph")
+            if started[0] in waits:
+                raise InvalidInputError(path, f"{started[0]} is waited for twice")
+            waits[started[0]] = node.name
+    collectives = []
+    for node in ordered:
+        it = node.collective
+        if it is None:
+            continue
+        path = f"nodes[{place_of[node.name]}]"
+        if node.name not in waits:
+            raise InvalidInputError(f"{path}.collective", f"nothing waits for {node.name}")
+        key = f"{it.kind}@{it.group}"
+        if key not in document.times:
+            raise InvalidInputError("times", f"missing: {shown(key)}, of {node.name}")
+        if key not in kinds:
+            kinds[key] = len(made)
+            made.append(Kind(it.kind, it.group, document.times[key], it.mergeable))
+        collectives.append(
+            Collective(
+                number[node.name],
+                number[waits[node.name]],
+                kinds[key],
+                it.size_bytes,
+                it.pack_ns,
+                it.unpack_ns,
+                it.pack_bytes,
+                it.unpack_bytes,
+            )
+        )
+    return made, collectives, waits
+
+
+def _tensors(
+    document: FxDocument,
+    number: Mapping[str, int],
+    waits: Mapping[str, str],
+) -> list[Tensor]:
+    size: dict[int, int] = {}
+    producer: dict[int, int | None] = {}
+    readers: dict[int, list[int]] = {}
+    kept: set[int] = set()
+    held = {node.name: _keys(node) for node in document.nodes}
+    for node in document.nodes:
+        for key, amount in node.allocates:
+            size[key] = amount
+            producer[key] = number.get(node.name)
+            readers[key] = []
+            if node.kept:
+                kept.add(key)
+        read = {key for name in node.inputs for key in held[name] if key in size}
+        if node.op == "output":
+            kept |= read
+            continue
+        users: Iterable[str] = (node.name, waits[node.name]) if node.name in waits else (node.name,)
+        for key in read:
+            readers[key] += [number[user] for user in users if user in number]
+        for key in node.storages:  # a tensor that is only passed on is in use as well
+            if key in readers and node.name in number and number[node.name] != producer[key]:
+                readers[key].append(number[node.name])
+    return [
+        Tensor(size[key], producer[key], tuple(dict.fromkeys(readers[key])), key in kept)
+        for key in size
+        if size[key]
+    ]
+
+
+def _keys(node: FxNode) -> tuple[Any, ...]:
+    return (*node.storages, *(key for key, _ in node.allocates))

@@ -1,0 +1,288 @@
+"""Reads traces of PyTorch's profiler (Kineto, Chrome's trace format) as profiles.
+
+Each step gives ops with times and the order of complete gradients
+(`planner.formats.importers.kineto_steps`). Steps are the ranges ``ProfilerStep#N``, else they end
+with ``Optimizer.step#…``, else the trace is one step. Steps with the same ops are merged, each op's
+time being the median or another statistic; the commonest kind of step is used. Op times are
+computation only (`planner.formats.importers.kineto_times`), and sum to at most the step. A trace
+has no dataflow, so the ops form a chain in their recorded order. A layer is a forward op with its
+backward ops; a parameter is named after the op that reads it first and its shape.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import prod
+from statistics import median
+from typing import BinaryIO
+
+from planner.formats.importers.kineto_shapes import shapes_of
+from planner.formats.importers.kineto_steps import TrainingStep, steps_of
+from planner.formats.importers.kineto_times import busy_ns, step_ns
+from planner.formats.importers.kineto_trace import Trace, clock_remarks, read_trace
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph, Op, Parameter
+from planner.model.layers import Layer, unique_names
+from planner.model.profiles import STATISTICS, Profile, Provenance
+from planner.model.validation import shown
+
+__all__ = ["profile_in", "read_kineto"]
+
+_COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
+_NOTABLE = 0.8
+"""If ops fill less than this share of a step, a warning names the rest."""
+
+
+def read_kineto(
+    data: bytes | BinaryIO,
+    *,
+    name: str,
+    source: str,
+    batch_size: int | None = None,
+    statistic: str = "median",
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Profile, tuple[str, ...]]:
+    """Return the profile in a trace of PyTorch's profiler, and warnings about its times.
+
+    Parameters
+    ----------
+    data : bytes or binary file
+        Contents of the file, ``.json`` or ``.json.gz``; a file is read piece by piece.
+    name : str
+        Name of the model.
+    source : str
+        Origin of the file; kept in the profile with the hash of `data`.
+    batch_size : int, optional
+        Samples of one iteration; the file does not say.
+    statistic : str
+        Statistic of an op's times over the steps: a key of `planner.model.profiles.STATISTICS`.
+    progress : callable, optional
+        Called with the bytes read so far.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no such trace, or lacks what is needed; the path is the event or the step.
+    """
+    trace = read_trace(data, progress=progress)
+    return profile_in(trace, name=name, source=source, batch_size=batch_size, statistic=statistic)
+
+
+def profile_in(
+    trace: Trace,
+    *,
+    name: str,
+    source: str,
+    batch_size: int | None = None,
+    statistic: str = "median",
+) -> tuple[Profile, tuple[str, ...]]:
+    """Return the profile in a trace and warnings, as `read_kineto` does."""
+    try:
+        steps = steps_of(trace)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            error.path, "; ".join([error.message, *_missing(trace), *clock_remarks(trace)])
+        ) from None
+    kinds = [(step.forward, step.backward, step.gradients, step.times.device) for step in steps]
+    kind = Counter(kinds).most_common(1)[0][0]
+    places = [place for place, step_kind in enumerate(kinds) if step_kind == kind]
+    used = [steps[place] for place in places]
+    first = used[0]
+    if not first.gradients:
+        raise InvalidInputError(first.name, "expected at least one gradient with elements")
+    lasts_ns = step_ns([step.times for step in used], places)
+    rows = zip(*(step.times.ops_ns for step in used), strict=True)
+    times, shortened = _within(
+        [round(STATISTICS[statistic](row)) for row in rows], lasts_ns, statistic
+    )
+    ahead = len(first.forward)
+    layers, graph = _model(first, times[:ahead], times[ahead:], batch_size)
+    warnings = [
+        *_missing(trace),
+        *clock_remarks(trace),
+        *shortened,
+        *_waiting(used, sum(times), lasts_ns),
+        *_doubts(trace, steps, used),
+    ]
+    return Profile(
+        name=name,
+        layers=layers,
+        provenance=Provenance(
+            kind="imported",
+            source=f"PyTorch profiler trace {source}",
+            processor=trace.processor if first.times.device else "",
+            repetitions=len(used),
+            statistic=statistic,
+            notes=(
+                f"sha256 of the file: {trace.sha256}",
+                "times of the device: how long kernels run, collectives and waiting aside"
+                if first.times.device
+                else "times of the CPU, from operator to operator",
+                "ops follow each other in the order of execution; a trace has no dataflow",
+                "parameters are called after the op that reads them first; outputs have no sizes",
+                *warnings,
+            ),
+        ),
+        batch_size=batch_size,
+        graph=graph,
+    ), tuple(warnings)
+
+
+def _model(
+    step: TrainingStep,
+    forward_ns: Sequence[int],
+    backward_ns: Sequence[int],
+    batch_size: int | None,
+) -> tuple[tuple[Layer, ...], Graph]:
+    names = unique_names(step.forward)
+    forward_names = [f"{name}/forward" for name in names]
+    backward_names = unique_names(
+        node.name if node.made_by is None else f"{names[node.made_by]}/{node.name}"
+        for node in step.backward
+    )
+    # A forward op may have the name of a backward op.
+    all_names = unique_names([*forward_names, *backward_names])
+    forward_names, backward_names = all_names[: len(names)], all_names[len(names) :]
+    durations = [*forward_ns, *backward_ns]
+    ops = tuple(
+        Op(
+            name,
+            durations[place],
+            "forward" if place < len(names) else "backward",
+            (all_names[place - 1],) if place else (),
+        )
+        for place, name in enumerate(all_names)
+    )
+    # If the reading op is unknown, the first op is assumed to read the parameter: on the safe side.
+    rows = sorted(
+        (step.backward[gradient.node].made_by or 0, -gradient.node, order, gradient)
+        for order, gradient in enumerate(step.gradients)
+    )
+    parameter_names = unique_names(
+        f"{names[reader]} {'x'.join(map(str, gradient.shape)) or 'scalar'}"
+        for reader, _, _, gradient in rows
+    )
+    owned: list[list[Parameter]] = [[] for _ in names]
+    for name, (reader, _, _, gradient) in zip(parameter_names, rows, strict=True):
+        owned[reader].append(
+            Parameter(
+                name,
+                gradient.size_bytes,
+                (backward_names[gradient.node],),
+                (forward_names[reader],),
+            )
+        )
+    counts = [0] * len(names)
+    for reader, _, _, gradient in rows:
+        counts[reader] += prod(gradient.shape)
+    shapes = shapes_of(step.operators, counts, batch_size)
+    layer_backward = [0] * len(names)
+    place = len(names) - 1
+    for node, duration in zip(step.backward, backward_ns, strict=True):
+        place = place if node.made_by is None else node.made_by
+        layer_backward[place] += duration
+    layers = tuple(
+        Layer(
+            name=name,
+            forward_ns=forward,
+            backward_ns=backward,
+            parameter_bytes=sum(parameter.size_bytes for parameter in own),
+            parameters=tuple(parameter.name for parameter in own),
+            **shape,
+        )
+        for name, forward, backward, own, shape in zip(
+            names, forward_ns, layer_backward, owned, shapes, strict=True
+        )
+    )
+    return layers, Graph(ops, tuple(parameter for own in owned for parameter in own))
+
+
+def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int], list[str]]:
+    """Return times whose sum is at most the step's, and a warning if they were shortened.
+
+    Medians of single ops may sum to more than any step took.
+    """
+    whole = sum(times)
+    if whole <= lasts_ns:
+        return times, []
+    what = (
+        f"the {statistic}s of the ops add up to {_ms(whole)}, {_ms(whole - lasts_ns)} more than "
+        f"a step lasts: all are shortened in proportion, to {_ms(lasts_ns)}"
+    )
+    return [time * lasts_ns // whole for time in times], [what]
+
+
+def _waiting(used: Sequence[TrainingStep], busy_ns: int, lasts_ns: int) -> list[str]:
+    """Return a warning if ops fill little of a step on a device."""
+    if not used[0].times.device or busy_ns >= _NOTABLE * lasts_ns:
+        return []
+    collectives = round(median(step.times.collectives_ns for step in used))
+    moved = f", collectives for {_ms(collectives)}" if collectives else ""
+    what = (
+        f"kernels of the ops run for {_ms(busy_ns)} of a step of {_ms(lasts_ns)}{moved}: the rest "
+        "is the optimiser's, or waiting for the host, data or other workers, and is left out"
+    )
+    return [what]
+
+
+def _missing(trace: Trace) -> list[str]:
+    """Return a warning with the number of recorded events that are not in the file."""
+    if trace.held == trace.numbered:
+        return []
+    what = (
+        f"down-sampled or cut: the file holds {trace.held:,} of {trace.numbered:,} events of the "
+        "host that the profiler numbered, and nothing stands in for the others"
+    )
+    return [what]
+
+
+def _ms(time_ns: int) -> str:
+    return f"{time_ns / 1e6:g} ms"
+
+
+def _doubts(trace: Trace, steps: Sequence[TrainingStep], used: Sequence[TrainingStep]) -> list[str]:
+    """Return warnings about possible errors in the numbers."""
+    doubts = []
+    first = used[0]
+    if len(used) < len(steps):
+        doubts.append(
+            f"{len(used)} of {len(steps)} steps have the same ops and gradients and are used; the "
+            "others differ"
+        )
+    if len(used) == 1:
+        doubts.append("times are those of a single step; record several, after a warm-up")
+    if trace.stacks:
+        doubts.append("recorded with Python's stack, which slows down what it times")
+    if any(call.event.name.startswith(_COMMUNICATION) for call in trace.calls) or any(
+        event.name.startswith(_COMMUNICATION) for call in trace.calls for event in call.inside
+    ):
+        doubts.append(
+            "has communication: "
+            + (
+                "what waits for it starts later, which the profile does not show: record one worker"
+                if first.times.device
+                else "its waiting may count as computation: record one worker"
+            )
+        )
+    for category, events in trace.unknown.items():
+        doubts.append(
+            f"{len(events):,} events of category {shown(category)}, which run for "
+            f"{_ms(busy_ns(events))}, are left out: if they are those of an accelerator, "
+            "these are not its times"
+        )
+    if trace.runtime and not trace.device:
+        doubts.append(
+            f"calls of a device's runtime ({', '.join(sorted(trace.runtime))}) but no kernels: "
+            "times are those of the CPU, which only starts them"
+        )
+    lost = sum(first.backward[gradient.node].made_by is None for gradient in first.gradients)
+    if lost:
+        doubts.append(
+            f"{lost} of {len(first.gradients)} parameters: no forward op made the node behind the "
+            "gradient; taken to be read by the first op"
+        )
+    if first.skipped_ns:
+        doubts.append(
+            f"{first.skipped_ns / 1e6:g} ms of operators before the first one that autograd "
+            "numbers are left out (inputs, or parts without gradients)"
+        )
+    return doubts

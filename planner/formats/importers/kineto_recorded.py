@@ -1,0 +1,332 @@
+"""A profiler's trace as computation and transfers, by step.
+
+On a device kernels are classified by name: transfers
+(`planner.formats.importers.communication_kernels`, or what the trace calls a collective), copies,
+and computation. If the job has several ranks, kernels that may be transfers are named. A
+collective's size is in its kernel's arguments or in those of the range that launched it
+(``nccl:all_reduce``, recorded with shapes). Without a device, operators compute, and ranges of gloo
+or MPI are the transfers. A step owns the transfers it launched, and ends when the last of what it
+launched has run. A transfer is ready when the kernels launched before it have ended; the first
+gradient of an all-reduce is known if the gradients, in order of completion, fill the transfers
+exactly.
+
+Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorch 2.13.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+from planner.formats.importers.communication_kernels import called
+from planner.formats.importers.kineto_calls import CollectiveRecord, Event
+from planner.formats.importers.kineto_kernels import (
+    by_name,
+    has_several,
+    in_doubt,
+    launched_by_sending,
+    told_apart,
+)
+from planner.formats.importers.kineto_trace import Trace
+from planner.traces.recorded import Recorded, Step, Transfer
+from planner.traces.spans import merged
+
+__all__ = ["recorded_in"]
+
+_RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
+_COLLECTIVES = {
+    "crossdevicereduce": "all_reduce",
+    "quickreduce": "all_reduce",
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "send_recv",
+    "reduce": "reduce",
+    "send": "send_recv",
+    "recv": "send_recv",
+}
+_BYTES = {"float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "short": 2}
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
+_STEP = "ProfilerStep#"
+_INPUT = "enumerate(DataLoader)"
+_WAITS = re.compile(r"Synchronize")
+
+
+def recorded_in(
+    trace: Trace,
+    rank: int,
+    *,
+    but_last: bool = False,
+    transfers: re.Pattern[str] | None = None,
+) -> Recorded:
+    """Return the computation and the transfers of a trace.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace.
+    rank : int
+        Its rank, if the trace does not say it.
+    but_last : bool
+        Whether to leave out, of several steps, what no step or the last one launched, which may
+        lack its end: other tools count so.
+    transfers : pattern, optional
+        Pattern in the names of further transfers: kernels, or operators without a device. All
+        others then compute, and none is doubtful.
+    """
+    own = trace.distributed.rank
+    ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
+    steps = tuple(
+        Step(mark.name, mark.start_ns, mark.end_ns)
+        for mark in trace.ranges
+        if mark.name.startswith(_STEP)
+    )
+    calls: dict[int | None, Event] = {
+        call.correlation: call for call in trace.runtime_calls if call.correlation is not None
+    }
+    ran = _in_steps(trace.kernels, calls, steps) if but_last and len(steps) > 1 else trace.kernels
+    inside = launched_by_sending(trace, calls)
+    sends, copies, kernels = told_apart(ran, inside, transfers)
+    if trace.kernels:
+        around = _Around(ranges)
+        launches = [calls.get(send.correlation) for send in sends]
+        sent = [
+            _transfer(send, None if call is None else around.range_of(call))
+            for send, call in zip(sends, launches, strict=True)
+        ]
+        asked = [
+            send.start_ns if call is None else call.start_ns
+            for send, call in zip(sends, launches, strict=True)
+        ]
+        busy = kernels
+    else:
+        own_calls = [
+            call.event
+            for call in trace.calls
+            if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
+        ]
+        more = [event for event in own_calls if transfers and transfers.search(event.name)]
+        sent = [_transfer(mark, mark) for mark in [*ranges, *more]]
+        asked = [mark.start_ns for mark in [*ranges, *more]]
+        apart = {event.index for event in more}
+        busy = [event for event in own_calls if event.index not in apart]
+    several = has_several(trace, sent=bool(sent))
+    doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
+    doubts = {kernel.index for kernel in doubtful}
+    launched = sorted(
+        (kernel.start_ns, call.start_ns)
+        for kernel in kernels
+        if (call := calls.get(kernel.correlation)) is not None
+    )
+    placed = [
+        replace(transfer, step=_step(steps, at)) for transfer, at in zip(sent, asked, strict=True)
+    ]
+    ready = _Ready(kernels, calls) if trace.kernels else None
+    return Recorded(
+        rank=rank if own is None else own,
+        ranks=trace.distributed.ranks,
+        device=trace.device,
+        computation=_spans(busy),
+        memory=_spans(copies),
+        transfers=tuple(
+            sorted(
+                _with_gradients(trace, placed, asked, ready),
+                key=lambda transfer: (transfer.start_ns, transfer.end_ns),
+            )
+        ),
+        steps=steps,
+        launched=tuple(launched),
+        input=_spans(mark for mark in trace.ranges if mark.name.startswith(_INPUT)),
+        synchronised=_spans(call for call in trace.runtime_calls if _WAITS.search(call.name)),
+        periods=_periods(ran, calls, steps) if trace.kernels else _on_the_host(steps, placed),
+        counted=by_name(sends),
+        doubtful=by_name(doubtful),
+        certain=_spans(event for event in busy if event.index not in doubts),
+        several=several,
+    )
+
+
+def _periods(
+    ran: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
+) -> tuple[tuple[int, int], ...]:
+    """Return start and end of each step on the device; empty if launches are unknown."""
+    starts = [step.start_ns for step in steps]
+    last = max((step.end_ns for step in steps), default=0)
+    ends: list[int | None] = [None] * len(steps)
+    own: list[Event] = []
+    others: list[Event] = []
+    for kernel in ran:
+        call = calls.get(kernel.correlation)
+        place = -1 if call is None else bisect_right(starts, call.start_ns) - 1
+        if call is None or place < 0 or call.start_ns >= last:
+            others.append(kernel)
+            continue
+        own.append(kernel)
+        ends[place] = max(ends[place] or kernel.end_ns, kernel.end_ns)
+    if not own:
+        return ()
+    first = min(kernel.start_ns for kernel in own)
+    known = [end for end in ends if end is not None]
+    before = max((k.end_ns for k in others if k.start_ns < first), default=None)
+    begin = min(steps[0].start_ns, first)  # nothing ran before: the first step begins on the host
+    if before is not None and begin < before:
+        begin = before if before < known[0] else first
+    periods = []
+    for end in ends:
+        until = begin if end is None else max(begin, end)
+        periods.append((begin, until))
+        begin = until
+    return tuple(periods)
+
+
+def _on_the_host(
+    steps: Sequence[Step], transfers: Sequence[Transfer]
+) -> tuple[tuple[int, int], ...]:
+    """Return start and end of each step where the host computes."""
+    ends = [step.end_ns for step in steps]
+    for transfer in transfers:
+        if transfer.step >= 0:
+            ends[transfer.step] = max(ends[transfer.step], transfer.end_ns)
+    periods = []
+    begin = min((step.start_ns for step in steps), default=0)
+    for end in ends:
+        until = max(begin, end)
+        periods.append((begin, until))
+        begin = until
+    return tuple(periods)
+
+
+def _in_steps(
+    kernels: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
+) -> list[Event]:
+    return [
+        kernel
+        for kernel in kernels
+        if (call := calls.get(kernel.correlation)) is not None
+        and steps[0].start_ns <= call.start_ns < steps[-1].start_ns
+    ]
+
+
+class _Around:
+    """Finds the collective's range in which a call was made."""
+
+    def __init__(self, ranges: Sequence[Event]) -> None:
+        self._by_thread: dict[Any, list[Event]] = {}
+        for mark in ranges:
+            self._by_thread.setdefault(mark.thread, []).append(mark)
+
+    def range_of(self, call: Event) -> Event | None:
+        """Return the range around a call, or None."""
+        own = self._by_thread.get(call.thread, [])
+        place = bisect_right(own, call.start_ns, key=lambda mark: mark.start_ns) - 1
+        return own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
+
+
+class _Ready:
+    """Finds when everything launched up to some time has been computed."""
+
+    def __init__(self, kernels: Sequence[Event], calls: Mapping[int | None, Event]) -> None:
+        known = sorted(
+            (call.start_ns, kernel.end_ns)
+            for kernel in kernels
+            if (call := calls.get(kernel.correlation)) is not None
+        )
+        self._launches = [launch for launch, _ in known]
+        self._ends = list(accumulate((end for _, end in known), max))
+
+    def at(self, asked_ns: int) -> int:
+        """Return the time at which everything launched up to `asked_ns` has been computed (ns)."""
+        place = bisect_right(self._launches, asked_ns) - 1
+        return asked_ns if place < 0 else max(asked_ns, self._ends[place])
+
+
+def _transfer(event: Event, around: Event | None) -> Transfer:
+    message = event.message
+    named = message.collective if message is not None else ""
+    if not named and around is not None and (found := _RANGE.match(around.name)):
+        named = found[2]
+    function = called(event.name)
+    plain = "unknown" if "ccl" in function.lower() else re.split(r"::?", function)[-1]
+    return Transfer(
+        collective=_collective(named) or _collective(function) or plain,
+        start_ns=event.start_ns,
+        end_ns=event.end_ns,
+        size_bytes=_size(message, around),
+        group="" if message is None else message.group,
+    )
+
+
+def _collective(name: str) -> str:
+    plain = name.lower().replace("_", "")
+    return next((known for part, known in _COLLECTIVES.items() if part in plain), "")
+
+
+def _size(message: CollectiveRecord | None, around: Event | None) -> int | None:
+    """Return the bytes of the larger side, in or out; None if unknown."""
+    if message is not None:
+        elements = max(message.elements_in or 0, message.elements_out or 0)
+        return elements * _width(message.dtype) or None
+    if around is None or not isinstance(around.dims, list) or not isinstance(around.types, list):
+        return None
+    sizes = [
+        prod(shape) * _width(kind)
+        for shape, kind in zip(around.dims, around.types, strict=False)
+        if isinstance(shape, list)
+        and shape
+        and isinstance(kind, str)
+        and all(type(length) is int and length >= 0 for length in shape)
+    ]
+    return max(sizes, default=0) or None
+
+
+def _width(kind: str) -> int:
+    return _BYTES.get(kind.lower().removeprefix("c10::"), 1)
+
+
+def _step(steps: Sequence[Step], at: int) -> int:
+    place = bisect_right(steps, at, key=lambda step: step.start_ns) - 1
+    return place if place >= 0 and at < steps[place].end_ns else -1
+
+
+def _with_gradients(
+    trace: Trace, transfers: Sequence[Transfer], asked: Sequence[int], ready: _Ready | None
+) -> Iterator[Transfer]:
+    """Yield the transfers with the times at which their data was ready."""
+    gradients = [
+        (event.start_ns, size)
+        for call in trace.calls
+        for event in call.inside
+        if event.name == _ACCUMULATE and (size := _size(None, event))
+    ]
+    gradients.sort()
+    place, matching = 0, True
+    first: dict[int, tuple[int, int]] = {}
+    for at in sorted(range(len(transfers)), key=lambda at: asked[at]):
+        size = transfers[at].size_bytes
+        if transfers[at].collective != "all_reduce" or not size or not matching:
+            continue
+        begin, total = place, 0
+        while place < len(gradients) and total < size:
+            total += gradients[place][1]
+            place += 1
+        matching = total == size
+        if matching:
+            first[at] = gradients[begin][0], gradients[place - 1][0]
+    for at, transfer in enumerate(transfers):
+        last = ready.at(asked[at]) if ready is not None else None
+        if at in first and matching:
+            begun, ended = first[at]
+            if ready is not None:
+                begun = ready.at(begun)
+            yield replace(transfer, first_ready_ns=begun, ready_ns=ended if last is None else last)
+        else:
+            yield replace(transfer, ready_ns=last)
+
+
+def _spans(events: Iterable[Event]) -> tuple[tuple[int, int], ...]:
+    return merged((event.start_ns, event.end_ns) for event in events)

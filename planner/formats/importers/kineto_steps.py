@@ -1,0 +1,249 @@
+"""One training step of a profiler's trace: its ops, their times, its gradients.
+
+Method: forward ops are the operators that Python called on the recording thread up to the first
+autograd node, and that made a node; backward ops are these nodes. A forward operator bears the
+number of the next node to be made, so a node was made by the last operator with its number.
+Autograd runs AccumulateGrad as soon as a gradient is complete, right behind the node that completed
+it, and it runs nodes in reverse order of making: so that node's forward op is also the first reader
+of the parameter. An operator without a node, and the accumulation of gradients, counts for the op
+before it. Complexity: O(events · log events).
+Source: torch's record_function, torch/csrc/autograd and Kineto as of PyTorch 2.13.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from planner.formats.importers.kineto_calls import Call, Event
+from planner.formats.importers.kineto_shapes import Inputs
+from planner.formats.importers.kineto_times import Times, times_of
+from planner.formats.importers.kineto_trace import Trace
+from planner.model.errors import InvalidInputError
+from planner.model.validation import MAX_VALUE, shown
+
+__all__ = ["BackwardOp", "Gradient", "TrainingStep", "steps_of"]
+
+_RUN = "autograd::engine::evaluate_function: "
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
+_STEP = "ProfilerStep#"
+_UPDATE = "Optimizer.step#"
+_APART = ("Optimizer.", "enumerate(DataLoader)")
+"""Ranges whose operators belong to no pass."""
+_REMEDY = "record steps of one forward and one backward pass, without gradient accumulation"
+_NO_FORWARD = (
+    "no forward op has the Sequence number of a backward op: record the forward and the backward "
+    "pass in the same step"
+)
+_NESTED = (
+    "a backward pass inside a backward op, whose inputs cannot be told from parameters: record "
+    "without it (checkpoint with use_reentrant=False)"
+)
+_BYTES = {
+    "float": 4,
+    "double": 8,
+    "c10::Half": 2,
+    "c10::BFloat16": 2,
+    "c10::complex<float>": 8,
+    "c10::complex<double>": 16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardOp:
+    """A backward op, and the position of the forward op that made it; None if not in the trace."""
+
+    name: str
+    made_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A gradient with shape and size; `node` is the position of its last backward op."""
+
+    node: int
+    shape: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """One training step.
+
+    `operators` holds the operator of each forward op with its inputs; `gradients` are in order of
+    completion; `times` those of the ops, forward ones first. `skipped_ns` is the time of operators
+    before the first one that autograd numbers.
+    """
+
+    name: str
+    forward: tuple[str, ...]
+    operators: tuple[tuple[str, Inputs | None], ...]
+    backward: tuple[BackwardOp, ...]
+    gradients: tuple[Gradient, ...]
+    times: Times
+    skipped_ns: int
+
+
+def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
+    """Return the steps of a trace that have a backward pass; an error if there are none."""
+    marks = [mark for mark in trace.ranges if mark.name.startswith(_STEP)]
+    updates = [update for update in trace.ranges if update.name.startswith(_UPDATE)]
+    if marks:
+        spans = [(mark.name, mark.start_ns, mark.end_ns) for mark in marks]
+    else:  # a step ends with its update; without updates all is one step
+        ends = [update.end_ns for update in updates] or [MAX_VALUE]
+        starts = [-MAX_VALUE, *ends[:-1]]
+        spans = [(f"step {k}", *span) for k, span in enumerate(zip(starts, ends, strict=True), 1)]
+    starts = [call.event.start_ns for call in trace.calls]
+    steps = []
+    for name, start, end in spans:
+        first, behind = (bisect_left(starts, moment) for moment in (start, end))
+        calls = trace.calls[first:behind]
+        if any(event.name == _ACCUMULATE for call in calls for event in call.inside):
+            steps.append(_step(name, calls, trace, (start, end)))
+    if not steps:
+        raise InvalidInputError(
+            "traceEvents",
+            f"expected events {_ACCUMULATE}: record whole training steps, with their backward pass",
+        )
+    return tuple(steps)
+
+
+def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int]) -> TrainingStep:
+    if not -MAX_VALUE < span[0] <= span[1] < MAX_VALUE:  # without marks there may be no limits
+        first, last = (calls[0].event.start_ns, max(call.event.end_ns for call in calls))
+        span = (max(span[0], first), min(span[1], last))
+    runs = [call for call in calls if call.event.name.startswith(_RUN)]
+    if not runs or runs[0].event.name == _RUN + _ACCUMULATE:
+        raise InvalidInputError(
+            name,
+            "a gradient is complete before any backward op has run: record whole steps, and with "
+            "a PyTorch that names backward ops (events autograd::engine::evaluate_function)",
+        )
+    groups: list[list[Call]] = []  # a node and the accumulations that follow it
+    gradients: list[Gradient] = []
+    for call in runs:
+        if call.event.name != _RUN + _ACCUMULATE:
+            groups.append([])
+        groups[-1].append(call)
+        for event in call.inside:
+            if event.name == _ACCUMULATE:
+                if call.event.name != _RUN + _ACCUMULATE:
+                    raise InvalidInputError(event.path, _NESTED)
+                gradients += _gradient(event, len(groups) - 1)
+    nodes = [group[0].event for group in groups]
+    numbers = Counter((node.forward_thread, node.sequence) for node in nodes)
+    again = [node for node in nodes if numbers[node.forward_thread, node.sequence] > 1]
+    if any(node.sequence is not None for node in again):
+        raise InvalidInputError(name, f"runs {shown(again[0].name)} twice: {_REMEDY}")
+    calls, skipped = _forward(name, calls, nodes, trace.ranges)
+    maker: dict[int | None, int] = {
+        event.sequence: place  # the last one stays
+        for place, call in enumerate(calls)
+        for event in call.inside
+        if event.sequence is not None
+    }
+    makers = [maker.get(node.sequence) for node in nodes]
+    forward: list[list[Call]] = []  # an op that made nodes, and following ops that made none
+    place_of = {}
+    for place, call in enumerate(calls):
+        if place in makers or not forward:
+            place_of[place] = len(forward)
+            forward.append([])
+        forward[-1].append(call)
+    return TrainingStep(
+        name=name,
+        forward=tuple(
+            f"{call.module}/{call.event.name}" if call.module else call.event.name
+            for call, *_ in forward
+        ),
+        operators=tuple((call.event.name, call.event.inputs) for call, *_ in forward),
+        backward=tuple(
+            BackwardOp(node.name.removeprefix(_RUN), None if place is None else place_of[place])
+            for node, place in zip(nodes, makers, strict=True)
+        ),
+        gradients=tuple(gradients),
+        times=times_of(name, forward + groups, span, kernels_ran=trace.device),
+        skipped_ns=skipped,
+    )
+
+
+def _forward(
+    name: str, calls: Sequence[Call], nodes: Sequence[Event], ranges: Sequence[Event]
+) -> tuple[list[Call], int]:
+    """Return the calls of the forward pass, and the time of the calls before them (ns)."""
+    last_run = {node.sequence: node.start_ns for node in nodes if node.sequence is not None}
+    made = Counter(
+        call.event.thread
+        for call in calls
+        for event in call.inside
+        if event.sequence in last_run
+        and not call.event.name.startswith(_RUN)
+        and event.start_ns < last_run[event.sequence]
+    )
+    if not made:
+        raise InvalidInputError(name, _NO_FORWARD)
+    thread = made.most_common(1)[0][0]
+    begin, end = calls[0].event.start_ns, calls[-1].event.start_ns
+    apart = [
+        span
+        for span in ranges
+        if span.start_ns <= end
+        and begin < span.end_ns
+        and span.thread == thread
+        and span.name.startswith(_APART)
+    ]
+    own = [
+        call
+        for call in calls
+        if call.event.thread == thread
+        and not call.event.name.startswith(_RUN)
+        and not any(span.start_ns <= call.event.start_ns < span.end_ns for span in apart)
+    ]
+    backward_ns = nodes[0].start_ns
+    for call in own:  # Python waits for a backward pass: calls within it mean a second one
+        if backward_ns < call.event.start_ns < nodes[-1].start_ns:
+            raise InvalidInputError(
+                name, f"calls {shown(call.event.name)} between backward ops: {_REMEDY}"
+            )
+    own = [call for call in own if call.event.start_ns < backward_ns]
+    numbered = [any(event.sequence is not None for event in call.inside) for call in own]
+    if True not in numbered:
+        raise InvalidInputError(name, _NO_FORWARD)
+    first = numbered.index(True)
+    return own[first:], sum(
+        skipped.event.end_ns - skipped.event.start_ns for skipped in own[:first]
+    )
+
+
+def _gradient(event: Event, node: int) -> list[Gradient]:
+    """Return the gradient of an AccumulateGrad; empty if it was undefined or has no elements."""
+    path = f"{event.path}.args"
+    if event.dims is None or event.types is None:
+        missing = "Input Dims" if event.dims is None else "Input type"
+        raise InvalidInputError(f"{path}.{missing}", "missing: record with record_shapes=True")
+    shape = _first(event.dims, f"{path}.Input Dims")
+    kind = _first(event.types, f"{path}.Input type")
+    if kind == "":
+        return []
+    if not isinstance(kind, str) or kind not in _BYTES:
+        known = ", ".join(_BYTES)
+        raise InvalidInputError(f"{path}.Input type[0]", f"expected {known}, got {shown(kind)}")
+    if not isinstance(shape, list) or not all(
+        type(length) is int and 0 <= length <= MAX_VALUE for length in shape
+    ):
+        raise InvalidInputError(
+            f"{path}.Input Dims[0]", f"expected an array of integers >= 0, got {shown(shape)}"
+        )
+    size = prod(shape[:64]) * _BYTES[kind]
+    if len(shape) > 64 or size > MAX_VALUE:
+        raise InvalidInputError(f"{path}.Input Dims[0]", f"expected at most {MAX_VALUE} bytes")
+    return [Gradient(node, tuple(shape), size)] if size else []
+
+
+def _first(value: Any, path: str) -> Any:
+    if not isinstance(value, list) or not value:
+        raise InvalidInputError(path, f"expected an array of one input, got {shown(value)}")
+    return value[0]

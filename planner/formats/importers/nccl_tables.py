@@ -1,0 +1,318 @@
+"""The tables of nccl-tests as rows of cells, with what is known of their runs.
+
+A run is described before a header: the test, and each rank with its host. A row belongs to the last
+header. A cell that cannot be read is an error with its line and column. Only the last row of a
+table may be unfinished, as after a run that was stopped.
+
+Complexity: O(characters). Source: src/util.cu of NVIDIA/nccl-tests, and src/common.cu before 2.17.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from math import isfinite
+from typing import NamedTuple
+
+from planner.formats.importers.launchers import PrintedLine, printed_lines
+from planner.model.errors import InvalidInputError
+from planner.model.measured import COLLECTIVES
+from planner.model.validation import MAX_VALUE, shown
+
+__all__ = ["CPU_TIMES", "HEADER", "ListedRank", "Row", "Run", "Side", "Sides", "rows_of", "test_of"]
+
+HEADER = re.compile(r"(#\s*)?\bsize\s+count\s+type\b.*\b(cpu)?time\b")
+"""The header of a table, from its own first character."""
+
+_LIKE_A_HEADER = re.compile(r"\btime\b.*\balgbw\b.*\bbusbw\b")
+_TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|\w+)_perf")
+_RANK = re.compile(
+    r"^#?\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?.*?\bPid\s+\d+\s+on\s+(\S+)\s+device"
+)
+_THREADS = re.compile(r"^#?\s*nThread\s+(\d+)\s+nGpus\s+(\d+)\s")
+_END = re.compile(r"^#?\s*(Out of bounds values|Avg bus bandwidth)\s*:")
+_CELL = re.compile(r"\S+")
+_INTEGER = re.compile(r"[0-9]+")
+_NO_PART_OF_A_CELL = re.compile(r"[^\w.+\-\s]")
+_WORDS = {
+    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double"),
+    *("bfloat16", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2", "sum", "prod", "mulsum"),
+}
+"""Types and operations: every row has one, whatever else is damaged."""
+_TIMES = ("time", "cputime")
+_UNITS = {"time": "(us)", "cputime": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
+_WITHOUT_UNIT = ("type", "redop", "root", "#wrong", "error", "timestamp")
+CPU_TIMES = (
+    "these are the times in which a CPU launches, not those of transfers: run nccl-tests without -C"
+)
+_ALIGNED = 2
+"""Largest offset between the end of a cell and the end of its column's name (characters)."""
+
+
+class Side(NamedTuple):
+    """One measurement: time (µs), algorithm and bus bandwidth (GB/s), wrong elements."""
+
+    time: float
+    algorithm: float
+    bus: float
+    wrong: float
+
+
+Sides = tuple[Side | None, Side | None]
+"""Measurements out of place and in place."""
+
+
+class ListedRank(NamedTuple):
+    """A rank as the output lists it."""
+
+    number: int
+    host: str
+    group: str
+    where: str
+
+
+@dataclass
+class Run:
+    """What is known of the run whose rows follow."""
+
+    collective: str = ""
+    ranks: list[ListedRank] = field(default_factory=list)
+    gpus: int = 0
+
+
+class Row(NamedTuple):
+    """A row that is read only if wanted.
+
+    `read` returns its size and measurements; None if the row is unfinished.
+    """
+
+    run: Run
+    where: str
+    read: Callable[[], tuple[int, Sides] | None]
+
+
+@dataclass
+class _Table:
+    run: Run
+    header: PrintedLine
+    columns: list[str]
+    ends: list[int]
+    rows: list[tuple[PrintedLine, list[str]]] = field(default_factory=list)
+    ended: bool = False
+
+
+def test_of(name: str) -> str:
+    """Return the test that a text names: a program, or a file named after a collective."""
+    match = _TEST.search(name)
+    if match:
+        return match[1]
+    return next((known for known in COLLECTIVES if known in name), "")
+
+
+def rows_of(text: str, name: str) -> Iterator[Row]:
+    """Yield the rows of an output; the file's `name` may name the test where the text does not.
+
+    A malformed table is an `InvalidInputError`.
+    """
+    for table in _tables(text, name):
+        for line, cells in table.rows:
+            last = line is table.rows[-1][0]
+
+            def read(
+                table: _Table = table,
+                line: PrintedLine = line,
+                cells: list[str] = cells,
+                last: bool = last,
+            ) -> tuple[int, Sides] | None:
+                return _read(table, line, cells, last=last)
+
+            yield Row(table.run, f"line {line.number}", read)
+
+
+def _tables(text: str, name: str) -> list[_Table]:
+    tables: list[_Table] = []
+    run, named = Run(test_of(name)), False  # of the header that comes next
+    doubtful = ""
+    for line in printed_lines(text, HEADER, "busbw"):
+        own = line.text.strip()
+        if "_perf" in own and (match := _TEST.search(own)):
+            run.collective = match[1]
+        if "nThread" in own and (match := _THREADS.match(own)):
+            run.gpus, named = int(match[1]) * int(match[2]), True
+        elif "Rank" in own and (match := _RANK.match(own)):
+            where = f"line {line.number}"
+            run.ranks.append(ListedRank(int(match[1]), match[3], match[2] or "", where))
+            named = True
+        elif "busbw" in own and HEADER.match(own):
+            if tables and not named:
+                run.ranks, run.gpus = tables[-1].run.ranks, tables[-1].run.gpus
+            tables.append(_table(run, line))
+            run, named = Run(run.collective), False
+        elif tables and own.lstrip("# ").startswith("(B)"):
+            _check_units(tables[-1], line)
+        elif tables and _END.match(own):
+            tables[-1].ended = True
+        elif not own.startswith("#") and _is_row(
+            cells := _cells(line), inside=bool(tables) and not tables[-1].ended
+        ):
+            if tables:
+                tables[-1].rows.append((line, cells))
+            else:
+                doubtful = doubtful or f"line {line.number} looks like a row before any header"
+        elif "busbw" in own and _LIKE_A_HEADER.search(own):
+            doubtful = f"line {line.number} looks like a header: {shown(own)}"
+    if not tables and doubtful:
+        raise InvalidInputError(
+            "",
+            f"no table of nccl-tests ({doubtful}): expected a header of columns that begins with "
+            "size, count, type, and rows behind it",
+        )
+    return tables
+
+
+def _table(run: Run, line: PrintedLine) -> _Table:
+    """Return an empty table with the columns of a header."""
+    text = re.sub(r"^(\s*)#(?!wrong)", r"\1 ", line.text)
+    found = list(_CELL.finditer(text))
+    columns = [match[0] for match in found]
+    sides = [column for column in columns if column in (*_TIMES, "algbw", "busbw")]
+    times = [column for column in sides if column in _TIMES]
+    if len(times) > 2 or sides != [name for time in times for name in (time, "algbw", "busbw")]:
+        raise InvalidInputError(
+            f"line {line.number}",
+            "expected the columns time, algbw and busbw, once or twice, got "
+            f"{shown(line.text.strip())}",
+        )
+    return _Table(run, line, columns, [match.end() for match in found])
+
+
+def _check_units(table: _Table, line: PrintedLine) -> None:
+    columns = [column for column in table.columns if column not in _WITHOUT_UNIT]
+    units = [unit for unit in line.text.split() if unit.startswith("(")]
+    if len(columns) != len(units) or any(
+        _UNITS.get(column, unit) != unit for column, unit in zip(columns, units, strict=True)
+    ):
+        raise InvalidInputError(
+            f"line {line.number}",
+            f"expected times in (us) and bandwidths in (GB/s), got {shown(line.text.strip())}",
+        )
+
+
+def _cells(line: PrintedLine) -> list[str]:
+    """Return a row's cells without launchers' tags between them.
+
+    A launcher tags each piece that a process writes at once, which may be less than a line. A tag
+    is removed only if it is certain: it is the prefix of this line, and not part of a cell.
+    """
+    text = line.text
+    if _NO_PART_OF_A_CELL.search(line.prefix):
+        text = text.replace(line.prefix, " ")
+    return text.split()
+
+
+def _is_row(cells: Sequence[str], *, inside: bool) -> bool:
+    """Return whether a line is meant as a row, possibly with damaged cells.
+
+    Between a header and the end of its table, the first cells of a row are enough.
+    """
+    whole = all(_INTEGER.fullmatch(cell) for cell in cells[:2])
+    if len(cells) < 3:
+        return inside and bool(cells) and whole
+    if whole and (cells[2] in _WORDS or (cells[2][0].isalpha() and (inside or len(cells) >= 8))):
+        return True
+    return not _WORDS.isdisjoint(cells) and sum(_number(cell) is not None for cell in cells) >= 4
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(Decimal(cell))
+    except (InvalidOperation, ValueError):
+        return None
+
+
+def _read(
+    table: _Table, line: PrintedLine, cells: list[str], *, last: bool
+) -> tuple[int, Sides] | None:
+    columns = table.columns
+    if not _INTEGER.fullmatch(cells[0]) or int(cells[0]) > MAX_VALUE:
+        raise _wrong(table, line, 0, f"expected bytes, got {shown(cells[0])}{_behind(table, line)}")
+    if len(cells) > len(columns) and columns[-1] != "timestamp":
+        raise InvalidInputError(
+            f"line {line.number}",
+            f"{len(cells)} cells, and the header on line {table.header.number} names "
+            f"{len(columns)} columns{_behind(table, line)}",
+        )
+    missing = _missing(table, line, cells)
+    if missing < len(columns) and last and missing == len(cells):
+        return None
+    if missing < len(columns):
+        raise _wrong(
+            table,
+            line,
+            missing,
+            f"no value: {len(cells)} cells, and the header on line {table.header.number} names "
+            f"{len(columns)} columns: correct the line, or remove it",
+        )
+    size = int(cells[0])
+    if not size:
+        return size, (None, None)
+    starts = [place for place, column in enumerate(columns) if column in _TIMES]
+    if "cputime" in columns:
+        raise _wrong(table, line, starts[0], CPU_TIMES)
+    sides = [_side(table, line, cells, start) for start in starts]
+    return size, ((*sides, None, None)[0], (*sides, None, None)[1])
+
+
+def _side(table: _Table, line: PrintedLine, cells: list[str], start: int) -> Side | None:
+    """Return the measurement whose time is in column `start`, or None."""
+    behind = table.columns[start + 3 : start + 4]
+    ends = start + (4 if behind and behind[0] in ("#wrong", "error") else 3)
+    if all(cell == "N/A" for cell in cells[start:ends]):
+        return None
+    numbers = []
+    for place in range(start, ends):
+        cell = cells[place]
+        number = 0.0 if cell == "N/A" and place == start + 3 else _number(cell)
+        if number is None or (place == start and not isfinite(number)):
+            raise _wrong(
+                table, line, place, f"expected a number, got {shown(cell)}: correct or remove it"
+            )
+        numbers.append(number)
+    time, algorithm, bus, *wrong = numbers
+    # Older tests print the largest error, which is rarely 0, instead of the number of errors.
+    return Side(time, algorithm, bus, wrong[0] if behind == ["#wrong"] else 0.0)
+
+
+def _missing(table: _Table, line: PrintedLine, cells: list[str]) -> int:
+    """Return the first column without a cell, or the number of columns.
+
+    Cells end where their column names end; otherwise the last ones are missing.
+    """
+    columns = table.columns
+    if len(cells) >= len(columns):
+        return len(columns)
+    ends = [match.end() for match in _CELL.finditer(line.text)]
+    without = [
+        place
+        for place, column_end in enumerate(table.ends)
+        if all(abs(column_end - end) > _ALIGNED for end in ends)
+    ]
+    return without[0] if len(without) == len(columns) - len(cells) else len(cells)
+
+
+def _wrong(table: _Table, line: PrintedLine, place: int, message: str) -> InvalidInputError:
+    column = table.columns[place]
+    times = sum(known in _TIMES for known in table.columns[: place + 1])
+    kind = "" if times < 2 else " (in place)"
+    return InvalidInputError(f"line {line.number}, column {column}{kind}", message)
+
+
+def _behind(table: _Table, line: PrintedLine) -> str:
+    """Return a hint if the header has a prefix that this line lacks."""
+    before = table.header.prefix
+    if not before or line.prefix:
+        return ""
+    return (
+        f": {shown(before)} stands before `size` there, and not before this row: remove it if it "
+        "is a launcher's, and the column if it is one"
+    )

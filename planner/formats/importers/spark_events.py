@@ -1,0 +1,413 @@
+"""Aggregates a Spark event log into one row per job.
+
+Problem: a log of gigabytes has events for every task; only a few sums per job are needed. Method:
+lines are classified by their first bytes, and only needed events are decoded. A finished task is
+added to its stage, a complete stage to its job, and a finished job becomes a row
+(`planner.families.drizzle.observed.Job`). Of several attempts at a stage the last one's successful
+tasks count. Scheduler delay is what Spark's own page shows: task time besides running,
+(de)serialisation and sending the result. A stage computes as long as its busiest executor: the
+tasks' running times over its cores, or the longest of them. Guarantee: the same rows as from
+decoding everything. Unreadable lines are counted and skipped; jobs that lack something because of
+them are not complete, and say so. O(bytes); memory: running jobs, and under 1 kB per other job.
+Source: JsonProtocol (3 and 4); AppStatusUtils for scheduler delay.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from planner.families.drizzle.observed import GROUP_PROPERTY, Application, Job, Spent, StageShape
+from planner.formats.importers.spark_log import Line, lines_of, parts_of
+from planner.formats.importers.spark_messages import (
+    DECODERS,
+    AppStart,
+    Environment,
+    ExecutorAdded,
+    JobEnd,
+    JobStart,
+    LogStart,
+    ShuffleRead,
+    ShuffleWrite,
+    StageEvent,
+    StageInfo,
+    TaskEnd,
+)
+from planner.model.errors import InvalidInputError
+from planner.model.units import counted
+
+__all__ = ["read_events", "read_spark_log"]
+
+_MS = 10**6
+_MAX_NS = 2**62
+_TIMES, _SUMS = 6, 10
+"""Number of sums that are times, and of all sums; those of `Spent`."""
+
+
+_START = b'{"Event":"'
+
+
+@dataclass(slots=True)
+class _Stage:
+    """Sums over one attempt at a stage (ms and bytes)."""
+
+    info: StageInfo
+    job: int
+    done: set[tuple[int, int]] = field(default_factory=set)
+    busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
+    sums: list[int] = field(default_factory=lambda: [0] * _SUMS)  # as of `Spent`
+    disturbed: int = 0
+    start: int | None = None
+    end: int | None = None
+
+    def lasted(self, start: int | None, end: int | None) -> None:
+        """Extend start and end by the given times."""
+        if start is not None and start >= 0:
+            self.start = start if self.start is None else min(start, self.start)
+        if end is not None and end >= 0:
+            self.end = end if self.end is None else max(end, self.end)
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job that has not ended yet."""
+
+    start: JobStart
+    group: int
+    attempts: dict[int, _Stage] = field(default_factory=dict)
+    again: int = 0
+
+
+class _Reader:
+    """State of reading a log."""
+
+    def __init__(self) -> None:
+        self.name = self.version = ""
+        self.cores: dict[str, int] = {}
+        self.per_task = 1
+        self.running: dict[int, _Running] = {}
+        self.stages: dict[int, _Stage] = {}
+        self.jobs: list[Job] = []
+        self.shapes: dict[tuple[StageShape, ...], tuple[StageShape, ...]] = {}
+        self.used: set[str] = set()
+        self.ended = False
+        self.unreadable: list[str] = []
+        self.why: dict[str, list[str]] = {}  # by event: why lines of it could not be read
+        self.untimed = 0
+        self.events = self.tasks = self.started = 0
+        self.cut = ""
+
+    def take(self, line: Line) -> None:
+        """Process one line."""
+        text = line.text.lstrip()
+        if not text:
+            return
+        if text.startswith(_START):
+            name = text[len(_START) : text.find(b'"', len(_START))]
+        else:
+            name = _event_of(text)
+        if not name:
+            self._not_read(line)
+            return
+        self.events += 1
+        decoder = DECODERS.get(name.rpartition(b".")[2])
+        if decoder is None:
+            if not line.whole and not text.rstrip().endswith(b"}"):
+                self.cut = line.where
+            return
+        try:
+            event = decoder.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            kind = name.rpartition(b".")[2].decode()
+            self.why.setdefault(kind, []).append(f"{line.where}: {_in_words(error)}")
+            self._not_read(line)
+            return
+        self._follow(name, event)
+
+    def _not_read(self, line: Line) -> None:
+        if not self.events:
+            raise InvalidInputError(
+                line.where,
+                'expected an event of Spark\'s, such as {"Event":"SparkListenerLogStart"',
+            )
+        if line.whole:
+            self.unreadable.append(line.where)
+        else:
+            self.cut = line.where
+
+    def _follow(self, name: bytes, event: Any) -> None:
+        if isinstance(event, TaskEnd):
+            self._task(event)
+        elif isinstance(event, StageEvent):
+            if name.endswith(b"Submitted"):
+                self._submitted(event.info)
+            elif event.info.number in self.stages:
+                self.stages[event.info.number].lasted(event.info.submitted, event.info.completed)
+        elif isinstance(event, JobStart):
+            self.started += 1
+            self.running[event.number] = _Running(event, _group(event.properties))
+        elif isinstance(event, JobEnd):
+            self._ended(event)
+        elif isinstance(event, ExecutorAdded):
+            self.cores[event.executor] = event.info.cores
+        elif isinstance(event, Environment):
+            self.per_task = _positive(event.properties.get("spark.task.cpus"))
+        elif isinstance(event, LogStart):
+            self.version = event.version
+        elif isinstance(event, AppStart):
+            self.name = event.name
+        else:
+            self.ended = True
+
+    def _submitted(self, info: StageInfo) -> None:
+        # A stage of several jobs runs in the first job that needs it.
+        owner = next(
+            (job for job in self.running.values() if info.number in job.start.stages), None
+        )
+        if owner is None:
+            return
+        if info.number in owner.attempts:
+            owner.again += 1
+        stage = _Stage(info, owner.start.number)
+        if (
+            info.attempt
+            and info.number in owner.attempts
+            and info.tasks < (owner.attempts[info.number].info.tasks)
+        ):
+            # Only tasks whose output was lost run again; the others of the last attempt count.
+            stage = owner.attempts[info.number]
+        stage.lasted(info.submitted, None)
+        owner.attempts[info.number] = self.stages[info.number] = stage
+
+    def _task(self, event: TaskEnd) -> None:
+        self.tasks += 1
+        stage = self.stages.get(event.stage)
+        if stage is None:
+            return
+        info, metrics = event.info, event.metrics
+        stage.lasted(info.launched, info.finished)
+        if event.reason.get("Reason") != "Success" or info.speculative:
+            stage.disturbed += 1
+        if event.reason.get("Reason") != "Success" or metrics is None:
+            return
+        # An attempt at only some tasks of a stage numbers these from 0 again.
+        task = (info.partition, 0) if info.partition >= 0 else (info.index, event.attempt)
+        if task in stage.done or event.attempt < stage.info.attempt:
+            return
+        stage.done.add(task)
+        self.used.add(info.executor)
+        whole = max(info.finished - info.launched, 0)
+        fetched = max(info.finished - info.getting_result, 0) if info.getting_result else 0
+        beside = metrics.run + metrics.deserialise + metrics.serialise + fetched
+        read, write = metrics.read or ShuffleRead(), metrics.write or ShuffleWrite()
+        for place, amount in enumerate(
+            (
+                *(metrics.run, max(whole - beside, 0), metrics.deserialise, metrics.serialise),
+                *(fetched, read.waited, read.remote + read.local, read.remote),
+                *(write.written, metrics.result),
+            )
+        ):
+            stage.sums[place] += max(amount, 0)
+        busy = stage.busy.setdefault(info.executor, [0, 0])
+        useful = max(metrics.run, 0) + fetched
+        busy[0] += useful
+        busy[1] = max(busy[1], useful)
+
+    def _ended(self, event: JobEnd) -> None:
+        job = self.running.pop(event.number, None)
+        if job is None:
+            return
+        for number in job.attempts:
+            self.stages.pop(number, None)
+        stages = tuple(stage for _, stage in sorted(job.attempts.items()))
+        complete = event.result.get("Result") == "JobSucceeded" and all(
+            len(stage.done) >= stage.info.tasks for stage in stages
+        )
+        sums = [sum(column) for column in zip(*(stage.sums for stage in stages), strict=True)]
+        start, end = self._lasted(job.start.time, event.time, stages)
+        if not 0 <= start <= end <= _MAX_NS:
+            start, end, complete = 0, 0, False
+        self.jobs.append(
+            Job(
+                number=event.number,
+                start_ns=start,
+                end_ns=end,
+                iterations=job.group,
+                shape=self._shape(stages),
+                compute_ns=self._computed(stages),
+                complete=complete,
+                disturbed=job.again + sum(stage.disturbed for stage in stages),
+                spent=Spent(
+                    *(
+                        amount * _MS if place < _TIMES else amount
+                        for place, amount in enumerate(sums)
+                    )
+                ),
+            )
+        )
+
+    def _lasted(
+        self, start: int | None, end: int | None, stages: tuple[_Stage, ...]
+    ) -> tuple[int, int]:
+        """Return start and end of a job (ns), -1 where unknown.
+
+        A job without own times lasted as long as its stages.
+        """
+        if start is None or start < 0 or end is None or end < 0:
+            self.untimed += 1
+        if start is None or start < 0:
+            start = min((stage.start for stage in stages if stage.start is not None), default=-1)
+        if end is None or end < 0:
+            end = max((stage.end for stage in stages if stage.end is not None), default=-1)
+        return start * _MS, end * _MS
+
+    def _shape(self, stages: tuple[_Stage, ...]) -> tuple[StageShape, ...]:
+        """Return the shape of a job; equal shapes are one object."""
+        places = {stage.info.number: place for place, stage in enumerate(stages)}
+        shape = tuple(
+            StageShape(
+                stage.info.name,
+                stage.info.tasks,
+                tuple(places[parent] for parent in _read_by(stage, stages) if parent in places),
+            )
+            for stage in stages
+        )
+        return self.shapes.setdefault(shape, shape)
+
+    def _computed(self, stages: tuple[_Stage, ...]) -> int:
+        """Return the computation time of the longest chain of stages (ns)."""
+        ends: dict[int, int] = {}
+        for stage in stages:  # a stage has a higher number than those it reads
+            before = max((ends.get(parent, 0) for parent in _read_by(stage, stages)), default=0)
+            ends[stage.info.number] = before + self._busiest(stage)
+        return max(ends.values(), default=0) * _MS
+
+    def _busiest(self, stage: _Stage) -> int:
+        """Return the computation time of a stage's busiest executor (ms)."""
+        longest = 0
+        for executor, (together, single) in stage.busy.items():
+            slots = max(self.cores.get(executor, 0) // self.per_task, 1)
+            if executor not in self.cores:
+                slots = max(len(stage.done), 1)
+            longest = max(longest, single, -(-together // slots))
+        return longest
+
+
+def _read_by(stage: _Stage, stages: tuple[_Stage, ...]) -> tuple[int, ...]:
+    """Return the stages that a stage reads; if unknown, the one before it."""
+    if stage.info.parents is not None:
+        return stage.info.parents
+    place = stages.index(stage)
+    return (stages[place - 1].info.number,) if place else ()
+
+
+def read_spark_log(path: Path, progress: Callable[[int], None] | None = None) -> Application:
+    """Read an event log: a file, or the directory of a rolling one.
+
+    `progress` is called with the bytes read so far. A codec whose package is not installed is a
+    `MissingExtraError`.
+    """
+    parts, warnings = parts_of(path)
+    before = 0
+
+    def told(done: int) -> None:
+        if progress is not None:
+            progress(before + done)
+
+    def lines() -> Iterator[Line]:
+        nonlocal before
+        for part in parts:
+            with part.open("rb") as source:
+                name = part.name if len(parts) > 1 else ""
+                yield from lines_of(source, name, warnings.append, told)
+            before += part.stat().st_size
+
+    return read_events(lines(), warnings)
+
+
+def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Application:
+    """Return the application of an event log; `warnings` is read after all lines."""
+    reader = _Reader()
+    for line in lines:
+        reader.take(line)
+    if not reader.events:
+        raise InvalidInputError("", "expected events of Spark's, got an empty file")
+    for what, count in (("JobStart", reader.started), ("TaskEnd", reader.tasks)):
+        if not count:
+            why = reader.why.get(f"SparkListener{what}", [])
+            raise InvalidInputError(
+                "",
+                f"none of {len(why):,} SparkListener{what} can be read ({why[0]}): nothing to "
+                "measure"
+                if why
+                else f"no SparkListener{what} in {counted(reader.events, 'event')}: nothing to "
+                "measure",
+            )
+    if not reader.jobs:
+        why = reader.why.get("SparkListenerJobEnd", ["no SparkListenerJobEnd"])
+        raise InvalidInputError("", f"no job ended ({why[0]}): nothing to measure")
+    doubts = list(warnings)
+    if reader.cut:
+        doubts.append(f"{reader.cut} is cut: read up to there")
+    elif not reader.ended:
+        doubts.append("without an end: the application still runs, or the log was cut")
+    if reader.unreadable:
+        first = ", ".join(reader.unreadable[:3])
+        doubts.append(
+            f"{counted(len(reader.unreadable), 'line')} that cannot be read ({first}"
+            f"{', …' if len(reader.unreadable) > 3 else ''}): what needs them is left out"
+        )
+    if reader.untimed:
+        doubts.append(
+            f"{counted(reader.untimed, 'job')} without a time of submission or completion, as "
+            "Spark before 1.3 writes them: taken to last from the first submission of a stage, or "
+            "launch of a task, to the last completion"
+        )
+    unknown = reader.used - set(reader.cores)
+    if unknown:
+        doubts.append(
+            f"no SparkListenerExecutorAdded of {counted(len(unknown), 'executor')}: each is taken "
+            "to run all its tasks at once"
+        )
+    used = reader.used & set(reader.cores)
+    return Application(
+        reader.name,
+        reader.version,
+        tuple(sorted(reader.jobs, key=lambda job: (job.start_ns, job.number))),
+        len(reader.used),
+        sum(reader.cores[executor] // reader.per_task for executor in used),
+        tuple(doubts),
+    )
+
+
+def _event_of(text: bytes) -> bytes:
+    """Return the event's name of a line that does not begin with it."""
+    try:
+        value = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        return bytes(value["Event"]).strip(b'"') if "Event" in value else b""
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return b""
+
+
+def _in_words(error: Exception) -> str:
+    """Return an event's decoding error as text, with its place."""
+    message, _, place = str(error).partition(" - at `$")
+    where = place.strip(".`")
+    return f"{message[:1].lower()}{message[1:]}".replace("`", "") + (
+        f" in {where}" if where else ""
+    )
+
+
+def _group(properties: dict[str, Any] | None) -> int:
+    """Return the number of iterations that a job says it runs; 0 if unknown."""
+    return (
+        _positive(properties[GROUP_PROPERTY]) if properties and GROUP_PROPERTY in properties else 0
+    )
+
+
+def _positive(text: object) -> int:
+    """Return a property's number; 1 if it is none."""
+    word = str(text)
+    return max(int(word), 1) if word.isdecimal() and len(word) < 10 else 1

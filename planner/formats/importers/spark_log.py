@@ -1,0 +1,203 @@
+"""The lines of Spark's event logs, of any length, plain or packed by zstd, gzip or LZ4.
+
+Problem: a log is a file of JSON lines, of gigabytes, plain or compressed by one of Spark's codecs,
+or a rolling directory of such files, of which the first may have been compacted. Method: a file's
+first bytes determine the codec, not its name, and it is unpacked piece by piece. LZ4 has lz4-java's
+own blocks instead of frames. A log that is still being written may end anywhere.
+Guarantee: every whole line up to the end, or up to the damage with a warning. Memory is that of a
+piece and the longest line.
+Complexity: O(bytes). Source: Spark's EventLogFileWriters, EventLogFileCompactor, CompressionCodec;
+LZ4BlockOutputStream of lz4-java for the form of its blocks.
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from planner.model.errors import InvalidInputError, MissingExtraError
+
+__all__ = ["Line", "lines_of", "parts_of"]
+
+PIECE = 1 << 20
+"""Bytes that are read at once."""
+MAX_LINE = 1 << 28
+"""Longest line (bytes): plans of SQL may have some megabytes."""
+
+_ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
+_OLD = re.compile(r"EVENT_LOG_\d+")
+"""The log in the directory that Spark before 1.3 writes, next to files that name its version."""
+_LZ4 = b"LZ4Block"
+_LZ4_HEADER = 21
+_RAW, _PACKED = 0x10, 0x20
+
+
+class Line(NamedTuple):
+    """A line of a log, without its line end.
+
+    `where` names its place, such as ``line 12``; `whole` says whether it had a line end.
+    """
+
+    text: bytes
+    where: str
+    whole: bool
+
+
+def parts_of(path: Path) -> tuple[list[Path], list[str]]:
+    """Return the files of a log in order, and warnings about missing ones."""
+    if not path.is_dir():
+        return [path], []
+    old = sorted(file for file in path.iterdir() if _OLD.fullmatch(file.name))
+    if old:
+        return old, []
+    rolled = {}
+    first = 0
+    for file in path.iterdir():
+        match = _ROLLED.fullmatch(file.name)
+        if match is None or file.name.endswith((".crc", ".inprogress")):
+            continue
+        number = int(match[1])
+        if match[2]:
+            first = max(first, number)
+        if match[2] or number not in rolled:
+            rolled[number] = file
+    numbers = sorted(number for number in rolled if number >= first)
+    if not numbers:
+        raise InvalidInputError(
+            "", "expected a rolling event log, with files such as events_1_<application>"
+        )
+    missing = sorted(set(range(first or 1, numbers[-1])) - set(numbers))
+    warnings = []
+    if missing:
+        names = ", ".join(f"events_{number}" for number in missing[:5])
+        warnings.append(f"{names}{' …' if len(missing) > 5 else ''} missing: their events are lost")
+    return [rolled[number] for number in numbers], warnings
+
+
+def lines_of(
+    source: BinaryIO,
+    name: str,
+    warn: Callable[[str], None],
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Line]:
+    """Yield the lines of a file, with `name` in their places if the log has several files.
+
+    `warn` is called with damages, `progress` with the bytes read so far.
+    """
+    prefix = f"{name}, " if name else ""
+    number, rest = 0, b""
+    for piece in _unpacked(_pieces(source, progress), lambda text: warn(f"{prefix}{text}")):
+        *whole, rest = (rest + piece).split(b"\n") if rest else piece.split(b"\n")
+        for text in whole:
+            number += 1
+            yield Line(text, f"{prefix}line {number}", whole=True)
+        if len(rest) > MAX_LINE:
+            raise InvalidInputError(
+                f"{prefix}line {number + 1}", f"expected at most {MAX_LINE} bytes a line"
+            )
+    if rest.strip():
+        yield Line(rest, f"{prefix}line {number + 1}", whole=False)
+
+
+def _pieces(source: BinaryIO, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+    read = 0
+    while data := source.read(PIECE):
+        read += len(data)
+        if progress is not None:
+            progress(read)
+        yield data
+
+
+def _unpacked(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
+    """Return the unpacked text, in pieces."""
+    first = next(pieces, b"")
+    again = _chained(first, pieces)
+    if first.startswith(b"\x28\xb5\x2f\xfd"):
+        return _zstd(again, warn)
+    if first.startswith(b"\x1f\x8b"):
+        return _gzip(again, warn)
+    if first.startswith(_LZ4):
+        return _lz4(again, warn)
+    if first.startswith((b"ZV", b"\x82SNAPPY")):
+        codec = "lzf" if first.startswith(b"ZV") else "snappy"
+        raise InvalidInputError(
+            "",
+            f"packed by {codec}, which is not read: write logs with "
+            "spark.eventLog.compression.codec=zstd or lz4",
+        )
+    return again
+
+
+def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _codec(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(name.partition(".")[0], "spark-events") from error
+
+
+def _zstd(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
+    zstandard = _codec("zstandard")
+    unpacking = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+    for piece in pieces:
+        for start in range(0, len(piece), 1 << 14):
+            try:
+                text = unpacking.decompress(piece[start : start + (1 << 14)])
+            except zstandard.ZstdError as error:
+                warn(f"zstd: {error}; read up to there")
+                return
+            if text:
+                yield text
+
+
+def _gzip(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
+    unpack = zlib.decompressobj(wbits=31)
+    for piece in pieces:
+        data = piece
+        while data:
+            try:
+                text = unpack.decompress(data, PIECE)
+            except zlib.error as error:
+                warn(f"gzip: {error}; read up to there")
+                return
+            if text:
+                yield text
+            data = unpack.unconsumed_tail
+            if unpack.eof:
+                data = unpack.unused_data
+                unpack = zlib.decompressobj(wbits=31)
+                if not data:
+                    break
+    yield unpack.flush()
+
+
+def _lz4(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
+    block = _codec("lz4.block")
+    held = b""
+    for piece in pieces:
+        held += piece
+        while len(held) >= _LZ4_HEADER:
+            kind = held[8] & 0xF0
+            packed, length = (int.from_bytes(held[at : at + 4], "little") for at in (9, 13))
+            if held[:8] != _LZ4 or kind not in (_RAW, _PACKED) or max(packed, length) > MAX_LINE:
+                warn("lz4: a damaged block; read up to there")
+                return
+            end = _LZ4_HEADER + packed
+            if len(held) < end:
+                break
+            data, held = held[_LZ4_HEADER:end], held[end:]
+            try:
+                text = data if kind == _RAW else block.decompress(data, uncompressed_size=length)
+            except (ValueError, RuntimeError, block.LZ4BlockError) as error:
+                warn(f"lz4: {error}; read up to there")
+                return
+            if text:
+                yield text
+    if held:
+        warn("lz4: the last block is cut")

@@ -1,0 +1,316 @@
+"""Profiles: the measured layers and dataflow graph of one model on one machine, with provenance.
+
+A profile lists the layers of a model in the order of forward computation. Its *chain* merges layers
+without parameters into a neighbour, for planners of contiguous batches (Wang et al., iBatch:
+"adjacent convolutional layer and pooling layer are regarded as one layer since there are no
+parameters in pooling layers"). Its *dataflow* is a graph of operations and parameters, for planners
+of single parameters.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import groupby, pairwise
+from statistics import fmean, median
+from typing import Literal
+
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
+from planner.model.layers import (
+    Layer,
+    graph_of_layers,
+    merged,
+    parameters_of_layers,
+    unique_names,
+    with_spreads,
+)
+from planner.model.validation import integer, set_integer, shown
+
+__all__ = ["STATISTICS", "Granularity", "Profile", "Provenance"]
+
+
+Granularity = Literal["block", "layer"]
+"""Unit of a chain: one layer with parameters, or one block (its branches together)."""
+
+KINDS = ("measured", "imported", "synthetic")
+
+STATISTICS: Mapping[str, Callable[[Sequence[int]], float]] = {
+    "median": median,
+    "min": min,
+    "mean": fmean,
+}
+"""How the times of several runs become one, by the name in a provenance."""
+
+NUMBER_BYTES = 4
+"""Size of a single-precision number, the type of most parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where the numbers of a profile come from.
+
+    Attributes
+    ----------
+    kind : {"measured", "imported", "synthetic"}
+        Measured here, read from another tool's file, or invented (never to be shown as measured).
+    source : str
+        The command, file or paper.
+    date : str
+        Day of the measurement, ISO 8601; empty if unknown.
+    processor : str
+        The processor or accelerator; empty if unknown.
+    threads : int or None
+        Threads of the computation.
+    warmup, repetitions : int or None
+        Runs before the measurement, and measured runs.
+    statistic : str
+        How the runs became one number, such as "median".
+    versions : mapping of str to str
+        Versions of the software that matters.
+    notes : tuple of str
+        Remarks for readers of the numbers.
+    warnings : tuple of str
+        Why the numbers may be off (`planner.solving.diagnostics`); see `Profile.doubts`.
+    """
+
+    kind: Literal["measured", "imported", "synthetic"]
+    source: str
+    date: str = ""
+    processor: str = ""
+    threads: int | None = None
+    warmup: int | None = None
+    repetitions: int | None = None
+    statistic: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInputError("kind", f"expected one of {', '.join(KINDS)}, got {self.kind}")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profiled model.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model.
+    layers : tuple of Layer
+        In the order of forward computation; at least one, unless there is a graph.
+    provenance : Provenance
+        Where the numbers come from.
+    batch_size : int or None
+        Samples of one iteration; None if unknown.
+    graph : Graph or None
+        The dataflow graph; None if only the layers are known.
+
+    Raises
+    ------
+    InvalidInputError
+        If the profile is empty, sums exceed the range, or two layers have the same parameter.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    provenance: Provenance
+    batch_size: int | None = None
+    graph: Graph | None = None
+
+    def __post_init__(self) -> None:
+        if self.graph is not None and not isinstance(self.graph, Graph):
+            raise InvalidInputError("graph", f"expected a Graph, got {shown(self.graph)}")
+        if not self.layers and self.graph is None:
+            raise InvalidInputError("layers", "expected at least one layer")
+        if self.batch_size is not None:
+            set_integer(self, "batch_size", minimum=1)
+        for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
+            integer(sum(getattr(layer, name) for layer in self.layers), f"layers: sum of {name}")
+        integer(sum(layer.pushed_bytes for layer in self.layers), "layers: sum of gradient_bytes")
+        integer(sum(layer.remembered_bytes for layer in self.layers), "layers: sum of kept_bytes")
+        first: dict[str, int] = {}
+        for position, layer in enumerate(self.layers):
+            for place, name in enumerate(layer.parameters):
+                if name in first:
+                    raise InvalidInputError(
+                        f"layers[{position}].parameters[{place}]",
+                        f"{shown(name)} given twice, first in layers[{first[name]}]",
+                    )
+                first[name] = position
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Size of all parameters, of the layers or else of the graph."""
+        if not self.layers and self.graph is not None:
+            return sum(parameter.size_bytes for parameter in self.graph.parameters)
+        return sum(layer.parameter_bytes for layer in self.layers)
+
+    @property
+    def forward_ns(self) -> int:
+        """Time of the whole forward pass, of the layers or else of the graph."""
+        if not self.layers and self.graph is not None:
+            return sum(op.duration_ns for op in self.graph.ops if op.phase == "forward")
+        return sum(layer.forward_ns for layer in self.layers)
+
+    @property
+    def backward_ns(self) -> int:
+        """Time of the whole backward pass, of the layers or else of the graph."""
+        if not self.layers and self.graph is not None:
+            return sum(op.duration_ns for op in self.graph.ops if op.phase == "backward")
+        return sum(layer.backward_ns for layer in self.layers)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """One warning with date and processor if the times may be off; else empty.
+
+        Every answer planned with the profile repeats the warning.
+        """
+        origin = self.provenance
+        if not origin.warnings:
+            return ()
+        when = f" on {origin.date}" if origin.date else ""
+        where = f" ({origin.processor})" if origin.processor else ""
+        about = f"profile {self.name}, {origin.kind}{when}{where}, may be off"
+        return (f"{about}: {'; '.join(origin.warnings)}",)
+
+    def dataflow(self) -> Graph:
+        """Return the dataflow graph; without one, the chain of the layers.
+
+        Ops that are a layer's pass get the layer's spread unless they have one.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no graph, and no layer has gradients to send.
+        """
+        if self.graph is None:
+            return graph_of_layers(self.layers, pairwise(range(len(self.layers))))
+        return with_spreads(self.graph, self.layers)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes that are never cut apart: 4 if all parameter sizes are multiples of 4, else 1."""
+        whole = all(
+            parameter.size_bytes % NUMBER_BYTES == 0 for parameter in self.dataflow().parameters
+        )
+        return NUMBER_BYTES if whole else 1
+
+    def layer_parameters(self) -> tuple[tuple[str, ...], ...] | None:
+        """Return the names of each layer's parameters, or None if they are unknown.
+
+        If no layer lists its parameters, they are derived from the graph: a parameter belongs to
+        the layer in which it is first read (`planner.model.layers`). Frozen parameters are
+        missing then, because the graph only holds parameters with gradients.
+
+        Returns
+        -------
+        tuple of tuple of str, or None
+            One tuple per layer. None if a layer with gradients lists no parameter, or if the graph
+            does not fit: its ops are not those of the layers, or the derived parameters have more
+            bytes than the layer's parameters, or fewer than its gradients.
+        """
+        if any(layer.parameters for layer in self.layers):
+            if any(layer.pushed_bytes and not layer.parameters for layer in self.layers):
+                return None
+            return tuple(layer.parameters for layer in self.layers)
+        if self.graph is None or not self.layers:
+            return None
+        derived = parameters_of_layers(
+            self.graph, unique_names(layer.name for layer in self.layers)
+        )
+        if derived is None:
+            return None
+        for layer, parameters in zip(self.layers, derived, strict=True):
+            size = sum(parameter.size_bytes for parameter in parameters)
+            least = min(layer.pushed_bytes, layer.parameter_bytes)
+            if not least <= size <= layer.parameter_bytes:
+                return None
+        return tuple(tuple(parameter.name for parameter in parameters) for parameters in derived)
+
+    def chain(self, granularity: Granularity = "layer") -> "Profile":
+        """Return the profile as a chain of units that each have parameters.
+
+        Branches stay separate units: one device computes them one after the other, in the order of
+        the profile. With ``granularity="block"`` the layers of one block become one unit, which
+        only excludes batches (`block_starts` returns where blocks begin). Units without parameters
+        join the preceding unit with parameters, leading ones the next. Sums of times and sizes are
+        kept. The graph is left out, because a chain is its own dataflow. Where the layers'
+        parameters are known (`layer_parameters`), each unit lists its own.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are no layers, or none with parameters.
+        """
+        if granularity not in ("block", "layer"):
+            raise InvalidInputError(
+                "granularity", f"expected 'block' or 'layer', got {shown(granularity)}"
+            )
+        if not self.layers:
+            raise InvalidInputError(
+                "layers",
+                f"missing: profile {shown(self.name)} has a dataflow graph only, and a chain is "
+                "made of layers",
+            )
+        by_block = granularity == "block"
+        keys = [
+            (-1 if layer.block is None or not by_block else layer.block, position)
+            for position, layer in enumerate(self.layers)
+        ]
+        names = self.layer_parameters() or ((),) * len(self.layers)
+        layers = [
+            replace(layer, parameters=parameters)
+            for layer, parameters in zip(self.layers, names, strict=True)
+        ]
+        units: list[list[Layer]] = []
+        leading = True  # no layer with parameters so far
+        for _, members in groupby(keys, key=lambda item: item if item[0] < 0 else (item[0], -1)):
+            unit = [layers[position] for _, position in members]
+            weightless = not any(layer.parameter_bytes for layer in unit)
+            if units and (weightless or leading):
+                units[-1].extend(unit)
+            else:
+                units.append(unit)
+            leading = leading and weightless
+        if leading:
+            raise InvalidInputError("layers", "expected at least one layer with parameters")
+        return Profile(self.name, tuple(map(merged, units)), self.provenance, self.batch_size)
+
+    def scaled(self, computation: Fraction | int) -> "Profile":
+        """Return the profile with all times multiplied, each rounded to whole nanoseconds."""
+        if computation == 1:
+            return self
+        times = (
+            "forward_ns",
+            "backward_ns",
+            "gradient_ready_ns",
+            "forward_spread_ns",
+            "backward_spread_ns",
+        )
+
+        def at(layer: Layer) -> Layer:
+            known = {name: getattr(layer, name) for name in times}
+            return replace(
+                layer,
+                **{
+                    name: round(time * computation)
+                    for name, time in known.items()
+                    if time is not None
+                },
+            )
+
+        graph = self.graph
+        if graph is not None:
+            ops = tuple(
+                replace(op, duration_ns=round(op.duration_ns * computation)) for op in graph.ops
+            )
+            graph = Graph(ops, graph.parameters)
+        return replace(self, layers=tuple(map(at, self.layers)), graph=graph)
+
+    def block_starts(self) -> tuple[int, ...]:
+        """Return the units of the layer chain that begin a block, in increasing order from 0."""
+        blocks = [layer.block for layer in self.layers if layer.parameter_bytes]
+        later = enumerate(pairwise(blocks), start=1)
+        return (0, *(unit for unit, (a, b) in later if b is None or b != a))

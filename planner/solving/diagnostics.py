@@ -1,0 +1,130 @@
+"""Warnings that measured times may be off: each number is compared with a bound.
+
+A busy machine measures times that are too long or vary, and later readers cannot tell. So the
+warnings are made while measuring, and stored with the numbers. No number is corrected.
+
+The bounds below hold for the shipped profiles, which were measured on a quiet machine. Source: own.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from planner.model.units import counted, format_ns
+
+__all__ = [
+    "LAYERS_SPREAD",
+    "LAYERS_SUM",
+    "TOTAL_SPREAD",
+    "Circumstances",
+    "Spread",
+    "disturbances",
+]
+
+TOTAL_SPREAD = 0.10
+"""Largest interquartile range of whole iterations, as a share of their median. Plans differ by a
+few percent; with this spread, the median of ten iterations is accurate to about 3 %."""
+
+LAYERS_SPREAD = 0.30
+"""The same for single layers together, which are shorter. The shipped profiles, from a quiet
+machine, have 3 to 26 %."""
+
+LAYERS_SUM = 0.20
+"""Largest difference between the sum of the layers' times and the whole pass, as a share of the
+pass. The shipped profiles are within 11 %. Beyond it, plans are made for a model of another
+length."""
+
+HOOKED = 0.15
+"""Largest relative difference between iterations with and without the hooks that time layers. The
+shipped profiles have up to 11 %. Above it, the layers' times are mostly those of the hooks."""
+
+LOAD = 0.25
+"""Number of the measurement's processors that other processes may keep busy. The services of a
+quiet machine stay well below it."""
+
+
+class Spread(NamedTuple):
+    """Variation of times: interquartile ranges over medians."""
+
+    total: float  # of whole iterations
+    layers: float  # all layers' ranges together, over all medians together
+
+    @property
+    def excess(self) -> float:
+        """The larger spread relative to its bound; up to 1 the times are steady."""
+        return max(self.total / TOTAL_SPREAD, self.layers / LAYERS_SPREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Conditions of a measurement; None means unknown."""
+
+    threads: int  # threads computing at once, in all processes
+    processors: int  # available to the process
+    others: float | None = None  # processors kept busy by other processes, on average
+    spread: Spread | None = None  # unknown for a single repetition
+    forward_hooked: float | None = None  # pass with hooks over pass without
+    backward_hooked: float | None = None
+    forward_layers: tuple[float, float] | None = None  # layers, whole pass (ns)
+    backward_layers: tuple[float, float] | None = None
+    ranks: int = 1  # processes that share the threads
+    each: tuple[int, ...] = ()  # threads of each rank of a job
+
+
+def disturbances(measured: Circumstances) -> tuple[str, ...]:
+    """Return the warnings, causes before effects; empty if nothing is suspicious."""
+    return (*_causes(measured), *_effects(measured))
+
+
+def _causes(measured: Circumstances) -> list[str]:
+    causes = []
+    threads, processors = measured.threads, measured.processors
+    have = counted(processors, "processor")
+    if threads > processors:
+        shared = f"{measured.ranks} ranks with {threads} threads in all"
+        own = counted(threads, "thread")
+        causes.append(
+            f"{shared if measured.ranks > 1 else own} on {have} waited for each other: measure "
+            "again with fewer threads"
+        )
+    if measured.others is not None:
+        over = measured.others - max(processors - threads, 0)
+        if over > LOAD:
+            causes.append(
+                f"other processes kept {measured.others:.1f} of {have} busy, and {threads} "
+                f"{'was' if threads == 1 else 'were'} needed here: measure again without them"
+            )
+    return causes
+
+
+def _effects(measured: Circumstances) -> list[str]:
+    effects = []
+    total, layers = measured.spread or (0.0, 0.0)
+    for what, spread, bound in (
+        ("whole iterations", total, TOTAL_SPREAD),
+        ("single layers", layers, LAYERS_SPREAD),
+    ):
+        if spread > bound:
+            effects.append(
+                f"the middle half of the times of {what} spreads over {spread:.0%} of the median, "
+                f"more than {bound:.0%}"
+            )
+    for which, times in (
+        ("forward", measured.forward_layers),
+        ("backward", measured.backward_layers),
+    ):
+        if times is not None and abs(times[0] - times[1]) > LAYERS_SUM * times[1]:
+            effects.append(
+                f"the layers' times of the {which} pass sum to {format_ns(round(times[0]))}, the "
+                f"whole pass took {format_ns(round(times[1]))}: more than {LAYERS_SUM:.0%} apart"
+            )
+    for which, ratio in (
+        ("forward", measured.forward_hooked),
+        ("backward", measured.backward_hooked),
+    ):
+        if ratio is not None and abs(ratio - 1) > HOOKED:
+            more = "more" if ratio > 1 else "less"
+            effects.append(
+                f"{which} passes took {abs(ratio - 1):.0%} {more} time with the hooks that tell "
+                f"layers apart than without, more than {HOOKED:.0%}"
+            )
+    return effects

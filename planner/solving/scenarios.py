@@ -1,0 +1,246 @@
+"""Scenarios: perturbed computation and network parameters, applied to graphs and costs.
+
+`SCENARIOS` are those of a plan's regret (`planner.solving.what_if`). An `Outlook` weighs scenarios.
+`measured` is the outlook that follows from the spreads of measured times; what it contains and why:
+docs/how-it-works.md, "What measured times vary by".
+
+A rank that begins late delays every plan by the same time, so nothing is to be decided.
+`Scenario.late` is about a straggler, whose gradients are late by a growing share; its iteration is
+priced.
+
+Times are rounded to whole nanoseconds. Complexity: O(ops), O(rows of a table). Source: own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from operator import mul
+from typing import Literal, get_args
+
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph, Phase
+from planner.model.validation import exact, set_exact, shown
+
+__all__ = [
+    "LONGER",
+    "MOST",
+    "OBJECTIVES",
+    "SCENARIOS",
+    "Outlook",
+    "Part",
+    "Prospect",
+    "Scenario",
+    "graph_under",
+    "later",
+    "measured",
+    "refuse_changes",
+]
+
+Part = Literal["all", "backward", "first", "middle", "last", "forward"]
+"""Computation that is longer by its spread: all, a pass, or a third of the backward pass."""
+
+MOST = Fraction(201, 200)
+"""Largest loss allowed with unperturbed numbers, as a factor on the iteration time."""
+
+OBJECTIVES = {"mean": None, "p90": Fraction(90)}
+"""Percentile that is minimised, by name; None is the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A perturbation of computation and network.
+
+    Attributes
+    ----------
+    computation : Fraction
+        Factor on all computation times; above 0.
+    startup : Fraction
+        Factor on start-up costs.
+    bandwidth : Fraction
+        Factor on the bandwidth of the network; above 0.
+    late : Fraction
+        Straggler: the share of the backward pass by which the last rank is behind at its end.
+    spread : Fraction
+        How many times the spread of its measured times each op of `part` takes longer, before any
+        factor.
+    part : Part
+        The ops that take longer. Thirds are those of the backward pass in its stable topological
+        order, by time.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is not a number, is negative, or 0 where it may not be, or `part` is unknown.
+    """
+
+    computation: Fraction = Fraction(1)
+    startup: Fraction = Fraction(1)
+    bandwidth: Fraction = Fraction(1)
+    late: Fraction = Fraction(0)
+    spread: Fraction = Fraction(0)
+    part: Part = "all"
+
+    def __post_init__(self) -> None:
+        if self.part not in get_args(Part):
+            known = ", ".join(get_args(Part))
+            raise InvalidInputError("part", f"expected one of {known}, got {shown(self.part)}")
+        set_exact(self, "spread")
+        set_exact(self, "computation", positive=True)
+        set_exact(self, "startup")
+        set_exact(self, "bandwidth", positive=True)
+        set_exact(self, "late")
+
+    @property
+    def backward(self) -> Fraction:
+        """Factor on times of the backward pass."""
+        return self.computation * (1 + self.late)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Weighted scenarios, and which statistic of their times is minimised.
+
+    Attributes
+    ----------
+    scenarios : tuple of (Scenario, Fraction)
+        Scenarios, each with its weight, above 0; at least one.
+    percentile : Fraction, optional
+        Percentile of the weighted times to minimise; above 0, at most 100. By default the mean.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no scenario, or a weight or the percentile is invalid.
+    """
+
+    scenarios: tuple[tuple[Scenario, Fraction], ...]
+    percentile: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if not self.scenarios:
+            raise InvalidInputError("scenarios", "expected at least one")
+        weighed = tuple(
+            (scenario, exact(weight, f"scenarios[{place}].weight", positive=True))
+            for place, (scenario, weight) in enumerate(self.scenarios)
+        )
+        object.__setattr__(self, "scenarios", weighed)
+        if self.percentile is not None:
+            set_exact(self, "percentile", positive=True)
+            if self.percentile > 100:
+                raise InvalidInputError("percentile", "expected at most 100")
+
+    def of(self, times: Sequence[int]) -> Fraction:
+        """Return the mean or the percentile of times, one per scenario; monotone in each time."""
+        weights = [weight for _, weight in self.scenarios]
+        if self.percentile is None:
+            return sum(map(mul, weights, times), Fraction(0)) / sum(weights)
+        least, reached = self.percentile * sum(weights) / 100, Fraction(0)
+        for time, weight in sorted(zip(times, weights, strict=True)):
+            reached += weight
+            if reached >= least:
+                return Fraction(time)
+        raise AssertionError  # all weights together are 100 percent
+
+
+LONGER = (
+    Scenario(computation=Fraction(6, 5)),
+    Scenario(startup=Fraction(6, 5), bandwidth=Fraction(5, 6)),
+)
+"""Computation, or transfers, a fifth longer; a plan for both is less sensitive to either."""
+
+THIRDS = ("first", "middle", "last")
+"""Thirds of the backward pass."""
+
+SCENARIOS = (
+    Scenario(computation=Fraction(4, 5)),
+    Scenario(computation=Fraction(6, 5)),
+    Scenario(startup=Fraction(1, 2)),
+    Scenario(startup=Fraction(2)),
+    Scenario(bandwidth=Fraction(7, 10)),
+    Scenario(bandwidth=Fraction(13, 10)),
+    Scenario(late=Fraction(1, 10)),
+)
+"""One parameter perturbed at a time, by a typical amount."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """Cost of a plan for several scenarios.
+
+    Attributes
+    ----------
+    value : Fraction
+        Mean or percentile of the iteration time (ns).
+    bound : Fraction
+        Lower bound over all plans with its op order; at most `value`.
+    usual_ns : int
+        Iteration time of the plan for unperturbed numbers, with these numbers.
+    usual_value : Fraction
+        Mean or percentile of that plan in the scenarios.
+    """
+
+    value: Fraction
+    bound: Fraction
+    usual_ns: int
+    usual_value: Fraction
+
+
+def measured(percentile: Fraction | None = None) -> Outlook:
+    """Return the outlook of measured spreads; `percentile` None minimises the mean."""
+    parts = (Scenario(spread=Fraction(1), part=part) for part in get_args(Part))
+    return Outlook(
+        ((Scenario(), Fraction(4)), *((scenario, Fraction(1)) for scenario in parts)), percentile
+    )
+
+
+def graph_under(graph: Graph, scenario: Scenario) -> Graph:
+    """Return the graph with the durations of a scenario."""
+    times: dict[int, int] = {}
+    phases: tuple[Phase, ...] = ("backward", "forward")
+    for phase in phases:
+        order = graph.pass_order(phase)
+        durations = [graph.ops[index].duration_ns for index in order]
+        spreads = [graph.ops[index].spread_ns or 0 for index in order]
+        times.update(zip(order, later(durations, spreads, phase, scenario), strict=True))
+    if all(op.duration_ns == times[index] for index, op in enumerate(graph.ops)):
+        return graph
+    ops = (replace(op, duration_ns=times[index]) for index, op in enumerate(graph.ops))
+    return Graph(tuple(ops), graph.parameters)
+
+
+def later(
+    durations: Sequence[int], spreads: Sequence[int], phase: Phase, scenario: Scenario
+) -> list[int]:
+    """Return the computation times of a pass in a scenario (ns), in order of computation."""
+    factor = scenario.backward if phase == "backward" else scenario.computation
+    moved, done, whole = [], 0, sum(durations)
+    for duration, spread in zip(durations, spreads, strict=True):
+        third = THIRDS[min(3 * (2 * done + duration) // (2 * whole), 2) if whole else 0]
+        done += duration
+        late = scenario.part in ("all", phase, third if phase == "backward" else "all")
+        moved.append(round((duration + (scenario.spread * spread if late else 0)) * factor))
+    return moved
+
+
+def refuse_changes(scenario: Scenario, fields: Iterable[str], problem: str) -> None:
+    """Raise an error if a scenario changes a field that says nothing about a family's problems.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    fields : iterable of str
+        Its fields that have no meaning for the family.
+    problem : str
+        What the family lacks, such as ``"bml has no passes"``.
+
+    Raises
+    ------
+    NotApplicableError
+        Naming the first such field.
+    """
+    usual = Scenario()
+    for name in fields:
+        expected = getattr(usual, name)
+        if getattr(scenario, name) != expected:
+            raise NotApplicableError(name, f"expected {expected} or nothing: {problem}")

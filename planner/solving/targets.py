@@ -1,0 +1,281 @@
+"""Targets: systems that plans are exported to, and the constraints that each puts on a plan.
+
+A plan made for a target obeys all of its rules, so it costs there what was predicted. Each rule
+names the line of the target's code that it was read from. All four targets that sum gradients send
+whole parameters, one transfer after the other, and begin the next forward pass when all have
+arrived. They differ in the order in which parameters fill buckets, in when a bucket closes, and in
+when it leaves.
+
+Sizes that are settings count elements where the target counts elements; ``default_*`` are the
+target's own values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from planner.model.errors import InvalidInputError
+from planner.model.validation import shown
+from planner.solving.bucketing import DDP_LIMITS
+from planner.solving.methods import known_method
+
+__all__ = [
+    "EVERY",
+    "FSDP2",
+    "PLANNER",
+    "TARGETS",
+    "TARGET_NAMES",
+    "Buckets",
+    "Exported",
+    "Order",
+    "Rule",
+    "Target",
+    "check_summing",
+    "target_of",
+]
+
+Order = Literal["recorded", "ready", "reversed"]
+"""Order in which parameters fill buckets.
+
+"recorded": as worker 0's gradients became ready. "ready": as the last worker's become ready.
+"reversed": the reverse of the model's order.
+"""
+
+Buckets = Literal["any", "filled", "fitting"]
+"""Buckets that a target can be given.
+
+"any": any consecutive parameters. "filled": one size; a bucket closes once it has reached the size.
+"fitting": one size that no bucket exceeds, except a single larger parameter.
+"""
+
+PLANNER = "planner"
+"""The target without rules: planner's own runtime."""
+
+
+class Rule(NamedTuple):
+    """One rule of a target: its topic, the rule, and file and line of the target's code."""
+
+    about: str
+    says: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A system that plans can be exported to, and its rules.
+
+    Attributes
+    ----------
+    name : str
+        Name in requests.
+    title, version : str
+        Full name, and the version from which the rules were read.
+    order : Order
+        Order in which parameters fill buckets.
+    buckets : Buckets
+        Buckets that the target can be given.
+    default_bytes : tuple of (int, int), optional
+        Largest first bucket and largest other bucket by default (bytes).
+    default_elements : int, optional
+        Largest bucket by default, where the target counts elements.
+    elements_per_worker : int
+        Least elements of a default bucket per worker.
+    leaves_late : bool
+        Whether a bucket leaves only when the gradient after it is ready, while computation waits
+        for the bucket before. Otherwise it leaves when its own gradients are ready.
+    cycle_ns : int
+        Period at which the target polls for complete buckets; 0 if it is notified.
+    settings : tuple of str
+        Other settings to make, line by line.
+    rules : tuple of Rule
+        The rules as found in its code.
+    algorithms : tuple of str
+        Collective algorithms that its library can be set to.
+    sharded : bool
+        Whether each worker keeps a share of all parameters.
+    """
+
+    name: str
+    title: str
+    version: str
+    order: Order
+    buckets: Buckets
+    default_bytes: tuple[int, int] | None
+    default_elements: int | None = None
+    elements_per_worker: int = 0
+    leaves_late: bool = False
+    cycle_ns: int = 0
+    settings: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    algorithms: tuple[str, ...] = ("ring",)
+    sharded: bool = False
+
+    def limits(self, workers: int, element_bytes: int) -> tuple[int, int]:
+        """Return the default's largest first bucket and largest other buckets (bytes)."""
+        if self.default_bytes is not None:
+            return self.default_bytes
+        assert self.default_elements is not None
+        elements = max(self.default_elements, self.elements_per_worker * workers)
+        return elements * element_bytes, elements * element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Iteration time of a plan under a target's rules, and of the target's default."""
+
+    plan_ns: int | None  # None if the target cannot run the plan
+    default_ns: int
+    reason: str = ""  # why it cannot
+
+
+_DDP = Target(
+    name="ddp",
+    title="DistributedDataParallel",
+    version="torch 2.13",
+    order="recorded",
+    buckets="any",
+    default_bytes=DDP_LIMITS,
+    settings=(
+        "NCCL_ALGO=Ring",
+        "DistributedDataParallel(model, bucket_cap_mb_list=…), the list as exported",
+    ),
+    rules=(
+        Rule("barrier", "backward ends when all have arrived", "c10d/reducer.hpp:289"),
+        Rule("pieces", "whole parameters", "c10d/reducer.hpp:607"),
+        Rule("order", "as ready in the first step on rank 0", "c10d/reducer.hpp:137,209"),
+        Rule("buckets", "any consecutive ones", "nn/parallel/distributed.py:146"),
+        Rule("leaves", "when complete, after all before it", "c10d/reducer.hpp:232,285"),
+        Rule("default", "first 1 MiB, others 25 MiB", "c10d/reducer.hpp:30-31"),
+        Rule("algorithms", "the library's all-reduce: ring", "c10d/reducer.hpp:538"),
+    ),
+)
+
+_HOROVOD = Target(
+    name="horovod",
+    title="Horovod",
+    version="0.28.1",
+    order="ready",
+    buckets="any",
+    default_bytes=(128 * 2**20, 128 * 2**20),
+    cycle_ns=10**6,
+    settings=("NCCL_ALGO=Ring", "HOROVOD_DISABLE_GROUP_FUSION=1"),
+    rules=(
+        Rule("barrier", "the optimiser's step waits for all", "torch/optimizer.py:255,324"),
+        Rule("pieces", "whole parameters", "torch/optimizer.py:212"),
+        Rule("order", "as ready on all ranks", "torch/optimizer.py:238-249"),
+        Rule("buckets", "any groups", "torch/optimizer.py:88,148-165"),
+        Rule("leaves", "in the next cycle after it is complete", "common/operations.cc:751-761"),
+        Rule("default", "what a cycle finds, up to 128 MiB", "common/operations.cc:519,527"),
+        Rule("algorithms", "the library's all-reduce: ring", "common/ops/nccl_operations.cc:257"),
+    ),
+)
+
+_DEEPSPEED = Target(
+    name="deepspeed",
+    title="DeepSpeed, stage 2",
+    version="0.19.5",
+    order="recorded",
+    buckets="fitting",
+    default_bytes=None,
+    default_elements=500_000_000,
+    leaves_late=True,
+    settings=("NCCL_ALGO=Ring",),
+    rules=(
+        Rule("barrier", "the last bucket is waited for", "zero/stage_1_and_2.py:908-910"),
+        Rule("pieces", "whole parameters", "zero/stage_1_and_2.py:1177-1203"),
+        Rule("order", "as ready", "zero/stage_1_and_2.py:1177"),
+        Rule("buckets", "one size, never above", "zero/stage_1_and_2.py:1177"),
+        Rule("leaves", "when the next gradient is ready", "zero/stage_1_and_2.py:1177-1179"),
+        Rule("overlap", "computation waits for the one before", "zero/stage_1_and_2.py:1337"),
+        Rule("default", "500,000,000 elements; overlap_comm is credited", "zero/config.py:113,385"),
+        Rule("not counted", "the all-gather behind the step", "zero/stage_1_and_2.py:2370"),
+        Rule("algorithms", "the library's all-reduce: ring", "zero/stage_1_and_2.py:1416"),
+    ),
+)
+
+_MEGATRON = Target(
+    name="megatron",
+    title="Megatron Core",
+    version="0.19.0",
+    order="reversed",
+    buckets="filled",
+    default_bytes=None,
+    default_elements=40_000_000,
+    elements_per_worker=1_000_000,
+    settings=("NCCL_ALGO=Ring", "--overlap-grad-reduce"),
+    rules=(
+        Rule("barrier", "gradients are finished before the step", "param_and_grad_buffer.py:781"),
+        Rule("pieces", "whole parameters", "param_and_grad_buffer.py:973-983"),
+        Rule("order", "the model's, reversed", "param_and_grad_buffer.py:973"),
+        Rule("buckets", "one size, reached", "param_and_grad_buffer.py:979"),
+        Rule("leaves", "when complete", "param_and_grad_buffer.py:857-878"),
+        Rule(
+            "default",
+            "40,000,000 elements, 1,000,000 a worker if more; overlap is credited",
+            "distributed_data_parallel.py:69",
+        ),
+        Rule("algorithms", "the library's all-reduce: ring", "param_and_grad_buffer.py:725"),
+    ),
+)
+
+FSDP2 = Target(
+    name="fsdp2",
+    title="FSDP2",
+    version="torch 2.13",
+    order="ready",
+    buckets="any",
+    default_bytes=None,
+    settings=("NCCL_ALGO=Ring", "planner.runtime.fsdp2.as_fsdp2, or fully_shard as exported"),
+    rules=(
+        Rule("barrier", "gradients are scattered before the step", "_fsdp_state.py:395-432"),
+        Rule("pieces", "whole modules", "_fully_shard.py:110-135"),
+        Rule("order", "scattered as ready, gathered as used", "_fsdp_param_group.py:540,588"),
+        Rule("buckets", "modules in one call of fully_shard", "_fully_shard.py:133"),
+        Rule("leaves", "gathers all at once, if unsharded ahead", "_fsdp_param_group.py:372"),
+        Rule("default", "every module, or all in one: the faster", "_fully_shard.py:110"),
+        Rule("credited", "reshard_after_forward=False", "_fully_shard.py:246-260"),
+        Rule("algorithms", "the library's collectives: ring", "_fsdp_param_group.py:407"),
+    ),
+    sharded=True,
+)
+"""The target that shards parameters: `fsdp` plans iterations for it, `ibatch` only its pulls."""
+
+TARGETS: Mapping[str, Target] = MappingProxyType(
+    {target.name: target for target in (_DDP, _HOROVOD, _DEEPSPEED, _MEGATRON)}
+)
+"""Targets that sum gradients, by their name in requests."""
+
+EVERY: Mapping[str, Target] = MappingProxyType({**TARGETS, FSDP2.name: FSDP2})
+"""All targets."""
+
+TARGET_NAMES = (*EVERY, PLANNER)
+"""Every target name that requests accept."""
+
+
+def target_of(name: str, path: str = "target") -> Target | None:
+    """Return a target by its name; None for planner's own runtime, which has no rules.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is unknown; `path` is the field.
+    """
+    if name == PLANNER:
+        return None
+    return EVERY[known_method(name, TARGET_NAMES, path)]
+
+
+def check_summing(target: object) -> None:
+    """Raise `InvalidInputError` unless `target` is None or a target that sums gradients."""
+    if target is None:
+        return
+    if not isinstance(target, Target):
+        raise InvalidInputError("target", f"expected a Target, got {shown(target)}")
+    if target.sharded:
+        raise InvalidInputError(
+            "target",
+            f"{target.title} shards parameters, which problem fsdp plans: send it forward_ns, "
+            "backward_ns and parameter_bytes of the layers, and meshes, or run "
+            f"planner plan PROFILE --cluster CLUSTER --for {target.name}",
+        )

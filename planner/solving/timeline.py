@@ -1,0 +1,159 @@
+"""Timelines: which activity occupies which serial resource at which time.
+
+Drawings and traces of schedules are made from these, and overlap is measured here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from planner.model.errors import InvalidInputError, InvalidPlanError
+
+__all__ = [
+    "COMPUTES",
+    "Interval",
+    "Kind",
+    "Mark",
+    "Memory",
+    "Timeline",
+    "Window",
+    "busy_ns",
+    "overlap_ns",
+]
+
+Kind = Literal[
+    "startup", "all_reduce", "collective", "push", "pull", "backward", "forward", "computation"
+]
+COMPUTES: tuple[Kind, ...] = ("backward", "forward", "computation")
+"""Kinds of computation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Half-open interval [start, end) on one resource.
+
+    Attributes
+    ----------
+    resource : str
+        Name of the serial resource, such as "communication".
+    start_ns, end_ns : int
+        Its time.
+    kind : str
+        The activity: a part of a transfer, or computation (possibly of one pass).
+    batch : int
+        Number of its batch, from 0 in transfer order; -1 if it belongs to none.
+    label : str
+        Text for readers.
+    """
+
+    resource: str
+    start_ns: int
+    end_ns: int
+    kind: Kind
+    batch: int
+    label: str
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_ns <= self.end_ns:
+            raise InvalidInputError("", f"not an interval: [{self.start_ns}, {self.end_ns})")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A transfer's window: when it may start, runs, and is waited for."""
+
+    batch: int  # number of the transfer's batch
+    ready_ns: int
+    start_ns: int
+    end_ns: int
+    due_ns: int  # when its end is waited for; it may end later
+    label: str
+    kind: Kind = "all_reduce"  # its collective
+    names: tuple[str, ...] = ()  # parameters it carries, if known
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A labelled moment of a timeline."""
+
+    time_ns: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory in use over time."""
+
+    levels: tuple[tuple[int, int], ...]  # (time in ns, bytes from then on), in order
+    limit_bytes: int | None = None  # available memory, if known
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """The first time (ns) of the largest use, and the bytes in use."""
+        return max(self.levels, key=lambda level: level[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Intervals on named serial resources.
+
+    Attributes
+    ----------
+    resources : tuple of str
+        In the order in which they are drawn.
+    intervals : tuple of Interval
+        In any order.
+    windows : tuple of Window
+        One per batch, in transfer order; empty if the batches have none.
+    marks : tuple of Mark
+        Labelled moments.
+    memory : Memory or None
+        Memory in use, if known.
+    """
+
+    resources: tuple[str, ...]
+    intervals: tuple[Interval, ...]
+    windows: tuple[Window, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    memory: Memory | None = None
+
+    @property
+    def end_ns(self) -> int:
+        """End of the last interval."""
+        return max((interval.end_ns for interval in self.intervals), default=0)
+
+    def on(self, resource: str) -> list[Interval]:
+        """Return the intervals on one resource by start time."""
+        chosen = [interval for interval in self.intervals if interval.resource == resource]
+        return sorted(chosen, key=lambda interval: (interval.start_ns, interval.end_ns))
+
+    def check_serial(self) -> None:
+        """Check that no two intervals on one resource overlap.
+
+        Raises
+        ------
+        InvalidPlanError
+            With the resource and the two intervals.
+        """
+        for resource in self.resources:
+            for first, second in pairwise(self.on(resource)):
+                if second.start_ns < first.end_ns:
+                    raise InvalidPlanError(
+                        "", f"{first.label} and {second.label} overlap on {resource}"
+                    )
+
+
+def busy_ns(spans: Iterable[tuple[int, int]]) -> int:
+    """Return the length of the union of `spans` (pairs start, end). O(n log n)."""
+    covered, until = 0, 0
+    for start, end in sorted(spans):
+        covered += max(0, end - max(start, until))
+        until = max(until, end)
+    return covered
+
+
+def overlap_ns(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> int:
+    """Return the time during which both resources are busy. O(n log n)."""
+    return busy_ns(first) + busy_ns(second) - busy_ns(first + second)

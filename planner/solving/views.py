@@ -1,0 +1,249 @@
+"""Data for pictures and texts of plans that are not timelines.
+
+Readers of answers return these; drawing code takes them.
+"""
+
+from dataclasses import dataclass
+
+from planner.model.units import format_ns, unit_of
+
+__all__ = [
+    "MAX_CELLS",
+    "PHASES",
+    "Compared",
+    "ConstantsRegret",
+    "GroupPoint",
+    "Groups",
+    "HotSpots",
+    "LayerTime",
+    "Point",
+    "Pulls",
+    "Range",
+    "Scaling",
+    "epoch_text",
+    "epoch_unit",
+    "share_text",
+]
+
+PHASES = ("forward", "backward", "update", "communication", "weight reading")
+"""Parts of a layer's time; the first three are computation."""
+
+
+MAX_CELLS = 32
+"""Largest number of turns and nodes shown; the first ones are taken."""
+
+
+Pulls = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    """The time of one layer, or of a range of layers, in an epoch."""
+
+    name: str
+    phases_ns: tuple[int, ...]  # time in each of `PHASES`
+
+    @property
+    def total_ns(self) -> int:
+        """The layer's total time."""
+        return sum(self.phases_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A configuration and its epoch time."""
+
+    workers: int  # of each replica
+    replicas: int  # of the model
+    servers: int  # parameter servers
+    epoch_ns: int
+
+    @property
+    def machines(self) -> int:
+        """Number of machines in use."""
+        return self.servers + self.workers * self.replicas
+
+    @property
+    def label(self) -> str:
+        """Workers x replicas + servers, abbreviated."""
+        return f"{self.workers}×{self.replicas}+{self.servers}"
+
+    @property
+    def words(self) -> str:
+        """Workers x replicas + servers, in words."""
+        plural = "s" if self.servers > 1 else ""
+        return f"{self.workers} × {self.replicas} workers + {self.servers} server{plural}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Factors of a constant between which the configuration stays best; None: no limit found."""
+
+    constant: str
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantsRegret:
+    """Relative loss of a configuration against the best if every constant is off by `error`."""
+
+    worst: float
+    mean: float
+    error: float
+
+    @property
+    def words(self) -> str:
+        """The loss as a sentence."""
+        return (
+            f"every constant off by {self.error:.0%}: at most {_share(self.worst)} slower than the "
+            f"best, {_share(self.mean)} on average"
+        )
+
+
+def _share(value: float) -> str:
+    if value == 0:
+        return "0%"
+    return "<0.01%" if value < 5e-5 else f"{value:.2%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Data of a scaling picture.
+
+    Attributes
+    ----------
+    layers : tuple of LayerTime
+        Layer 0 first.
+    best : Point
+        The configuration of these times.
+    ranking : tuple of Point
+        Triples of workers, replicas and servers, the best first.
+    landscape : tuple of Point
+        The best configuration per pair of workers and replicas; empty if not requested.
+    front : tuple of Point
+        The best configuration per number of machines, the fewest first; empty if not requested.
+    ranges : tuple of Range
+        Sensitivity of the configuration to each constant; empty if not requested.
+    regret : ConstantsRegret, optional
+        The loss if all constants are off.
+    """
+
+    layers: tuple[LayerTime, ...]
+    best: Point
+    ranking: tuple[Point, ...]
+    landscape: tuple[Point, ...] = ()
+    front: tuple[Point, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    regret: ConstantsRegret | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPoint:
+    """A group size and its cost."""
+
+    group_size: int
+    overhead: float  # share of scheduling in an iteration
+    group_time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """A chosen group size among others, and the limits.
+
+    Attributes
+    ----------
+    points : tuple of GroupPoint
+        Sizes in increasing order, including the chosen one.
+    chosen : GroupPoint
+        The plan.
+    max_overhead : float
+        Limit on the overhead.
+    max_group_ns : int or None
+        Limit on the time of a group, if any.
+    """
+
+    points: tuple[GroupPoint, ...]
+    chosen: GroupPoint
+    max_overhead: float
+    max_group_ns: int | None = None
+
+    def breaks(self, point: GroupPoint) -> str:
+        """Return the limit that a size violates, in words, or an empty text."""
+        if point.overhead > self.max_overhead:
+            return "too much overhead"
+        if self.max_group_ns is not None and point.group_time_ns > self.max_group_ns:
+            return "too long a group"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class HotSpots:
+    """Load of the nodes during a synchronisation.
+
+    Attributes
+    ----------
+    nodes : int
+        Number of nodes.
+    method : str
+        The method of the plan.
+    times_ns : tuple of (str, int)
+        Time of each method.
+    maps : tuple of (str, tuple of tuple of int, shape (turns, nodes))
+        Per pull order, the planned one first: the number of pulls at each node in each turn, for
+        the first turns and nodes. Empty for plans through a driver, and for a single node.
+    """
+
+    nodes: int
+    method: str
+    times_ns: tuple[tuple[str, int], ...]
+    maps: tuple[tuple[str, Pulls], ...] = ()
+
+    @property
+    def ranking(self) -> tuple[tuple[str, int], ...]:
+        """The methods, the fastest first."""
+        return tuple(sorted(self.times_ns, key=lambda pair: pair[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One algorithm in a comparison.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    topology : str
+        ``bcube`` or ``fattree``.
+    time_ns : int
+        Time of one synchronisation.
+    switches : int
+        Switches of its network.
+    """
+
+    name: str
+    topology: str
+    time_ns: int
+    switches: int
+
+
+def epoch_unit(time_ns: int) -> tuple[str, int]:
+    """Return the unit of a long time (up to days), and the unit's length in ns."""
+    for unit, scale in (("days", 86_400 * 10**9), ("h", 3_600 * 10**9)):
+        if time_ns >= 2 * scale:
+            return unit, scale
+    return unit_of(time_ns)
+
+
+def epoch_text(epoch_ns: int) -> str:
+    """Return an epoch time as text, in a unit up to days."""
+    unit, scale = epoch_unit(epoch_ns)
+    if scale <= 10**9:
+        return format_ns(epoch_ns)
+    value = epoch_ns / scale
+    return f"{value:.4g} {unit}" if value < 10**4 else f"{value:,.0f} {unit}"
+
+
+def share_text(share: float) -> str:
+    """Return a share as a percentage."""
+    return f"{share:.2%}" if share >= 0.001 or not share else f"{100 * share:.2g}%"

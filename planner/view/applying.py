@@ -1,0 +1,83 @@
+"""Commands that apply a plan, for each framework that can follow it."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET
+
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.model.clusters import Cluster
+from planner.solving.targets import FSDP2, TARGETS, Target
+from planner.view.html import Html, element, joined, paragraph
+from planner.view.wording import target_of
+
+__all__ = ["applying", "steps"]
+
+PLAN = "plan.json"
+
+
+def steps(
+    answer: IterationAnswer, cluster: Cluster, command: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a description and the command or code of each step; nothing without a plan.
+
+    `command` is the one that made the report, from ``planner report`` on.
+    """
+    if answer.synchronisation is UNSET:
+        return
+    advice = answer.advice
+    if advice is not UNSET and advice.keep_ddp:
+        cap = advice.bucket_cap_mb
+        argument = "" if cap is None else f", bucket_cap_mb={cap}"
+        yield (
+            "Keep DDP, with the buckets that suit it best",
+            f"DistributedDataParallel(model{argument})",
+        )
+    plan = ["planner", "plan", *command[2:], "-o", PLAN]
+    yield "Write the plan", shlex.join(plan)
+    target = target_of(answer)
+    if target is not None:
+        yield from _of_target(target)
+        return
+    machines = cluster.working
+    each = max(cluster.workers // max(machines, 1), 1)
+    launch = f"torchrun --nnodes {machines} --nproc-per-node {each} -m planner run {PLAN}"
+    yield (
+        "See, on these machines, whether it keeps what is predicted (and name their rendezvous)",
+        f"{launch} --model MODULE:FACTORY --against-ddp",
+    )
+    yield (
+        "In a training program, by this package",
+        f'planner.runtime.attach(model, Path("{PLAN}").read_bytes(), optimizer, world)',
+    )
+    for target in (*TARGETS.values(), FSDP2):
+        own = f"{target.name}-plan.json"
+        asked = ["planner", "plan", *_left(command[2:], target), "--for", target.name, "-o", own]
+        yield (
+            f"Under the rules of {target.title}, with a plan of its own",
+            f"{shlex.join(asked)}\nplanner export {target.name} {own} -o {target.name}.json",
+        )
+
+
+def _of_target(target: Target) -> Iterator[tuple[str, str]]:
+    name = target.name
+    yield f"Write it as what {target.title} reads", f"planner export {name} {PLAN} -o {name}.json"
+    yield "Set beside it", "\n".join(target.settings)
+
+
+def applying(answer: IterationAnswer, cluster: Cluster, command: Sequence[str]) -> Html:
+    """Return the steps as a part of the page."""
+    shown = [
+        joined(paragraph(f"{what}:"), element("pre", element("code", how)))
+        for what, how in steps(answer, cluster, command)
+    ]
+    return joined(element("h3", "How to apply this"), *shown) if shown else Html("")
+
+
+def _left(arguments: Sequence[str], target: Target) -> list[str]:
+    """Return the arguments without options that the target decides or does not support."""
+    decided = ["--mode", "--algorithms"]
+    if target.sharded:
+        decided += ["--activations", "--interference", "--max-transfer"]
+    pairs = zip(("", *arguments), arguments, strict=False)
+    return [text for before, text in pairs if before not in decided and text not in decided]

@@ -1,0 +1,45 @@
+"""The title and the data of a picture of a plan."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from planner.model.units import printable
+
+__all__ = ["Chart", "shortened", "shorter_title"]
+
+MAX_TITLE = 236
+"""Longer titles are shortened to two lines (characters)."""
+
+
+View = TypeVar("View")
+
+
+@dataclass(frozen=True, slots=True)
+class Chart(Generic[View]):
+    """The data of a picture, a timeline or one of `planner.solving.views`, with a title.
+
+    `lower_bound_ns` is a proven bound on the objective of every plan.
+    """
+
+    title: str
+    view: View
+    lower_bound_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", shorter_title(self.title))
+
+
+def shorter_title(text: str) -> str:
+    """Return a title of at most `MAX_TITLE` characters; it keeps the end with the cost."""
+    text = printable(text)
+    if len(text) > MAX_TITLE:
+        text = f"{text[: MAX_TITLE // 3]}…{text[-2 * MAX_TITLE // 3 + 1 :]}"
+    return text
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the text without its middle if it is longer than `length`."""
+    if len(text) <= length:
+        return text
+    start, end = text[: length // 2], text[-(length - length // 2 - 1) :]
+    return f"{start.rstrip(' …')}…{end.lstrip(' …')}"

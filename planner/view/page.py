@@ -1,0 +1,187 @@
+"""The whole HTML page, in one file.
+
+The same report gives the same page. There are no scripts and no external resources, and names of
+profiles and clusters are escaped.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from planner.families.iteration.sensitivity import SweepPoint, Sweeps
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.model.clusters import Cluster
+from planner.model.profiles import Profile
+from planner.model.units import counted, format_ns, format_rate
+from planner.view.applying import applying
+from planner.view.html import STYLE, Html, element, paragraph
+from planner.view.origin import memory, origin
+from planner.view.peers import Peers, baseline_of, peer_table, time_of
+from planner.view.regret import advice_text, regret_table, target_text
+from planner.view.sections import (
+    alternative_table,
+    reasons,
+    rule_table,
+    time_parts,
+    transfer_table,
+    verdict,
+)
+from planner.view.svg_gantt import gantt
+from planner.view.svg_lines import line_chart, line_legend, sweep_table, winners
+
+__all__ = ["Report", "page"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The content of a page.
+
+    Attributes
+    ----------
+    answer : IterationAnswer
+        The plan, its alternatives, and why it won.
+    profile : Profile
+        The model.
+    cluster : Cluster
+        The cluster that is planned for.
+    about : str
+        A line about the cluster.
+    job : str
+        A line about the job: sizes and computation time.
+    peers : Comparison
+        The plan and the other methods, sorted by time.
+    sweeps : Sweeps or None
+        The results with other networks; None without a plan.
+    command : tuple of str
+        The command that makes the page again.
+    version : str
+        The version of planner.
+    """
+
+    answer: IterationAnswer
+    profile: Profile
+    cluster: Cluster
+    about: str
+    job: str
+    peers: Peers
+    sweeps: Sweeps | None
+    command: tuple[str, ...]
+    version: str
+
+
+def page(report: Report) -> str:
+    """Return the HTML page of a report."""
+    title = f"{report.answer.model} on {report.answer.cluster}"
+    head = element(
+        "head",
+        Html('<meta charset="utf-8">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Html('<meta name="color-scheme" content="light dark">'),
+        element("title", f"{title}: training plan"),
+        element("style", Html(STYLE)),
+    )
+    header = element(
+        "header",
+        element("h1", title),
+        paragraph(
+            f"Training plan by planner {report.version}. {report.job}. Cluster {report.about}.",
+            class_="about",
+        ),
+    )
+    body = element("body", header, element("main", *_sections(report)))
+    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _sections(report: Report) -> Iterator[Html]:
+    answer = report.answer
+    planned = answer.objective_ns is not None
+    told = target_text(answer) if answer.advice is UNSET else advice_text(answer.advice)
+    advice = (paragraph(_capitalised(told)),) if told else ()
+    conclusion = verdict(answer, report.peers, report.profile, report.cluster)
+    warnings = dict.fromkeys((*report.profile.doubts, *(answer.warnings or ())))
+    sureness = [paragraph(_capitalised(text)) for text in warnings]
+    steps = applying(answer, report.cluster, report.command)
+    yield _section("verdict", "Verdict", conclusion, *sureness, *advice, steps)
+    if planned:
+        yield _section("time", "Where the time goes", time_parts(answer))
+        yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))
+    others = [element("h3", "Other methods"), *_peers(report.peers, answer)]
+    if answer.target is UNSET:
+        title = element("h3", "Other ways of synchronising")
+        others = [title, alternative_table(answer), *others]
+    yield _section("comparison", "Compared with alternatives", *others)
+    if answer.target is not UNSET:
+        yield _section("rules", "The rules that the plan keeps to", rule_table(answer))
+    if report.sweeps is not None:
+        content = _sensitivity(report.sweeps, report.cluster)
+        yield _section("sensitivity", "If the network were another", *content)
+    if answer.regret is not UNSET:
+        yield _section("regret", "If the numbers were others", regret_table(answer))
+    where = origin(report.profile, report.cluster, report.about, report.command)
+    yield _section("origin", "Where the numbers come from", where)
+    if planned:
+        yield _section("memory", "Memory", memory(answer))
+
+
+def _capitalised(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _section(name: str, title: str, *content: str) -> Html:
+    heading = element("h2", title, id=f"{name}-title")
+    return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title")
+
+
+def _peers(peers: Peers, answer: IterationAnswer) -> Iterator[Html]:
+    baseline = baseline_of(answer)
+    if any(row.objective_ns for row in peers.rows):
+        yield peer_table(peers, answer)
+        above = "the bound is that of the verdict: it holds for the op order of this plan"
+        if time_of(peers, baseline):
+            line = f"The line across the speed-ups is {baseline}; "
+            yield paragraph(line, above, ".", class_="note")
+        else:
+            yield paragraph(above.capitalize(), ".", class_="note")
+    without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
+    without = [pair for pair in (*without, *peers.left_out) if pair[0] != answer.method]
+    yield reasons("Methods without a plan here:", without)
+
+
+def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
+    letters = winners(sweeps)
+    speed, startup = cluster.nic.bytes_per_s, cluster.nic.startup_ns
+    charts: list[tuple[str, Sequence[SweepPoint], str, list[str]]] = [
+        (
+            "With another bandwidth",
+            sweeps.bandwidth,
+            "bandwidth of a NIC",
+            [format_rate(speed * point.factor) for point in sweeps.bandwidth],
+        ),
+        (
+            "With another start-up cost",
+            sweeps.startup,
+            "start-up cost of a step",
+            [format_ns(round(startup * point.factor)) for point in sweeps.startup],
+        ),
+    ]
+    yield paragraph(
+        "Both charts ask what an iteration takes if only one number of the cluster is other than "
+        "its file says. Speeds of links within hosts and of what machines share change with the "
+        "bandwidth, the cost of further messages with that of start-ups. A letter says which way "
+        f"of synchronising the best plan there takes, of {counted(len(letters), 'way')} in all."
+    )
+    shown = [
+        line_chart(points, letters, title=title, axis=axis, values=row)
+        for title, points, axis, row in charts
+    ]
+    yield element("div", *shown, class_="charts")
+    yield line_legend(letters)
+    tables = [sweep_table(points, row, axis) for _, points, axis, row in charts]
+    yield element("details", element("summary", "The numbers of both charts"), *tables)
+
+
+# ---
+# A plan as an HTML page: the choice, its reasons, and its accuracy.
+#
+# `page` turns a `Report` into one HTML file without scripts and external resources.

@@ -1,0 +1,377 @@
+"""A job configuration as a figure: where its time goes, and alternatives below.
+
+The alternatives are a map of the best time over workers and replicas and the Pareto front of time
+over machines if known, otherwise the ranking of configurations. At the bottom is the sensitivity to
+the constants, if known.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import dist, hypot
+from typing import TYPE_CHECKING
+
+from planner.model.units import printable
+from planner.solving.views import (
+    PHASES,
+    ConstantsRegret,
+    LayerTime,
+    Point,
+    Range,
+    Scaling,
+    epoch_text,
+    epoch_unit,
+)
+from planner.view.chart import Chart, shortened
+from planner.view.figure import X, Y, draw_star, label_rows, saving, set_range, set_ticks
+from planner.view.scaling import factor_text, grouped, slowdown_text
+from planner.view.style import COLOURS, GREY, KINDS, OUTLINE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
+    from matplotlib.transforms import Bbox
+
+__all__ = ["draw_front", "draw_landscape", "save_scaling", "thin_out"]
+
+# ---
+# Heat map of the best epoch time over workers per replica and replicas.
+
+_MAX_VECTOR_CELLS = 1500
+"""More cells are drawn as an image; as shapes they would make the file too large."""
+_MAX_OUTLINED_CELLS = 400
+_MAX_LINEAR = 40
+"""Larger axes are logarithmic: W·R <= N leaves most of a linear square empty."""
+
+
+def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None:
+    """Draw one cell per pair, and a star on the best."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import LogNorm, Normalize
+
+    times = [max(point.epoch_ns, 1) for point in points]
+    unit, scale = epoch_unit(min(times))
+    low, high = min(times) / scale, max(times) / scale
+    norm = LogNorm(low, high) if high > low else Normalize(low * 0.9, low * 1.1)
+    columns = _edges(sorted({point.workers for point in points}))
+    rows = _edges(sorted({point.replicas for point in points}))
+    cells = []
+    for point in points:
+        left, right = columns[point.workers]
+        bottom, top = rows[point.replicas]
+        cells.append([(left, bottom), (right, bottom), (right, top), (left, top)])
+    as_shapes = len(cells) <= _MAX_VECTOR_CELLS
+    collection = PolyCollection(
+        cells,
+        cmap="viridis_r",
+        norm=norm,
+        edgecolors="white" if len(cells) <= _MAX_OUTLINED_CELLS else "face",
+        linewidths=0.4,
+        rasterized=not as_shapes,
+    )
+    collection.set_array([time / scale for time in times])
+    axes.add_collection(collection)
+    draw_star(axes, best.workers, best.replicas, clip_on=False)
+    for which, edges in ((X, columns), (Y, rows)):
+        ends = list(edges.values())
+        logarithmic = max(edges) > _MAX_LINEAR
+        limits = ends[0][0], ends[-1][1]
+        set_range(axes, which, limits, logarithmic=logarithmic, whole=True)
+    axes.set_xlabel("workers of a replica")
+    axes.set_ylabel("replicas of the model")
+    axes.set_title(
+        f"★ best: {best.words}, {epoch_text(best.epoch_ns)}",
+        fontsize=10,
+        loc="left",
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    bar = axes.figure.colorbar(collection, ax=axes, pad=0.02)
+    bar.set_label(f"time of an epoch ({unit})")
+    if high > low:
+        set_ticks(bar.ax.yaxis, low, high, ends=True)
+
+
+def _edges(values: list[int]) -> dict[int, tuple[float, float]]:
+    """Return the edges of each value's cell, half way to its neighbours."""
+    middles = [(a + b) / 2 for a, b in pairwise(values)]
+    last = values[-1] - middles[-1] if middles else 0.5
+    edges = [values[0] - 0.5, *middles, values[-1] + last]
+    return dict(zip(values, pairwise(edges), strict=True))
+
+
+# ---
+# Sensitivity as bars: the factors of each constant between which the configuration stays best.
+
+_LEAST = 4.0
+"""The axis spans at least this factor in both directions."""
+_MOST = 1000.0
+"""The axis spans at most this factor; longer bars end with an arrow."""
+_BEYOND = 1.25
+"""A bar without an end exceeds the farthest end by this factor."""
+_ROOM = 1.07
+"""The logarithmic axis is this factor longer, for the numbers behind the ends."""
+
+
+def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: ConstantsRegret | None) -> None:
+    """Draw one bar per constant, with arrows where no end was found."""
+    ends = [end for factors in ranges for end in (factors.low, factors.high) if end is not None]
+    reach = max([_LEAST, *(max(end, 1 / end) for end in ends)])
+    reach = min(reach, _MOST) * _BEYOND
+    for row, factors in enumerate(ranges):
+        low = min(max(factors.low or 0.0, 1 / reach), reach)
+        high = reach if factors.high is None else max(min(factors.high, reach), 1 / reach)
+        axes.barh(
+            [row],
+            [high - low],
+            0.5,
+            left=[low],
+            color=COLOURS[0],
+            edgecolor=OUTLINE,
+            linewidth=0.4,
+        )
+        for end, at, marker, side in ((factors.low, low, "<", -1), (factors.high, high, ">", 1)):
+            shown = end is not None and 1 / reach <= end <= reach
+            if not shown:
+                axes.plot([at], [row], marker=marker, color=OUTLINE, markersize=5, clip_on=False)
+            if end is not None:
+                axes.annotate(
+                    factor_text(end),
+                    (at, row),
+                    (side * (4 if shown else 8), 0),
+                    textcoords="offset points",
+                    ha="left" if side > 0 else "right",
+                    va="center",
+                    fontsize=8,
+                )
+    axes.axvline(1, color=OUTLINE, linewidth=0.8)
+    names = [shortened(printable(factors.constant), _MAX_NAME) for factors in ranges]
+    label_rows(axes, names)
+    set_range(axes, "x", (reach**-_ROOM, reach**_ROOM), logarithmic=True)
+    axes.set_xlabel("factor of the constant, all others as given")
+    title = "factors of a constant with which this stays the best"
+    if regret is not None:
+        title += f"; {regret.words}"
+    axes.set_title(title, fontsize=10, loc="left")
+
+
+# ---
+# Pareto front of epoch time over machines, as a step chart.
+
+_LOGARITHMIC = 8
+"""Both axes are logarithmic if machines or times span more than this factor."""
+_FEW = 60
+_MAX_LABELS = 250
+"""More labels are thinned out beforehand; most have no room anyway."""
+_TOUCHING_POINTS = 6
+"""Points at this distance or less (points) count as one for labels."""
+_CHARACTER_INCHES = 0.08
+_AXES_SHARE = 0.7
+"""Least share of a panel's width that the axes take without their labels."""
+
+
+def draw_front(
+    axes: "Axes", points: tuple[Point, ...], best: Point, width_inches: float
+) -> "list[Annotation]":
+    """Draw one step per configuration and a star on the best; return their labels."""
+    unit, scale = epoch_unit(points[-1].epoch_ns)
+    machines = [point.machines for point in points]
+    times = [max(point.epoch_ns, 1) / scale for point in points]
+    axes.step(machines, times, where="post", color=COLOURS[5], linewidth=1.4)
+    axes.plot(
+        machines,
+        times,
+        linestyle="",
+        marker="o",
+        markersize=5 if len(points) <= _FEW else 2.5,
+        color=COLOURS[0],
+        markeredgecolor=OUTLINE,
+        markeredgewidth=0.5,
+    )
+    draw_star(axes, best.machines, max(best.epoch_ns, 1) / scale)
+    wide = any(max(values) > _LOGARITHMIC * min(values) for values in (machines, times))
+    room = _CHARACTER_INCHES * (len(points[-1].label) + 3) / (_AXES_SHARE * width_inches)
+    for which, values, margin in ((X, machines, room / (1 - room)), (Y, times, 0.08)):
+        low, high = min(values), max(values)
+        logarithmic = wide and high > low
+        set_range(
+            axes,
+            which,
+            _with_margins(low, high, margin, logarithmic=logarithmic),
+            logarithmic=logarithmic,
+            whole=which == X,
+        )
+    axes.set_xlabel("machines")
+    axes.set_ylabel(f"time of an epoch ({unit})")
+    axes.set_title("the best with so many: workers × replicas + servers", fontsize=10, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
+    axes.set_axisbelow(True)
+    labels = []
+    step = -(-len(points) // _MAX_LABELS)
+    rows = list(zip(points, machines, times, strict=True))
+    for point, machine, time in rows[(len(rows) - 1) % step :: step]:
+        label = axes.annotate(
+            point.label,
+            (machine, time),
+            (8 if point == best else 5, 4),
+            textcoords="offset points",
+            fontsize=8,
+        )
+        label.set_in_layout(False)
+        labels.append(label)
+    return labels
+
+
+def _with_margins(
+    low: float, high: float, margin: float, *, logarithmic: bool
+) -> tuple[float, float]:
+    """Return limits with room for markers, and for labels at the high end."""
+    if logarithmic:
+        ratio = high / low
+        return low / ratio**0.06, high * ratio**margin
+    length = high - low or max(low, 1) / 2
+    return max(0.0, low - 0.06 * length), high + margin * length
+
+
+def thin_out(labels: "Sequence[Annotation]") -> None:
+    """Hide labels that overlap others or are nearer to another point.
+
+    Touching points count as one.
+    """
+    from matplotlib.transforms import Bbox
+
+    if not labels:
+        return
+    axes = labels[0].axes
+    assert axes is not None
+    touching = _TOUCHING_POINTS * axes.figure.dpi / 72
+    points = [tuple(axes.transData.transform(annotation.xy)) for annotation in labels]
+    taken: list[Bbox] = []
+    for place in [len(labels) - 1, *range(len(labels) - 1)]:
+        label, own = labels[place], points[place]
+        box = label.get_window_extent()
+        others = [point for point in points if dist(point, own) > touching]
+        strange = any(_distance(box, point) <= _distance(box, own) for point in others)
+        if strange or any(box.overlaps(covered) for covered in taken):
+            label.set_visible(False)
+        else:
+            taken.append(Bbox.from_extents(box.x0 - 3, box.y0 - 1, box.x1 + 3, box.y1 + 1))
+
+
+def _distance(box: "Bbox", point: "Sequence[float]") -> float:
+    """Return the distance between a point and a box."""
+    x, y = point
+    return hypot(max(box.x0 - x, 0.0, x - box.x1), max(box.y0 - y, 0.0, y - box.y1))
+
+
+_WIDTH_INCHES = 11.0
+_ROW_INCHES = 0.22
+_PANEL_INCHES = 4.3
+_MAX_LAYERS = 48
+_MAX_RANKED = 24
+_MAX_NAME = 24
+_COLOURS = dict(
+    zip(
+        PHASES,
+        (KINDS["forward"], KINDS["backward"], COLOURS[3], KINDS["all_reduce"], KINDS["pull"]),
+        strict=True,
+    )
+)
+
+
+def _fill(figure: "Figure", chart: Chart[Scaling]) -> None:
+    scaling = chart.view
+    layers = grouped(scaling.layers, _MAX_LAYERS)
+    ranked = scaling.ranking[:_MAX_RANKED]
+    maps = bool(scaling.landscape) + bool(scaling.front)
+    above = 0.9 + _ROW_INCHES * len(layers)
+    below = _PANEL_INCHES if maps else 0.9 + _ROW_INCHES * len(ranked)
+    heights = [above, below]
+    if scaling.ranges:
+        heights.append(0.9 + _ROW_INCHES * len(scaling.ranges))
+    figure.set_size_inches(_WIDTH_INCHES, 0.4 + sum(heights))
+    grid = figure.add_gridspec(len(heights), max(maps, 1), height_ratios=heights)
+    _draw_layers(figure.add_subplot(grid[0, :]), layers)
+    lower = [figure.add_subplot(grid[1, place]) for place in range(max(maps, 1))]
+    if scaling.ranges:
+        draw_ranges(figure.add_subplot(grid[2, :]), scaling.ranges, scaling.regret)
+    if scaling.landscape:
+        draw_landscape(lower[0], scaling.landscape, scaling.best)
+    if scaling.front:
+        labels = draw_front(lower[-1], scaling.front, scaling.best, _WIDTH_INCHES / maps)
+        figure.draw_without_rendering()  # computes the positions of the axes
+        thin_out(labels)
+    if not maps:
+        _draw_ranking(lower[0], ranked, len(scaling.ranking))
+
+
+save_scaling = saving(_fill)
+
+
+def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
+    """Draw one bar per layer, stacked from its phases."""
+    unit, scale = epoch_unit(max(layer.total_ns for layer in layers) // 2)
+    starts = [0] * len(layers)
+    rows = range(len(layers))
+    for phase, name in enumerate(PHASES):
+        lengths = [layer.phases_ns[phase] for layer in layers]
+        axes.barh(
+            rows,
+            [length / scale for length in lengths],
+            0.72,
+            left=[start / scale for start in starts],
+            color=_COLOURS[name],
+            edgecolor=OUTLINE,
+            linewidth=0.4,
+            label=name,
+        )
+        starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+    label_rows(axes, [shortened(layer.name, _MAX_NAME) for layer in layers])
+    whole = sum(starts)
+    _write_ends(
+        axes, [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
+    )
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.set_xlabel(f"time in an epoch ({unit})")
+    axes.set_title("where the time of an epoch goes, by layer", fontsize=10, loc="left")
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=len(PHASES),
+        frameon=False,
+        fontsize=8.5,
+        borderaxespad=0.2,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
+
+
+def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
+    """Draw one bar per configuration, the best first."""
+    unit, scale = epoch_unit(points[-1].epoch_ns)
+    axes.barh(
+        range(len(points)),
+        [point.epoch_ns / scale for point in points],
+        0.72,
+        color=[COLOURS[0], *[GREY] * (len(points) - 1)],
+        edgecolor=OUTLINE,
+        linewidth=0.4,
+    )
+    label_rows(axes, [point.label for point in points])
+    ends = [(points[0].epoch_ns / scale, epoch_text(points[0].epoch_ns))]
+    for point in points[1:]:
+        slower = slowdown_text(point.epoch_ns, points[0].epoch_ns)
+        sign = "" if slower.endswith("×") or slower.startswith("<") else "+"
+        ends.append((point.epoch_ns / scale, f"{epoch_text(point.epoch_ns)} ({sign}{slower})"))
+    _write_ends(axes, ends, share=0.17)
+    axes.set_xlabel(f"time of an epoch ({unit})")
+    shown = f"the first {len(points)} of {count}" if len(points) < count else "the best of each"
+    axes.set_title(f"workers × replicas + servers, {shown}", fontsize=10, loc="left")
+
+
+def _write_ends(axes: "Axes", ends: list[tuple[float, str]], share: float = 0.09) -> None:
+    """Write each bar's value after its end, with `share` of the longest bar as room."""
+    longest = max(end for end, _ in ends)
+    axes.set_xlim(0, longest * (1 + share) or 1)
+    for row, (end, text) in enumerate(ends):
+        axes.annotate(text, (end, row), (4, 0), textcoords="offset points", va="center", fontsize=8)

@@ -1,0 +1,53 @@
+"""Colours and sizes of all pictures; a colour means the same in all schedules.
+
+The palette follows Okabe and Ito: colour-blind readers can distinguish it.
+"""
+
+from collections.abc import Mapping
+
+from planner.solving.timeline import Kind
+
+__all__ = [
+    "BOUND",
+    "COLOURS",
+    "DARK",
+    "GREY",
+    "KINDS",
+    "KIND_NAMES",
+    "LATE",
+    "MARK",
+    "ON_BAR",
+    "OUTLINE",
+    "SOFT",
+]
+
+COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")
+DARK = ("#0072B2", "#D55E00")
+GREY = "#9A9A9A"
+OUTLINE = "#333333"
+SOFT = "#565c66"
+ON_BAR = "#111111"
+BOUND = "#1b1d21"
+MARK = "#b00020"
+LATE = "#d0003a"
+
+KINDS: Mapping[Kind, str] = {
+    "backward": "#9a9a9a",
+    "forward": "#dadada",
+    "computation": "#9a9a9a",
+    "all_reduce": "#56b4e9",
+    "collective": "#56b4e9",
+    "push": "#e69f00",
+    "pull": "#2db88c",
+}
+"""Colour of each kind of interval, in charts and on pages; start-ups are hatched."""
+
+KIND_NAMES: Mapping[Kind, str] = {
+    "backward": "backward ops",
+    "forward": "forward ops",
+    "computation": "computation",
+    "all_reduce": "all-reduce",
+    "collective": "collective",
+    "push": "push",
+    "pull": "pull",
+}
