@@ -26,7 +26,7 @@ __all__ = [
     "REGRET",
     "Case",
     "Column",
-    "Compared",
+    "Comparable",
     "Form",
     "Option",
     "Place",
@@ -213,7 +213,7 @@ class Case(Generic[ProblemT]):
     warnings : tuple of str
         Why its numbers may be off.
     lines : tuple of str
-        What stands above the table in place of `Compared.about`.
+        What stands above the table in place of `Comparable.about`.
     sentence : callable, optional
         Returns a last line, of the best plan or of None.
     """
@@ -236,7 +236,7 @@ class Case(Generic[ProblemT]):
         return problem
 
 
-class Compared(Generic[ProblemT, PlanT, EvaluationT]):
+class Comparable(Generic[ProblemT, PlanT, EvaluationT]):
     """What `planner.solving.family.Family` declares for whoever shows its problems.
 
     Attributes

@@ -26,7 +26,7 @@ from planner.model.errors import (
     PluginError,
 )
 from planner.model.validation import shown
-from planner.solving.compare import REGRET, Case, Compared, Option
+from planner.solving.compare import REGRET, Case, Comparable, Option
 from planner.solving.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpError
 from planner.solving.incumbents import Incumbents
 from planner.solving.methods import REPLAN, Method, Outcome, known_method, with_plugins
@@ -48,7 +48,7 @@ OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", (
 """Why there is no plan if a method had no time to make one."""
 
 
-class Family(Compared[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, PlanT, EvaluationT]):
+class Family(Comparable[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, PlanT, EvaluationT]):
     """A family of problems. Subclass it, and make one instance.
 
     Attributes
