@@ -180,14 +180,21 @@ def planned(asked: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("asked", "change", "path"),
     [
+        ("iteration", {"program": {**PROGRAM, "generator": "direct"}}, "program.generator"),
         ("iteration", {"program": {**PROGRAM, "generator": "rings"}}, "program.generator"),
         ("iteration", {"program": {**PROGRAM, "shape": [5]}}, "program.shape"),
         ("iteration", {"program": {**PROGRAM, "shape": [2, 2]}}, "program.shape"),
+        ("iteration", {"algorithm": "ps"}, "program.generator"),
+        ("slices", {"program": PROGRAM}, "program.generator"),
         ("slices", {"program": {"generator": "direct", "shape": [5]}}, "program.shape"),
-        ("cube", {"program": {"generator": "bml", "shape": [8, 1]}}, "program.shape"),
+        ("slices", {"algorithm": "ps"}, "algorithm"),
+        ("cube", {"program": {"generator": "bml", "shape": [9, 1]}}, "program.shape"),
+        ("cube", {"program": {"generator": "ring_bcube", "shape": [3, 2]}}, "program.generator"),
+        ("cube", {"algorithm": "trees"}, "algorithm"),
+        ("around", {"program": {"generator": "bml", "shape": [3, 2]}}, "program.generator"),
     ],
 )
-def test_a_program_for_other_ranks_is_refused(
+def test_another_program_than_the_plan_s_is_refused(
     asked: str, change: dict[str, Any], path: str
 ) -> None:
     answer = planned(asked)
@@ -200,7 +207,7 @@ def test_a_program_for_other_ranks_is_refused(
 def test_a_list_that_is_not_there_is_no_program() -> None:
     changed = {key: value for key, value in planned("around").items() if key != "transfers"}
     with pytest.raises(InvalidInputError) as caught:
-        summed(changed)
+        read_plan(json.dumps(changed).encode())
     assert caught.value.path == "transfers"
 
 
@@ -268,6 +275,16 @@ def test_transfers_by_several_programs_are_written_one_by_one(
     arguments = ["export", "chakra", str(plan), "--profile", str(profile), "--messages"]
     assert main([*arguments, "-o", str(tmp_path / "mixed")]) == 0
     assert len(list(tmp_path.glob("mixed.*.et"))) == programs[0].ranks
+
+
+def test_one_algorithm_has_one_program_at_all_depths() -> None:
+    answer = solved(MIXED, algorithms=["hierarchical"])
+    [other] = answer["synchronisation"]["others"]
+    assert other["algorithm"] == answer["synchronisation"]["algorithm"]
+    other["program"]["shape"] = other["program"]["shape"][::-1]
+    with pytest.raises(InvalidInputError, match="at every depth by the same program") as caught:
+        read_plan(json.dumps(answer).encode())
+    assert caught.value.path == "synchronisation.others"
 
 
 def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:

@@ -19,7 +19,6 @@ __all__ = [
     "add_fit_options",
     "add_fit_outputs",
     "add_loudness",
-    "add_request",
     "check_outputs",
     "command",
     "file_name",
@@ -28,7 +27,6 @@ __all__ = [
     "read",
     "read_as",
     "readable",
-    "request_in",
     "standard_input",
     "standard_output",
     "warn",
@@ -99,21 +97,6 @@ def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
     data = read(path)
     with in_file(path, data=data):
         return decoded(data)
-
-
-def add_request(parser: argparse.ArgumentParser) -> None:
-    """Add the option that holds a plan against its request."""
-    parser.add_argument(
-        "--request",
-        metavar="FILE",
-        help='what was asked, with "with_plan": true: the plan is priced again, and refused if '
-        "anything that the answer says does not follow from it",
-    )
-
-
-def request_in(options: argparse.Namespace) -> bytes | None:
-    """Return the request that a plan is held against, if one was given."""
-    return None if options.request is None else read(options.request)
 
 
 @contextmanager

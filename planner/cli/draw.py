@@ -2,20 +2,10 @@
 
 import argparse
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import (
-    add_request,
-    check_outputs,
-    command,
-    in_option,
-    read_as,
-    request_in,
-    warn,
-    write_text,
-)
+from planner.cli.common import check_outputs, command, in_option, read_as, warn, write_text
 from planner.cli.compare_tables import warning_lines
 from planner.cli.writing import replacing
 from planner.jsonio import decode_answer
@@ -36,7 +26,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "plan", metavar="PLAN", help="an answer of planner solve; '-': standard input"
     )
-    add_request(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -48,7 +37,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw a plan."""
-    answer, view = read_as(options.plan, partial(decode_answer, request=request_in(options)))
+    answer, view = read_as(options.plan, decode_answer)
     drawing, chart = drawing_of(answer.problem), plan_chart(answer, view)
     if options.output is None:
         width = shutil.get_terminal_size((100, 24)).columns
@@ -57,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         path = Path(options.output)
         with in_option("--output"):
             write = drawing.writer(path)
-        check_outputs({"--output": options.output}, (options.plan, options.request))
+        check_outputs({"--output": options.output}, (options.plan,))
         with replacing(path) as place:
             write(chart, place)
     warn(warning_lines(answer.warnings or ()))

@@ -2,27 +2,16 @@
 
 import argparse
 import json
-from functools import partial
 from typing import Any
 
 from msgspec import UNSET
 
-from planner.cli.common import (
-    add_request,
-    check_outputs,
-    command,
-    in_file,
-    read,
-    read_as,
-    request_in,
-    warn,
-    write_json,
-)
+from planner.cli.common import check_outputs, command, in_file, read, warn, write_json
 from planner.cli.compare_tables import warning_lines
 from planner.cli.export_priced import check_worth, made_for
 from planner.cli.export_programs import write_algorithm, write_traces
 from planner.cli.export_tuner import write_tuner
-from planner.jsonio import decode_answer, decode_profile
+from planner.jsonio import decode_profile
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.profiles import Profile
@@ -75,7 +64,6 @@ def add_parser(commands: Any) -> None:
         help="an answer of planner solve or planner plan, or two of ibatch (pull and push); '-': "
         "standard input; for nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
     )
-    add_request(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument(
         "--profile",
@@ -143,14 +131,10 @@ def run(options: argparse.Namespace) -> int:
         return write_tuner(options)
     from planner.programs import read_plan
 
-    if options.request is not None and len(options.plans) > 1:
-        raise InvalidInputError("--request", "expected with one plan, got several")
     integer(options.element_bytes, "--element-bytes", minimum=1, maximum=64)
     if len(options.plans) > 2:
         raise InvalidInputError("PLAN", f"expected one or two, got {len(options.plans)}")
-    check_outputs({"--output": options.output}, (*options.plans, options.profile, options.request))
-    if options.request is not None:
-        read_as(options.plans[0], partial(decode_answer, request=request_in(options)))
+    check_outputs({"--output": options.output}, (*options.plans, options.profile))
     if options.ranks is not None:
         integer(options.ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
     profile = _profile(options.profile) if options.profile else None

@@ -1,6 +1,8 @@
 """The JSON interface of BigDL's shuffle all-reduce and of aggregation through a driver."""
 
-from typing import Annotated, Any, Literal
+from fractions import Fraction
+from math import isfinite
+from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,10 +12,10 @@ from planner.families.bigdl.evaluation import window_of
 from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
-from planner.jsonio.programs import SummedUpBy, check_program, summed_up_by
+from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
 from planner.jsonio.types import (
     Count,
     Moment,
@@ -22,11 +24,13 @@ from planner.jsonio.types import (
     Rate,
     Time,
     filled,
+    or_none,
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.network import Network as Links
 from planner.model.units import counted, format_ns
-from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_count, shown, total
-from planner.solving.deadline import NEVER
+from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_count, check_same, shown, total
+from planner.solving.deadline import NEVER, Control
 from planner.solving.methods import REPLAN, concrete
 from planner.solving.result import Result
 from planner.solving.views import MAX_CELLS, HotSpots, Pulls
@@ -40,6 +44,7 @@ __all__ = [
     "answer",
     "headline",
     "hot_spots",
+    "run",
 ]
 
 MAX_NODES = 4096
@@ -67,8 +72,6 @@ PhaseName = Literal[
 class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is synchronised, between how many nodes, over which network."""
 
-    family = bigdl.BIGDL
-
     problem: Literal["bigdl"]
     elements: Elements
     element_bytes: PositiveSize
@@ -93,19 +96,6 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
             partitions_per_node=self.partitions_per_node,
             network=links_of(self, 1, self.nodes),
         )
-
-    def refuse(self, problem: bigdl.Problem) -> None:
-        """Refuse what cannot be answered, before there is a plan."""
-        if self.method not in _DRIVERS:
-            _check_listed(problem.nodes, self.pull_order)  # before anything is built
-
-    def answer_of(self, problem: Any, result: Any) -> "BigdlAnswer":
-        """Return the answer, as far as it follows from the problem and the result."""
-        return answer(problem, result, pull_order=self.pull_order)
-
-    def doubts(self, result: Any) -> tuple[str, ...]:
-        """Return why the numbers of the network may be off."""
-        return tuple(link_notes(self, self.nodes))
 
 
 class PhaseAnswer(Struct, frozen=True, kw_only=True):
@@ -162,6 +152,17 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         bigdl.check_starts(self.pull_start, self.nodes, spread=False)
         twice = (*range(self.nodes), *range(self.nodes))
         return tuple(twice[start : start + self.nodes] for start in self.pull_start)
+
+
+def run(request: BigdlRequest, **control: Unpack[Control[Any]]) -> BigdlAnswer:
+    """Answer one request; `control` is that of the family's `solve`."""
+    problem = request.to_problem()
+    if request.method not in _DRIVERS:
+        _check_listed(problem.nodes, request.pull_order)  # before anything is built
+    limit = or_none(request.time_limit_s)
+    result = bigdl.solve(problem, method=request.method, time_limit=limit, **control)
+    made = answer(problem, result, pull_order=request.pull_order)
+    return warned(made, link_notes(request, problem.nodes))
 
 
 _DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
@@ -266,21 +267,20 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     Times of other methods are only compared with the bound: an answer does not hold enough to
     recompute them.
     """
+    bound, objective = answer.lower_bound_ns, answer.objective_ns
     check_head(answer, "phases", "times_full_transfer")
-    assert answer.objective_ns is not None
-    _check_phases(answer.phases, answer.objective_ns)
-    size = answer.elements * answer.element_bytes
-    if answer.gradient_bytes != size:
-        raise InvalidInputError("gradient_bytes", f"expected elements times element_bytes ({size})")
+    assert objective is not None
+    _check_phases(answer.phases, objective)
+    _check_times_full_transfer(answer)
     times = {name: row.time_ns for name, row in answer.comparison.items()}
-    if answer.method != REPLAN and times.get(answer.method) != answer.objective_ns:
+    if answer.method != REPLAN and times.get(answer.method) != objective:
         raise InvalidInputError(
             "comparison",
-            f"expected {shown(answer.method)} with objective_ns ({answer.objective_ns}), "
+            f"expected {shown(answer.method)} with objective_ns ({objective}), "
             f"got {shown(times.get(answer.method))}",
         )
     for name, time in times.items():
-        if time < (answer.lower_bound_ns or 0):
+        if bound is not None and time < bound:
             raise InvalidInputError(f"comparison.{name}.time_ns", "less than lower_bound_ns")
     maps: tuple[tuple[str, Pulls], ...] = ()
     if answer.pull_order is not UNSET and answer.pull_start is not UNSET:
@@ -291,9 +291,42 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
     else:
         bigdl.check_levels(answer.levels, answer.nodes * answer.partitions_per_node)
-    if answer.synchronisation is not UNSET:
-        check_program(answer.synchronisation.program, answer.nodes)
+    _check_bytes(answer)
+    check_summed_up(answer.synchronisation, "shuffle", Recipe("direct", (answer.nodes,)))
     return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
+
+
+def _check_bytes(answer: BigdlAnswer) -> None:
+    """Check the bytes that each method sends and adds. They do not depend on link speed."""
+    problem = bigdl.Problem(
+        elements=answer.elements,
+        element_bytes=answer.element_bytes,
+        nodes=answer.nodes,
+        partitions_per_node=answer.partitions_per_node,
+        network=Links(Rate(MAX_VALUE)),
+    )
+    for name, row in answer.comparison.items():
+        if name not in bigdl.METHODS:
+            raise InvalidInputError(f"comparison.{name}", "unknown method")
+        plan = _planned(problem, name)
+        cost = bigdl.evaluate(problem, plan)
+        for field in ("driver_bytes", "driver_added_bytes"):
+            check_same(getattr(row, field), getattr(cost, field), f"comparison.{name}.{field}")
+        if name != answer.method:
+            continue
+        if row.times_full_transfer != answer.times_full_transfer:
+            raise InvalidInputError(
+                f"comparison.{name}.times_full_transfer", "not that of the plan"
+            )
+        if isinstance(plan, bigdl.Driver) and plan.levels != answer.levels:
+            raise InvalidInputError("levels", f"expected {list(plan.levels)}")
+        stated = [(phase.name, phase.sent_bytes, phase.added_bytes) for phase in answer.phases]
+        right = [(phase.name, phase.sent_bytes, phase.added_bytes) for phase in cost.phases]
+        for place, (phase, expected) in enumerate(zip(stated, right, strict=False)):
+            if phase != expected:
+                raise InvalidInputError(f"phases[{place}]", f"expected {expected}, got {phase}")
+        if len(stated) != len(right):
+            raise InvalidInputError("phases", f"expected {len(right)}, got {len(stated)}")
 
 
 def _check_phases(phases: tuple[PhaseAnswer, ...], end: int) -> None:
@@ -306,6 +339,24 @@ def _check_phases(phases: tuple[PhaseAnswer, ...], end: int) -> None:
         before = phase.end_ns
     if before != end:
         raise InvalidInputError("phases", f"expected an end at objective_ns ({end}), got {before}")
+
+
+def _check_times_full_transfer(answer: BigdlAnswer) -> None:
+    """Check the time in units of T_F: both times were rounded up, and the ratio to a float."""
+    size = answer.elements * answer.element_bytes
+    assert answer.objective_ns is not None
+    if answer.gradient_bytes != size:
+        raise InvalidInputError("gradient_bytes", f"expected elements times element_bytes ({size})")
+    ratio, time, full = answer.times_full_transfer, answer.objective_ns, answer.full_transfer_ns
+    slack = Fraction(1, 2**50)
+    if not isfinite(ratio) or not (
+        (time - 1) * (1 - slack) <= Fraction(ratio) * full
+        and Fraction(ratio) * (full - 1) <= time * (1 + slack)
+    ):
+        raise InvalidInputError(
+            "times_full_transfer",
+            f"expected objective_ns over full_transfer_ns ({time} / {full}), got {shown(ratio)}",
+        )
 
 
 def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:

@@ -49,8 +49,6 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     Give gradient_bytes, or layer_bytes: then each layer is cut into pieces of its own.
     """
 
-    family = BML
-
     problem: Literal["bml"]
     n: Annotated[int, Meta(ge=2, le=MAX_VALUE, description="ports of a switch")]
     k: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="levels, and NICs of a server")]
@@ -73,10 +71,6 @@ class BmlRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
         problem = problem_of(self)
         wanted_of(self, problem)
         return problem
-
-    def answer_of(self, problem: Any, result: Any) -> BmlAnswer:
-        """Return the answer, as far as it follows from the problem and the result."""
-        return with_verdict(answer(problem, result, wanted_of(self, problem)))
 
 
 REQUEST_RULES: dict[str, Any] = {
@@ -124,7 +118,7 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     last = Deadline(limit, control.get("cancel")).later(GRACE_S)
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
-    foreseen = planned(request, problem, control)
+    foreseen = planned(BML, request, problem, control)
     result, fields = foreseen.result, foreseen.fields
     left = last.remaining_s
     listing = last.within(left and left / 2)  # encoding takes as long as listing

@@ -1,11 +1,15 @@
 """Validate BML answers that are read back, and extract the times to draw."""
 
+from collections.abc import Mapping
+
 from msgspec import UNSET
 
-from planner.jsonio.bml_answer import BmlAnswer
-from planner.jsonio.bml_transfers import check_transfers
+from planner.families.collectives import collective
+from planner.families.collectives.recipes import Recipe
+from planner.jsonio.bml_answer import BmlAnswer, ComparisonRow
+from planner.jsonio.bml_transfers import check_transfers, lists_all
 from planner.jsonio.heads import check_head
-from planner.jsonio.programs import check_program
+from planner.jsonio.programs import LISTED, check_summed_up
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 from planner.model.validation import check_same, shown
@@ -32,9 +36,9 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
         check_same(getattr(answer, path), number, path)
     if "bml_bcube" not in answer.comparison:
         raise InvalidInputError("comparison.bml_bcube", "missing")
-    if answer.synchronisation is not UNSET:
-        check_program(answer.synchronisation.program, answer.servers)
+    _check_comparison(bcube, answer.comparison)
     check_transfers(answer)
+    _check_program(answer)
     # With failures, other algorithms would be slower, too: compare only with BML without failures.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
     after = "" if answer.failed is UNSET else ", nothing failed"
@@ -50,3 +54,30 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
             topology = name.rpartition("_")[2]
             rows.append(Compared(f"{name}{after}", topology, row.time_ns, row.switches))
     return tuple(rows)
+
+
+def _check_program(answer: BmlAnswer) -> None:
+    """Check that the program is Algorithm 1, or that all transfers are listed if it says so."""
+    stated = UNSET if answer.synchronisation is UNSET else answer.synchronisation.program
+    listed = stated is not UNSET and stated.generator == LISTED
+    if listed and not lists_all(answer):
+        raise InvalidInputError("transfers", "missing: synchronisation.program says they are all")
+    generator = "bml" if answer.failed is UNSET and not listed else LISTED
+    check_summed_up(answer.synchronisation, answer.method, Recipe(generator, (answer.n, answer.k)))
+
+
+def _check_comparison(bcube: BCube, rows: Mapping[str, ComparisonRow]) -> None:
+    """Check the parts of the comparison that do not depend on the gradient."""
+    for name, row in rows.items():
+        try:
+            algorithm = collective(name, bcube)
+        except InvalidInputError:  # an algorithm that needs tensor sizes
+            continue
+        for field, right in (
+            ("times_full_transfer", float(algorithm.volume)),
+            ("steps", algorithm.steps),
+            ("nics", algorithm.nics),
+            ("switches", algorithm.switches),
+            ("built_switches", algorithm.built_switches),
+        ):
+            check_same(getattr(row, field), right, f"comparison.{name}.{field}")

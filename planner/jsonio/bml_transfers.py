@@ -3,14 +3,16 @@
 Method: the transfers of all servers form a collective program
 (`planner.families.collectives.program`) for a gradient of this size. A chunk is a byte range that
 no transfer cuts. A lane is a thread of one part of one layer. Layers follow each other, the last
-one first; so do parts, one step apart. If an answer lists only one server, only its transfers and
-links are checked.
+one first; so do parts, one step apart. The pieces and the load of each step's busiest link, as the
+answer states them, must agree with the program. If an answer lists only one server, only its
+transfers and links are checked.
 
 Complexity: that of `planner.families.collectives.checker.replay`. Source: own.
 """
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -20,7 +22,7 @@ from msgspec.structs import replace
 from planner.families.collectives.checker import check
 from planner.families.collectives.layout import EvenLayout, KeptLayout, Layout
 from planner.families.collectives.program import ListedProgram, Message
-from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.bml_answer import BmlAnswer, TransferRow
 from planner.jsonio.programs import LISTED
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.topologies import BCube
@@ -173,16 +175,21 @@ def _placed(edges: tuple[int, ...], elements: int, element_bytes: int) -> Layout
 
 
 def check_transfers(answer: BmlAnswer) -> None:
-    """Raise an error unless the transfers sum up every contribution exactly once."""
+    """Raise an error unless the transfers sum up every contribution once and match the steps."""
     if answer.transfers is UNSET:
         return
     if answer.steps is UNSET:
         raise InvalidInputError("steps", "missing: they come with transfers")
-    program, servers, edges = _program(answer)
-    if not lists_all(answer):
-        return
-    living = answer.servers - (0 if answer.failed is UNSET else answer.failed.servers)
-    if living > 1 and any(step.bytes for step in answer.steps):
+    (program, servers, edges), whole = _program(answer), lists_all(answer)
+    for number, transfer in enumerate(() if whole else answer.transfers):
+        if transfer.server != (
+            answer.transfers[0].server if answer.schedule is UNSET else answer.schedule
+        ):
+            raise InvalidInputError(f"transfers[{number}].server", "expected the one in schedule")
+    _check_steps(answer, whole=whole)
+    gone = 0 if answer.failed is UNSET else answer.failed.servers
+    living = answer.servers - gone
+    if whole and living > 1 and any(step.bytes for step in answer.steps):
         if len(servers) != living:
             raise InvalidPlanError(
                 "transfers", f"expected those of {living} servers, got {len(servers)}"
@@ -203,3 +210,36 @@ def _told(error: str, servers: Sequence[list[int]], edges: Sequence[int]) -> str
 
     text = re.sub(r"chunks? (\d+)(?:…(\d+))?", span, error)
     return re.sub(r"rank (\d+)", lambda match: f"server {servers[int(match[1])]}", text)
+
+
+def _check_steps(answer: BmlAnswer, *, whole: bool) -> None:
+    """Check the load of each step's busiest link.
+
+    With several rounds, each round rounds pieces to whole elements, so loads are not compared.
+    """
+    assert answer.steps is not UNSET
+    assert answer.transfers is not UNSET
+    each = len(answer.steps) // 2
+    for place, row in enumerate(answer.steps):
+        stage = "aggregate" if place < each else "broadcast"
+        if (row.stage, row.step) != (stage, place % max(each, 1)) or len(answer.steps) % 2:
+            raise InvalidPlanError(
+                f"steps[{place}]", "expected as many of one stage as of the other"
+            )
+    if answer.rounds is not UNSET and answer.rounds > 1:
+        return
+    carried: dict[tuple[str, int], dict[tuple[object, ...], int]] = defaultdict(
+        lambda: defaultdict(int)
+    )
+    for transfer in answer.transfers:
+        for nic in _nics(transfer):
+            carried[transfer.stage, transfer.step][nic] += transfer.length_bytes
+    for place, row in enumerate(answer.steps):
+        most = max(carried[row.stage, row.step].values(), default=0)
+        if row.bytes < most or (whole and row.bytes != most):
+            raise InvalidPlanError(f"steps[{place}].bytes", f"expected {most}, got {row.bytes}")
+
+
+def _nics(transfer: TransferRow) -> Iterator[tuple[object, ...]]:
+    yield (tuple(transfer.server), transfer.level, "sends")
+    yield (tuple(transfer.peer), transfer.level, "receives")

@@ -1,7 +1,7 @@
 """The JSON interface of gradient transfers (Caramel)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -15,9 +15,14 @@ from planner.families.caramel.paper import control_edges, edges_of_order, thresh
 from planner.families.caramel.problem import Plan, Problem, Stages
 from planner.jsonio.control import method_names
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
 from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.outlook import ProspectField, prospect_answer
+from planner.jsonio.outlook import (
+    OutlookField,
+    ProspectField,
+    asked,
+    prospect_answer,
+)
 from planner.jsonio.regret import (
     AdviceField,
     RegretField,
@@ -41,14 +46,14 @@ from planner.jsonio.transfers import (
     sent,
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
-from planner.jsonio.what_if import Foreseen, SpreadRequest
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import ring_cost
 from planner.model.validation import MAX_VALUE, total
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import Control, Deadline
 from planner.solving.result import Result
-from planner.solving.scenarios import Prospect
+from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
 from planner.solving.what_if import Advice, Regret, advise, regrets
 
@@ -58,6 +63,7 @@ __all__ = [
     "GroupAnswer",
     "answer",
     "answer_beside",
+    "run",
 ]
 
 
@@ -76,12 +82,8 @@ class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scheduling: bool = True
 
 
-class CaramelRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """In which order and in which groups to send gradients, and in which order to compute them."""
-
-    family = caramel.CARAMEL
-    chooses = "search"
-    spread_fields = "ops with a spread_ns"
 
     problem: Literal["caramel"]
     ops: Annotated[tuple[OpDocument, ...], Meta(min_length=1)]
@@ -95,6 +97,7 @@ class CaramelRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fi
     workers: Machines | UnsetType = UNSET
     servers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
+    outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
     def settled(self) -> Described:
@@ -124,27 +127,17 @@ class CaramelRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fi
             target=target_of(self.target),
         )
 
-    def answer_of(self, problem: Any, result: Any) -> "CaramelAnswer":
-        """Return the answer, as far as it follows from the problem and the result."""
-        if result.plan is None:  # what replan was given does not fit
-            return CaramelAnswer(**head(CaramelAnswer, result))
-        return answer(problem, result)
-
-    def full_answer(self, foreseen: Foreseen[Any, Any, Any]) -> "CaramelAnswer":
-        """Return the answer beside DDP, in other scenarios, and under the rules of targets."""
-        problem, result = foreseen.problem, foreseen.result
-        if result.plan is None:
-            return self.answer_of(problem, result)
-        return answer_beside(
-            problem, result, foreseen.deadline, regret=self.regret, prospect=foreseen.prospect
-        )
-
-    def doubts(self, result: Any) -> tuple[str, ...]:
-        """Return why the numbers of the network may be off."""
-        if result.plan is None:
-            return ()
-        return tuple(
-            warnings_of(self.settled(), [group.size_bytes for group in result.plan.groups])
+    def to_outlook(self, problem: Problem) -> Outlook | None:
+        """Return the scenarios to plan for, or None."""
+        known = any(op.spread_ns for op in problem.graph.ops)
+        return asked(
+            outlook=self.outlook,
+            scenarios=self.scenarios,
+            percentile=self.percentile,
+            spreads="" if known else "ops with a spread_ns, or scenarios",
+            method=self.method,
+            chooses="search",
+            target=problem.target,
         )
 
 
@@ -191,6 +184,18 @@ class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
     prospect: ProspectField = UNSET
     target: TargetField = UNSET
     targets: TargetsField = UNSET
+
+
+def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
+    """Answer one request; `control` is that of the family's `solve`."""
+    problem = request.to_problem()
+    foreseen = planned(caramel.CARAMEL, request, problem, control, request.to_outlook)
+    result, prospect, deadline = foreseen.result, foreseen.prospect, foreseen.deadline
+    if result.plan is None:  # the start plan of replan does not fit
+        return CaramelAnswer(**head(CaramelAnswer, result))
+    made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
+    sizes = [group.bytes for group in made.groups]
+    return warned(made, warnings_of(request.settled(), sizes))
 
 
 def answer_beside(

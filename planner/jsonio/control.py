@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -12,13 +12,9 @@ from planner.jsonio.types import Rate, Seconds
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside, shown
 from planner.solving.deadline import Cancel, Control, Incumbent
-from planner.solving.family import Family
 from planner.solving.methods import REPLAN
 from planner.solving.result import Result
 from planner.solving.tie_break import Prefer, TieBreak
-
-if TYPE_CHECKING:
-    from planner.jsonio.what_if import Foreseen
 
 __all__ = [
     "Controlled",
@@ -39,13 +35,7 @@ def method_names(methods: Iterable[str]) -> list[str]:
 
 
 class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a search may last, what it starts from, and what else is told of it.
-
-    The methods are what `planner.jsonio.answering` asks of every request.
-    """
-
-    family: ClassVar[Family[Any, Any, Any]]
-    """Whose problem it is."""
+    """How long a search may last, what it starts from, and what else is told of it."""
 
     time_limit_s: Seconds | UnsetType = UNSET
     start_plan: (
@@ -66,37 +56,6 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     progress: Annotated[
         bool, Meta(description="whether a stream also gets a line for each better plan or bound")
     ] = False
-
-    def to_problem(self) -> Any:
-        """Return the typed problem."""
-        raise NotImplementedError
-
-    def problem_of(self, answer: Any) -> Any:
-        """Return the typed problem that an answer's plan is of."""
-        return self.to_problem()
-
-    def refuse(self, problem: Any) -> None:
-        """Raise an error if the answer would be too long, or the method cannot give it."""
-
-    def answer_of(self, problem: Any, result: Any) -> Any:
-        """Return the answer, as far as it follows from the problem and the result."""
-        raise NotImplementedError
-
-    def full_answer(self, foreseen: "Foreseen[Any, Any, Any]") -> Any:
-        """Return the answer, with what takes searches of its own until the deadline."""
-        return self.answer_of(foreseen.problem, foreseen.result)
-
-    def to_tie_break(self) -> TieBreak | None:
-        """Return how to choose among plans of equal cost, or None if nothing is said."""
-        if self.tie_break is UNSET and self.simplest_within is UNSET:
-            return None
-        prefer: Prefer = "simple" if self.tie_break is UNSET else self.tie_break
-        within = Fraction(0) if self.simplest_within is UNSET else self.simplest_within
-        return TieBreak(prefer, within)
-
-    def doubts(self, result: Any) -> tuple[str, ...]:
-        """Return why the numbers of the request may be off."""
-        return ()
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -145,9 +104,10 @@ def control_of(
     Raises InvalidInputError if the start plan is malformed or of another family.
     """
     control: Control[Any] = {"cancel": cancel, "on_progress": on_progress}
-    tie_break = request.to_tie_break()
-    if tie_break is not None:
-        control["tie_break"] = tie_break
+    if request.tie_break is not UNSET or request.simplest_within is not UNSET:
+        prefer: Prefer = "simple" if request.tie_break is UNSET else request.tie_break
+        within = Fraction(0) if request.simplest_within is UNSET else request.simplest_within
+        control["tie_break"] = TieBreak(prefer, within)
     if request.start_plan is not UNSET:
         family, _, _ = request.start_plan.kind.partition(".")
         with inside("start_plan"):

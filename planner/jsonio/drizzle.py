@@ -1,18 +1,23 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from fractions import Fraction
+from math import isfinite
+from typing import Annotated, Any, Literal, TypeVar, Unpack
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families import drizzle
 from planner.families.drizzle.closed_form import curve, largest_group
+from planner.families.drizzle.evaluation import check_triggers
+from planner.families.drizzle.problem import checked_stages
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.types import Count, Moment, Rate, Time, filled, or_none
+from planner.jsonio.types import Count, Moment, Rate, Time, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
+from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.views import GroupPoint, Groups, share_text
 
@@ -26,6 +31,7 @@ __all__ = [
     "answer",
     "groups",
     "headline",
+    "run",
 ]
 
 T = TypeVar("T")
@@ -56,8 +62,6 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
     Give tasks, or stages, or both if they agree.
     """
 
-    family = drizzle.DRIZZLE
-
     problem: Literal["drizzle"]
     compute_ns: Time
     tasks: Count | UnsetType = UNSET
@@ -82,10 +86,6 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
             max_group_ns=or_none(self.max_group_ns),
             stages=tuple(drizzle.Stage(stage.name, stage.tasks, stage.after) for stage in stages),
         )
-
-    def answer_of(self, problem: Any, result: Any) -> "DrizzleAnswer":
-        """Return the answer, as far as it follows from the problem and the result."""
-        return answer(problem, result)
 
 
 REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
@@ -125,6 +125,14 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     largest_group_size: GroupSize | UnsetType = UNSET
     stages: tuple[TriggersAnswer, ...] | UnsetType = UNSET
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
+
+
+def run(request: DrizzleRequest, **control: Unpack[Control[Any]]) -> DrizzleAnswer:
+    """Answer one request; `control` is that of the family's `solve`."""
+    problem = request.to_problem()
+    limit = or_none(request.time_limit_s)
+    result = drizzle.solve(problem, method=request.method, time_limit=limit, **control)
+    return answer(problem, result)
 
 
 def answer(
@@ -199,14 +207,88 @@ def groups(answer: DrizzleAnswer) -> Groups:
     longest = or_none(answer.max_group_ns)
     if longest is not None and time > longest:
         raise InvalidInputError("max_group_ns", f"less than objective_ns ({time})")
+    _check_prices(answer, points, chosen)
+    _check_stages(() if answer.stages is UNSET else answer.stages)
     return Groups(points, chosen, limit, longest)
+
+
+def _check_prices(
+    answer: DrizzleAnswer, points: tuple[GroupPoint, ...], chosen: GroupPoint
+) -> None:
+    """Check prices against each other, within rounding.
+
+    An iteration computes equally long in a group of any size. Times were rounded up, shares to
+    floats.
+    """
+    size, time, share = chosen.group_size, chosen.group_time_ns, Fraction(chosen.overhead)
+    slack = Fraction(1, 2**40)
+
+    def between(low: Fraction, value: float | Fraction, high: Fraction, path: str) -> None:
+        if not low - slack * abs(low) <= value <= high + slack * abs(high):
+            raise InvalidInputError(path, "does not agree with the plan's time and overhead")
+
+    iteration = answer.iteration_ns
+    if iteration is not UNSET and iteration not in (-(-time // size), -(-(time - 1) // size)):
+        raise InvalidInputError("iteration_ns", f"expected objective_ns over group_size ({size})")
+    beside = answer.overhead_of_compute
+    if isinstance(beside, float):
+        if not isfinite(beside):
+            raise InvalidInputError("overhead_of_compute", f"got {shown(beside)}")
+        ratio = Fraction(beside) / (1 + Fraction(beside)) if beside >= 0 else Fraction(-1)
+        between(share, ratio, share, "overhead_of_compute")
+    # A group computes for g·T; the remaining time grows linearly with g, too.
+    for place, point in enumerate(points):
+        low, high = (
+            Fraction(max(chosen.group_time_ns - more, 0), size) * (1 - share) for more in (1, 0)
+        )
+        # For an overhead near 1, the difference 1 - overhead has lost its digits.
+        computing = 1 - Fraction(point.overhead)
+        off = (Fraction(time * point.group_size, size) + point.group_time_ns) / 2**50
+        between(
+            low * point.group_size - off,
+            computing * point.group_time_ns,
+            high * point.group_size + computing + off,
+            f"curve[{place}]",
+        )
+    for place, (left, middle, right) in enumerate(
+        zip(points, points[1:], points[2:], strict=False)
+    ):
+        # Times of groups lie on a line, up to rounding.
+        ahead, behind = right.group_size - middle.group_size, middle.group_size - left.group_size
+        bend = (middle.group_time_ns - left.group_time_ns) * ahead - (
+            right.group_time_ns - middle.group_time_ns
+        ) * behind
+        if abs(bend) > ahead + behind:
+            raise InvalidInputError(
+                f"curve[{place + 1}].group_time_ns", "not between its neighbours"
+            )
+    alone = points[0]
+    speedup = answer.speedup
+    if speedup is not UNSET and alone.group_size == 1 and time:
+        if not isfinite(speedup):
+            raise InvalidInputError("speedup", f"expected a number, got {shown(speedup)}")
+        between(
+            Fraction(max(alone.group_time_ns - 1, 0) * size, time),
+            speedup,
+            Fraction(alone.group_time_ns * size, max(time - 1, 1)) if time > 1 else Fraction(2**62),
+            "speedup",
+        )
+
+
+def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
+    """Check that the triggers follow from the stages."""
+    triggers = tuple(drizzle.Triggers(**fields_of(row)) for row in rows)
+    stages = checked_stages(
+        tuple(drizzle.Stage(row.name, row.tasks, row.after) for row in triggers)
+    )
+    check_triggers(stages, triggers)
 
 
 def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
     points: list[GroupPoint] = []
     for place, row in enumerate(rows):
         path = f"curve[{place}]"
-        if not 0 <= row.overhead <= 1:
+        if not (isfinite(row.overhead) and 0 <= row.overhead <= 1):
             raise InvalidInputError(
                 f"{path}.overhead", f"expected a number from 0 to 1, got {shown(row.overhead)}"
             )

@@ -1,9 +1,10 @@
 """The JSON interface of fully sharded training (FSDP)."""
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.families import fsdp
 from planner.families.fsdp.evaluation import Load
@@ -26,23 +27,16 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.jsonio.what_if import WhatIfRequest
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.costs import AffineCost, TableCost
 from planner.model.measured import Collective
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_bytes, format_ns
 from planner.model.validation import check_count, inside
+from planner.solving.deadline import Control
 from planner.solving.result import Result
 
-__all__ = [
-    "FsdpAnswer",
-    "FsdpRequest",
-    "LevelAnswer",
-    "UnitAnswer",
-    "answer",
-    "costs",
-    "headline",
-]
+__all__ = ["FsdpAnswer", "FsdpRequest", "LevelAnswer", "answer", "headline", "run"]
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
@@ -63,8 +57,6 @@ class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to gather together, when, and what to keep."""
-
-    family = fsdp.FSDP
 
     problem: Literal["fsdp"]
     forward_ns: Times
@@ -104,10 +96,6 @@ class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_field
             element_bytes=self.element_bytes,
             names=names,
         )
-
-    def answer_of(self, problem: Any, result: Any) -> "FsdpAnswer":
-        """Return the answer, as far as it follows from the problem and the result."""
-        return answer(problem, result)
 
 
 def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
@@ -217,6 +205,13 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     prospect: ProspectField = UNSET
 
 
+def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
+    """Answer one request; `control` is that of the family's `solve`."""
+    problem = request.to_problem()
+    foreseen = planned(fsdp.FSDP, request, problem, control)
+    return replace(answer(problem, foreseen.result), **foreseen.fields)
+
+
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
     """Return the JSON form of a result."""
     known: dict[str, Any] = {
@@ -229,45 +224,30 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
     if plan is None:
         return FsdpAnswer(**known)
     assert evaluation is not None
-    mesh = problem.meshes[plan.mesh]
-    return FsdpAnswer(
+    mesh, count = problem.meshes[plan.mesh], len(plan.units)
+    return filled(
+        FsdpAnswer,
+        evaluation,
         **known,
         mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas, own_links=problem.apart(mesh)),
         buffers=plan.buffers,
-        **costs(plan, evaluation),
-    )
-
-
-_SUMS = ("iteration_ns", "compute_ns", "recompute_ns", "exposed_ns", "state_bytes", "peak_bytes")
-
-
-def costs(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> dict[str, Any]:
-    """Return the fields of an answer that say what a plan costs."""
-    rows = {
-        name: tuple(filled(kind, row) for row in getattr(evaluation, name))
-        for name, kind in (
-            ("gathers", SentAnswer),
-            ("reduces", SentAnswer),
-            ("sums", SentAnswer),
-            ("levels", LevelAnswer),
-        )
-    }
-    return {
-        **{name: getattr(evaluation, name) for name in _SUMS},
-        "units": tuple(
+        units=tuple(
             _unit(unit, load) for unit, load in zip(plan.units, evaluation.loads, strict=True)
         ),
-        "steps": tuple(
+        steps=tuple(
             filled(
                 StepAnswer,
                 step,
                 unit=plan.unit_of(number),
-                phase="forward" if number < len(plan.units) else "backward",
+                phase="forward" if number < count else "backward",
             )
             for number, step in enumerate(evaluation.steps)
         ),
-        **rows,
-    }
+        gathers=tuple(filled(SentAnswer, transfer) for transfer in evaluation.gathers),
+        reduces=tuple(filled(SentAnswer, transfer) for transfer in evaluation.reduces),
+        sums=tuple(filled(SentAnswer, transfer) for transfer in evaluation.sums),
+        levels=tuple(filled(LevelAnswer, level) for level in evaluation.levels),
+    )
 
 
 def _unit(unit: Unit, load: Load) -> UnitAnswer:

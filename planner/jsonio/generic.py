@@ -5,22 +5,21 @@ A request has the fields of the problem, an answer those of the plan and, if eva
 ``planner draw`` and ``planner schema`` of this process.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.jsonio import answering
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.outlook import ProspectField
 from planner.jsonio.regret import RegretField
-from planner.jsonio.results import add_family, types_of
+from planner.jsonio.results import add_kind
 from planner.jsonio.service import PROBLEMS, Interface
 from planner.jsonio.types import Moment, fields_of
-from planner.jsonio.what_if import WhatIfRequest
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
 from planner.model.units import format_ns
 from planner.solving.family import Family
@@ -60,14 +59,15 @@ def register(family: Family[Any, Any, Any]) -> None:
     """
     if family.name in PROBLEMS:
         raise InvalidInputError("name", f"there is a problem {family.name} already")
+    _, plan, evaluation = _types(family)
     PROBLEMS[family.name] = interface_of(family)
-    add_family(family)
+    add_kind(f"{family.name}.{plan.__name__}", plan, evaluation)
     REGISTERED[family.name] = family
 
 
 def interface_of(family: Family[Any, Any, Any]) -> Interface:
     """Return the JSON interface of a family, made of the fields of its problems and plans."""
-    problem_type, plan_type, _ = types_of(family)
+    problem_type, plan_type, _ = _types(family)
     title = family.name.capitalize()
     names = Annotated[str, Meta(extra_json_schema={"enum": method_names(family.methods)})]
 
@@ -83,12 +83,7 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
             ("method", names, "auto"),
         ],
         bases=(WhatIfRequest,),
-        namespace={
-            "__doc__": problem_type.__doc__,
-            "family": family,
-            "to_problem": to_problem,
-            "answer_of": lambda _, problem, result: told(problem, result),
-        },
+        namespace={"__doc__": problem_type.__doc__, "to_problem": to_problem},
         frozen=True,
         kw_only=True,
         forbid_unknown_fields=True,
@@ -113,8 +108,8 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
     )
     names_of_plan = [name for name, _, _ in shown]
 
-    def told(_: Any, result: Result[Any, Any]) -> Any:
-        told_of: dict[str, Any] = head(answer, result)
+    def told(_: Any, result: Result[Any, Any], more: Mapping[str, Any] | None = None) -> Any:
+        told_of: dict[str, Any] = {**head(answer, result), **(more or {})}
         if result.plan is not None:
             told_of |= {name: getattr(result.plan, name) for name in names_of_plan}
             timeline = getattr(result.evaluation, "timeline", None)
@@ -122,7 +117,12 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
                 told_of["timeline"] = tuple(map(_bar, timeline.intervals))
         return answer(**told_of)
 
-    return Interface(request, answer, answering.run, _headline, _view(names_of_plan), {}, told)
+    def run(asked: Any, **control: Any) -> Any:
+        problem = to_problem(asked)
+        foreseen = planned(family, asked, problem, control)  # type: ignore[arg-type]
+        return told(problem, foreseen.result, foreseen.fields)
+
+    return Interface(request, answer, run, _headline, _view(names_of_plan), {}, told)
 
 
 def _headline(answer: Any) -> str:
@@ -145,6 +145,15 @@ def _view(names: list[str]) -> Callable[[Any], Timeline]:
 
 def _bar(row: Interval) -> Bar:
     return Bar(**{name: getattr(row, name) for name in Bar.__struct_fields__})
+
+
+def _types(family: Family[Any, Any, Any]) -> tuple[type[Any], type[Any], Any]:
+    """Return the classes of a family's problems, plans and evaluations."""
+    for base in getattr(type(family), "__orig_bases__", ()):
+        types = get_args(base)
+        if len(types) == 3:
+            return types
+    raise InvalidInputError("family", "expected a subclass of Family[Problem, Plan, Evaluation]")
 
 
 def _fields(kind: type[Any]) -> list[tuple[Any, Any]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -16,11 +16,15 @@ from planner.families.ibatch.evaluation import (
 )
 from planner.families.ibatch.for_target import check_modules, exported
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.outlook import ProspectField, prospect_answer
+from planner.jsonio.outlook import (
+    OutlookField,
+    ProspectField,
+    asked,
+    prospect_answer,
+)
 from planner.jsonio.regret import RegretField, regret_answers
-from planner.jsonio.rereading import refuse_fields
 from planner.jsonio.settled_network import settled, warnings_of
 from planner.jsonio.targets import (
     ShardedTargetRequest,
@@ -39,20 +43,22 @@ from planner.jsonio.types import (
     Sizes,
     Time,
     Times,
+    filled,
     or_none,
 )
-from planner.jsonio.what_if import SpreadRequest
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_ns
 from planner.model.validation import check_count, check_same, shown
+from planner.solving.deadline import Control, Deadline
 from planner.solving.result import Result
-from planner.solving.scenarios import Prospect
+from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.targets import FSDP2, PLANNER, target_of
 from planner.solving.timeline import Timeline
-from planner.solving.what_if import Regret
+from planner.solving.what_if import Regret, regrets
 
 __all__ = [
     "BatchAnswer",
@@ -60,7 +66,9 @@ __all__ = [
     "IbatchAnswer",
     "IbatchRequest",
     "answer",
+    "answer_to",
     "headline",
+    "run",
     "timeline",
 ]
 
@@ -74,15 +82,11 @@ MethodName = Annotated[
 ]
 
 
-class IbatchRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which layers to send together.
 
     Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
     """
-
-    family = ibatch.IBATCH
-    chooses = "exact"
-    spread_fields = "spread_ns and objective makespan"
 
     problem: Literal["ibatch"]
     direction: Literal["pull", "push"] = "pull"
@@ -101,6 +105,7 @@ class IbatchRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fie
     method: MethodName = "auto"
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
+    outlook: OutlookField = UNSET
     target: ShardedTargetRequest = PLANNER
 
     def to_problem(self) -> ibatch.Problem:
@@ -134,21 +139,19 @@ class IbatchRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fie
             return None
         return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
 
-    def has_spreads(self, problem: ibatch.Problem) -> bool:
-        """Return whether the problem knows the spreads of measured times."""
-        return problem.objective == "makespan" and any(problem.spread_ns or ())
-
-    def answer_of(self, problem: Any, result: Any) -> "IbatchAnswer":
-        """Return the answer, as far as it follows from the problem and the result."""
-        return answer(problem, result, or_none(self.layer_names), or_none(self.layer_parameters))
-
-    def doubts(self, result: Any) -> tuple[str, ...]:
-        """Return why the numbers of the network may be off."""
-        network, sizes = self.settled(), or_none(self.layer_bytes)
-        if network is None or result.plan is None or sizes is None:
-            return ()
-        sent = [sum(sizes[start:stop]) for start, stop in result.plan.batches]
-        return tuple(warnings_of(network, sent))
+    def to_outlook(self, problem: ibatch.Problem) -> Outlook | None:
+        """Return the scenarios to plan for, or None."""
+        makespan = problem.objective == "makespan"
+        known = makespan and any(problem.spread_ns or ())
+        return asked(
+            outlook=self.outlook,
+            scenarios=self.scenarios,
+            percentile=self.percentile,
+            spreads="" if known else "spread_ns and objective makespan, or scenarios",
+            method=self.method,
+            chooses="exact",
+            target=problem.target,
+        )
 
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
         """Return the cost of a communication (None without table or network) and contention."""
@@ -243,6 +246,37 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
+def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
+    """Answer one request; `control` is that of the family's `solve`."""
+    problem = request.to_problem()
+    foreseen = planned(ibatch.IBATCH, request, problem, control, request.to_outlook)
+    result, network = foreseen.result, request.settled()
+    made = answer_to(request, problem, result, foreseen.deadline, foreseen.prospect)
+    if network is None or result.plan is None or problem.layer_bytes is None:
+        return made
+    sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
+    return warned(made, warnings_of(network, sizes))
+
+
+def answer_to(
+    request: IbatchRequest,
+    problem: ibatch.Problem,
+    result: Result[ibatch.Plan, ibatch.Evaluation],
+    deadline: Deadline,
+    prospect: Prospect | None = None,
+) -> IbatchAnswer:
+    """Return the answer to a request, with its regret (until the deadline) if requested."""
+    plan = result.plan if request.regret else None
+    return answer(
+        problem,
+        result,
+        or_none(request.layer_names),
+        or_none(request.layer_parameters),
+        regret=None if plan is None else regrets(ibatch.IBATCH, problem, plan, deadline),
+        prospect=prospect,
+    )
+
+
 def headline(answer: IbatchAnswer) -> str:
     """Return a one-line summary: the plan and its cost."""
     rows = () if answer.schedule is UNSET else answer.schedule
@@ -280,40 +314,45 @@ def timeline(answer: IbatchAnswer) -> Timeline:
                 f"schedule[{position}].layers",
                 f"expected {list(batch)} as in batches, got {list(row.layers)}",
             )
-    times = _times_of(answer, answer.schedule)
-    cost = priced(answer.direction, times)
-    if answer.objective == "eq4" and not cost.eq5_holds:
-        raise InvalidInputError("schedule", "breaks Eq. 5, which objective eq4 asks for")
-    refuse_fields(answer, _costs(answer.batches, cost))
-    objective = cost.makespan_ns if answer.objective == "makespan" else cost.eq4_ns
-    check_same(answer.objective_ns, objective, "objective_ns")
+    times = [
+        BatchTimes(*(getattr(row, name) for name in BatchTimes._fields)) for row in answer.schedule
+    ]
+    _check_times(answer, times)
     names = or_none(answer.layer_names)
     return timeline_of(answer.batches, times, names, direction=answer.direction)
 
 
-def _times_of(answer: IbatchAnswer, rows: Sequence[BatchAnswer]) -> list[BatchTimes]:
-    """Return when batches that last as long as these communicate and compute."""
-    for position, row in enumerate(rows):
-        if row.transfer_end_ns < row.transfer_start_ns or row.compute_end_ns < row.compute_start_ns:
+def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:
+    """Check that the schedule is feasible and has the stated costs."""
+    for position, batch in enumerate(times):
+        if batch.transfer_ns < 0 or batch.compute_ns < 0:
             raise InvalidInputError(f"schedule[{position}]", "ends before it starts")
-    return times_of(
+    startup = max(batch.startup_end_ns - batch.transfer_start_ns for batch in times)
+    expected = times_of(
         answer.direction,
-        [row.transfer_end_ns - row.transfer_start_ns for row in rows],
-        [row.compute_end_ns - row.compute_start_ns for row in rows],
-        max(row.startup_end_ns - row.transfer_start_ns for row in rows),
+        [batch.transfer_ns for batch in times],
+        [batch.compute_ns for batch in times],
+        startup,
     )
-
-
-_SUMS = tuple(field.name for field in fields(ibatch.Evaluation) if field.name != "schedule")
-
-
-def _costs(batches: Sequence[tuple[int, int]], evaluation: ibatch.Evaluation) -> dict[str, Any]:
-    """Return the fields of an answer that say what batches cost."""
-    rows = tuple(
-        BatchAnswer(layers=batch, **when._asdict())
-        for batch, when in zip(batches, evaluation.schedule, strict=True)
-    )
-    return {"schedule": rows} | {name: getattr(evaluation, name) for name in _SUMS}
+    for name in sorted(BatchTimes._fields, key="startup_end_ns".__eq__):  # inferred, so last
+        for position, (batch, expected_batch) in enumerate(zip(times, expected, strict=True)):
+            right = getattr(expected_batch, name)
+            check_same(getattr(batch, name), right, f"schedule[{position}].{name}")
+    cost = priced(answer.direction, times)
+    if answer.objective == "eq4" and not cost.eq5_holds:
+        raise InvalidInputError("schedule", "breaks Eq. 5, which objective eq4 asks for")
+    for field in fields(cost):
+        if field.name == "schedule":  # compared above
+            continue
+        right, stated = getattr(cost, field.name), getattr(answer, field.name)
+        if stated is not UNSET:
+            check_same(stated, right, field.name)
+    objective = cost.makespan_ns if answer.objective == "makespan" else cost.eq4_ns
+    if answer.objective_ns != objective:
+        raise InvalidInputError(
+            "objective_ns",
+            f"expected {answer.objective}_ns ({objective}), got {answer.objective_ns}",
+        )
 
 
 def answer(
@@ -341,10 +380,13 @@ def answer(
         return IbatchAnswer(**known)
     evaluation = result.evaluation
     assert evaluation is not None
-    batches = result.plan.batches
+    schedule = tuple(
+        BatchAnswer(layers=batch, **when._asdict())
+        for batch, when in zip(result.plan.batches, evaluation.schedule, strict=True)
+    )
     if problem.target is not None or layer_parameters is not None:
         known["targets"] = targets_answer(exported(problem, evaluation))
     if not problem.interference.is_none:
         computed = sum(times.compute_ns for times in evaluation.schedule)
         known["slowed_ns"] = computed - problem.compute_prefix[-1]
-    return IbatchAnswer(**known, batches=batches, **_costs(batches, evaluation))
+    return filled(IbatchAnswer, evaluation, **known, batches=result.plan.batches, schedule=schedule)

@@ -12,13 +12,13 @@ from planner.families.iteration import Alternative, Evaluation, Plan, Problem
 from planner.families.iteration.for_target import exported
 from planner.families.iteration.measured import assumed_startups, notes_of
 from planner.families.iteration.scheduling import scheduled
-from planner.families.iteration.sizing import Sizing, choose_size, resized
+from planner.families.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import method_names, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
-from planner.jsonio.outlook import asked
+from planner.jsonio.outlook import OutlookField, asked
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.targets import TargetRequest
 from planner.jsonio.types import (
@@ -29,7 +29,7 @@ from planner.jsonio.types import (
     Size,
     or_none,
 )
-from planner.jsonio.what_if import SpreadRequest
+from planner.jsonio.what_if import WhatIfRequest
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
@@ -52,12 +52,8 @@ MethodName = Annotated[
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 
 
-class IterationRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IterationRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one training iteration of a model should communicate on a cluster."""
-
-    family = iteration.ITERATION
-    chooses = iteration.JOINT
-    spread_fields = "layers of profile with spreads"
 
     problem: Literal["iteration"]
     profile: ProfileDocument
@@ -95,23 +91,13 @@ class IterationRequest(SpreadRequest, frozen=True, kw_only=True, forbid_unknown_
         Annotated[float, Meta(gt=0, lt=1, description="largest share of scheduling")] | UnsetType
     ) = UNSET
     max_group_ns: PositiveTime | UnsetType = UNSET
+    outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
     def to_problem(self) -> Problem:
         """Return the typed problem, on all machines of the cluster."""
         cluster = cluster_of(self.cluster, "cluster")
         return Problem.from_profile(self.to_profile(), cluster, **self.options())
-
-    def problem_of(self, answer: IterationAnswer) -> Problem:
-        """Return the typed problem with the machines that an answer chose."""
-        problem = self.to_problem()
-        if self.epoch_samples is UNSET or answer.machines == problem.cluster.machines:
-            return problem
-        return replace(problem, cluster=resized(problem.cluster, answer.machines))
-
-    def answer_of(self, problem: Any, result: Any) -> IterationAnswer:
-        """Return the answer, as far as it follows from the problem and the result."""
-        return answer(problem, result, model=self.profile.name)
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of `Problem.from_profile`."""
@@ -218,7 +204,6 @@ def planned(
         method=method,
         chooses=iteration.JOINT,
         target=target,
-        tie_break=control.get("tie_break"),
     )
     limit = deadline.share(1)
     if target is None and method in ("auto", iteration.JOINT):

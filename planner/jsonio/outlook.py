@@ -11,7 +11,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
 from planner.solving.targets import Target
-from planner.solving.tie_break import TieBreak
 
 __all__ = [
     "OUTLOOKS",
@@ -107,26 +106,17 @@ def asked(
     method: str,
     chooses: str = "auto",
     target: Target | None = None,
-    tie_break: TieBreak | None = None,
 ) -> Outlook | None:
     """Return the scenarios that a request asks to plan for, or None for the nominal times.
 
     `spreads` names what the request lacks to have measured spreads (empty if it has them);
-    `chooses` is the method behind `auto`, the only one that takes scenarios. With a `tie_break`
-    only the nominal times count. Raises InvalidInputError, with a path, if the fields contradict
-    each other.
+    `chooses` is the method behind `auto`, the only one that takes scenarios. Raises
+    InvalidInputError, with a path, if the fields contradict each other.
     """
     if outlook == "nominal":
         for name, value in (("scenarios", scenarios), ("percentile", percentile)):
             if value is not UNSET:
                 raise InvalidInputError(name, "not with outlook nominal")
-        return None
-    if tie_break is not None:
-        given = (("scenarios", scenarios), ("percentile", percentile), ("outlook", outlook))
-        for name, asked_for in given:
-            if asked_for is not UNSET:
-                reason = "they choose among plans for the nominal times"
-                raise InvalidInputError(name, f"not with tie_break or simplest_within: {reason}")
         return None
     name = "outlook" if scenarios is UNSET else "scenarios"
     if outlook is UNSET and scenarios is UNSET:

@@ -1,6 +1,6 @@
 """The JSON interface of the overlap problem: computation and collectives of a compiled graph."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
@@ -11,11 +11,11 @@ from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.outlook import ProspectField
 from planner.jsonio.regret import RegretField
-from planner.jsonio.rereading import refuse_fields
 from planner.jsonio.types import Index, Moment, Size, Time, or_none
-from planner.jsonio.what_if import WhatIfRequest
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.units import counted, format_bytes, format_ns, printable
-from planner.model.validation import MAX_TOTAL
+from planner.model.validation import MAX_TOTAL, check_same
+from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.timeline import Interval, Timeline
 
@@ -26,6 +26,7 @@ __all__ = [
     "encode_request",
     "headline",
     "problem_of",
+    "run",
     "timeline",
     "timeline_of",
 ]
@@ -81,8 +82,6 @@ class GraphTensor(
 class OverlapRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rank's graph, in an order that respects its dependences."""
 
-    family = overlap.OVERLAP
-
     problem: Literal["overlap"]
     nodes: Annotated[tuple[GraphNode, ...], Meta(min_length=1)]
     kinds: tuple[GraphKind, ...] = ()
@@ -94,10 +93,6 @@ class OverlapRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
     def to_problem(self) -> overlap.Problem:
         """Return the typed problem."""
         return problem_of(self)
-
-    def answer_of(self, problem: Any, result: Any) -> "OverlapAnswer":
-        """Return the answer, as far as it follows from the problem and the result."""
-        return answer(problem, result)
 
 
 class GraphTransfer(Struct, frozen=True, kw_only=True):
@@ -134,6 +129,13 @@ def encode_request(problem: overlap.Problem) -> str:
     limit = problem.memory_limit_bytes
     memory = {} if limit is None else {"memory_limit_bytes": limit}
     return encode({"problem": "overlap", **_rows(problem), **memory}).decode()
+
+
+def run(request: OverlapRequest, **control: Unpack[Control[Any]]) -> OverlapAnswer:
+    """Answer one request; `control` is that of the family's `solve`."""
+    problem = request.to_problem()
+    foreseen = planned(overlap.OVERLAP, request, problem, control)
+    return replace(answer(problem, foreseen.result), **foreseen.fields)
 
 
 def answer(
@@ -232,7 +234,9 @@ def timeline(answer: OverlapAnswer) -> Timeline:
     assert answer.merged is not UNSET
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)
-    refuse_fields(answer, {"objective_ns": cost.makespan_ns, **_costs(problem, cost)})
+    check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
+    for name, value in _costs(problem, cost).items():
+        check_same(getattr(answer, name), value, name)
     return timeline_of(problem, plan, cost)
 
 

@@ -11,14 +11,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.bml.replan import GENERATORS, made, ranks_of
+from planner.families.bml.replan import GENERATORS, REPLAN, made, ranks_of
 from planner.families.collectives import check
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.failures import FailedDocument, failed_document, failures_of
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
-from planner.model.validation import inside
-from planner.solving.methods import known_method
+from planner.model.validation import check_same, inside, shown
 
 __all__ = [
     "LISTED",
@@ -27,6 +26,7 @@ __all__ = [
     "SummedUpBy",
     "Verdict",
     "check_program",
+    "check_summed_up",
     "program_answer",
     "recipe_in",
     "summed_up_by",
@@ -40,6 +40,15 @@ MAX_CHECKED = 2**12
 
 MAX_ROUTED = 2**7
 """The same limit for programs that route pieces through other servers: one message per pair."""
+
+_ALGORITHMS = {
+    REPLAN: ("bml", "bml_rounds"),
+    "bruck": ("halving_doubling",),
+    "direct": ("ps", "shuffle"),
+    "ps": ("ps", "shuffle"),
+    "routed": ("ps", "shuffle"),
+}
+"""Algorithms of the generators whose name differs from the algorithm's."""
 
 Verdict = Annotated[
     Literal["symmetry", "replay"],
@@ -107,14 +116,41 @@ def recipe_in(program: ProgramAnswer | UnsetType) -> Recipe | None:
     return recipe._replace(failed=failed)
 
 
-def check_program(program: ProgramAnswer | UnsetType, ranks: int) -> None:
-    """Check that a program can be made, and has this number of ranks; errors carry a path."""
+def check_program(algorithm: str, program: ProgramAnswer | UnsetType, ranks: int) -> None:
+    """Check that a program is of this algorithm and number of ranks; errors carry a path."""
     recipe = recipe_in(program)
     if recipe is None:
         return
     path = "synchronisation.program"
+    if recipe.generator not in GENERATORS:
+        raise InvalidInputError(
+            f"{path}.generator",
+            f"expected one of {', '.join(GENERATORS)}, got {shown(recipe.generator)}",
+        )
+    name = recipe.generator.removesuffix("_bcube").removesuffix("_rails")
+    unnamed = algorithm in ("none", "measured")  # these do not name an algorithm
+    if not unnamed and algorithm not in _ALGORITHMS.get(name, (name,)):
+        raise InvalidInputError(
+            f"{path}.generator", f"expected a program of {shown(algorithm)}, got {recipe.generator}"
+        )
     with inside(path):
-        known_method(recipe.generator, GENERATORS, "generator")
         stated = ranks_of(recipe)
     if stated != ranks:
-        raise InvalidInputError(f"{path}.shape", f"expected one for {ranks} ranks, got {stated}")
+        raise InvalidInputError(
+            f"{path}.shape", f"expected {ranks} ranks, got {stated}: {list(recipe.shape)}"
+        )
+
+
+def check_summed_up(stated: SummedUpBy | UnsetType, algorithm: str, program: Recipe) -> None:
+    """Check that the algorithm and program that an answer states are the expected ones."""
+    if stated is UNSET:
+        return
+    if stated.algorithm != algorithm:
+        raise InvalidInputError(
+            "synchronisation.algorithm", f"expected {algorithm}, got {shown(stated.algorithm)}"
+        )
+    if stated.program is UNSET:
+        return
+    for field in ("generator", "shape"):
+        path = f"synchronisation.program.{field}"
+        check_same(getattr(stated.program, field), getattr(program, field), path)

@@ -6,10 +6,9 @@ written ``"3/7"``.
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -17,23 +16,18 @@ from msgspec import Meta, Struct
 from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.jsonio.decoding import decode, typed
 from planner.model.errors import InvalidInputError
-from planner.model.validation import check_same, did_you_mean, inside, shown
-from planner.solving.deadline import NEVER
-from planner.solving.family import Family
+from planner.model.validation import did_you_mean, inside, shown
 from planner.solving.result import Infeasibility, Result
 
 __all__ = [
-    "FAMILIES",
     "PlanDocument",
-    "add_family",
+    "add_kind",
     "decode_plan",
     "decode_result",
     "encode_plan",
     "encode_result",
     "plain_plan",
     "plan_of",
-    "refuse_other",
-    "types_of",
 ]
 
 _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
@@ -50,19 +44,6 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "overlap.Plan": (overlap.Plan, overlap.Evaluation),
 }
 """The plan and evaluation type of each kind."""
-
-FAMILIES: dict[str, Family[Any, Any, Any]] = {
-    "ibatch": ibatch.IBATCH,
-    "caramel": caramel.CARAMEL,
-    "yan": yan.YAN,
-    "bml": bml.BML,
-    "bigdl": bigdl.BIGDL,
-    "drizzle": drizzle.DRIZZLE,
-    "fsdp": fsdp.FSDP,
-    "iteration": iteration.ITERATION,
-    "overlap": overlap.OVERLAP,
-}
-"""Which check and price plans."""
 
 _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
 """The lengths keep within Python's limit on digits of an integer."""
@@ -131,22 +112,15 @@ def encode_result(result: Result[Any, Any]) -> str:
     return _text(_ResultDocument(**fields))
 
 
-def decode_result(data: bytes | str, problem: Any = None) -> Result[Any, Any]:
+def decode_result(data: bytes | str) -> Result[Any, Any]:
     """Read a result that `encode_result` wrote.
 
-    Parameters
-    ----------
-    data : bytes or str
-        The result.
-    problem : Problem, optional
-        Its problem: then the plan is checked and priced again. Without it costs are not recomputed;
-        bounds never are.
+    Costs and bounds are not recomputed; the family's ``check`` and ``evaluate`` can verify them.
 
     Raises
     ------
     InvalidInputError
-        If the text is not a result, or not one of the problem, with the path of the first wrong
-        field.
+        If the text is not a result, with the path of the first wrong field.
     """
     document = typed(decode(data), _ResultDocument)
     fields = {name: getattr(document, name) for name in _ResultDocument.__struct_fields__}
@@ -160,41 +134,15 @@ def decode_result(data: bytes | str, problem: Any = None) -> Result[Any, Any]:
         raise InvalidInputError("evaluation", "only with a plan")
     if document.infeasibility is not None:
         fields["infeasibility"] = _exact(document.infeasibility, Infeasibility, "infeasibility")
-    if problem is not None and document.plan is not None:
-        _check_priced(problem, document.plan, fields)
     try:
         return Result(**fields)
     except ValueError as error:
         raise InvalidInputError("", str(error)) from None
 
 
-def _check_priced(problem: Any, plan: PlanDocument, fields: Mapping[str, Any]) -> None:
-    """Refuse a result whose plan costs something else than it says."""
-    name = plan.kind.partition(".")[0]
-    family = FAMILIES[name]
-    right, _, _ = types_of(family)
-    if not isinstance(problem, right):
-        raise InvalidInputError("problem", f"expected one of {name}, got {shown(problem)}")
-    with inside("plan"):
-        evaluation, objective = family.priced(problem, fields["plan"], NEVER)
-    check_same(fields["objective_ns"], objective, "objective_ns")
-    refuse_other(_plain(fields["evaluation"]), _plain(evaluation), "evaluation")
-
-
-def add_family(family: Family[Any, Any, Any]) -> None:
-    """Add a family that is registered, with the types of its plans and evaluations."""
-    _, plan, evaluation = types_of(family)
-    _KINDS[f"{family.name}.{plan.__name__}"] = plan, evaluation
-    FAMILIES[family.name] = family
-
-
-def types_of(family: Family[Any, Any, Any]) -> tuple[type[Any], type[Any], Any]:
-    """Return the classes of a family's problems, plans and evaluations."""
-    for base in getattr(type(family), "__orig_bases__", ()):
-        types = get_args(base)
-        if len(types) == 3:
-            return types
-    raise InvalidInputError("family", "expected a subclass of Family[Problem, Plan, Evaluation]")
+def add_kind(kind: str, plan: type[Any], evaluation: Any) -> None:
+    """Add the plan and evaluation type of a family that is registered."""
+    _KINDS[kind] = plan, evaluation
 
 
 def _plan_document(plan: Any) -> PlanDocument:
@@ -224,12 +172,12 @@ def _exact(value: Any, kind: type[Any], path: str) -> Any:
         if is_dataclass(made) and not isinstance(made, type):
             # Set fields that were left out; encoding would leave them out again, unseen by `_same`.
             made = replace(made)
-        refuse_other(value, decode(_text(made)))
+        _same(value, decode(_text(made)), "")
     return made
 
 
-def refuse_other(given: Any, written: Any, path: str = "") -> None:
-    """Raise InvalidInputError, with a path, unless a plain value is exactly what was written."""
+def _same(given: Any, written: Any, path: str) -> None:
+    """Raise an error unless the value is exactly what encoding would write again."""
     if isinstance(written, dict) and isinstance(given, dict):
         for name in (*written, *given):
             where = f"{path}.{name}" if path else name
@@ -237,14 +185,10 @@ def refuse_other(given: Any, written: Any, path: str = "") -> None:
                 raise InvalidInputError(where, "missing")
             if name not in written:
                 raise InvalidInputError(where, "unknown field")
-            refuse_other(given[name], written[name], where)
-    elif (
-        isinstance(written, list | tuple)
-        and isinstance(given, list | tuple)
-        and len(given) == len(written)
-    ):
+            _same(given[name], written[name], where)
+    elif isinstance(written, list) and isinstance(given, list) and len(given) == len(written):
         for place, pair in enumerate(zip(given, written, strict=True)):
-            refuse_other(*pair, f"{path}[{place}]")
+            _same(*pair, f"{path}[{place}]")
     elif given != written:
         raise InvalidInputError(path, f"expected {shown(written)}, got {shown(given)}")
 

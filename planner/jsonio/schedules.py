@@ -1,23 +1,27 @@
-"""Validate the schedules in answers: times in order, and every byte sent exactly once.
+"""Validate the schedules in answers: feasible times, and every byte sent exactly once.
 
 A plan may come from an edited file. Before it is drawn, exported or run, it must be complete and
-its times must be in order. Whether they are those of the plan takes the request to tell
-(`planner.jsonio.rereading`).
+its times must be those of a schedule.
+
+Method: read durations, release times of transfers and the ops that wait for them from the answer;
+simulate them (`planner.solving.simulator`), and compare the times.
 
 Complexity: O(ops + transfers), and O(parts · log parts) for the bytes sent. Source: own.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Protocol
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate, pairwise
 
 from msgspec import UNSET
 
 from planner.jsonio.transfers import OpTimes, TransferDocument
 from planner.model.errors import InvalidInputError
 from planner.model.validation import check_count, check_same, shown
+from planner.solving.simulator import Iteration, TimedTransfer, simulate
 
-__all__ = ["check_parts", "check_schedule", "check_sizes", "in_passes"]
+__all__ = ["check_parts", "check_sizes", "check_startups", "in_passes", "simulated"]
 
 Span = tuple[int, int, int]
 """Start and stop (bytes) of a part, and the index of the transfer that carries it."""
@@ -55,28 +59,26 @@ def in_passes(
     return backward, forward
 
 
-class Scheduled(Protocol):
-    """An answer with a schedule of ops."""
+def simulated(
+    name: str,
+    transfers: Sequence[TransferDocument],
+    schedule: Sequence[OpTimes],
+    op_order: Sequence[str],
+    *,
+    barrier: bool,
+) -> tuple[Iteration, int]:
+    """Return the iteration that an answer describes, and its computation time (ns).
 
-    @property
-    def schedule(self) -> Any: ...
-    @property
-    def op_order(self) -> Any: ...
-    @property
-    def iteration_ns(self) -> Any: ...
-    @property
-    def backward_ns(self) -> Any: ...
-
-
-def check_schedule(name: str, transfers: Sequence[TransferDocument], answer: Scheduled) -> None:
-    """Check that ops and transfers are in order, and end within the iteration.
-
-    `name` is the field of the transfers, for error paths. Raises InvalidInputError with the path of
-    the first wrong time.
+    `name` is the field of the transfers, for error paths. A transfer whose `kind` is ``push`` is
+    waited for by no op. With `barrier`, the forward pass waits for all transfers. Raises
+    InvalidInputError with the path of the first wrong time.
     """
-    backward, forward = in_passes(answer.schedule, answer.op_order)
-    check_same(answer.backward_ns, backward[-1][1].end_ns if backward else 0, "backward_ns")
-    ends = [(f"schedule[{place}].end_ns", row.end_ns) for place, row in (*backward, *forward)]
+    backward, forward = in_passes(schedule, op_order)
+    backward_ns, forward_ns = (
+        [row.end_ns - row.start_ns for _, row in rows] for rows in (backward, forward)
+    )
+    undisturbed = list(accumulate(forward_ns, initial=sum(backward_ns)))
+    steps = []
     free = 0
     for number, transfer in enumerate(transfers):
         path = f"{name}[{number}]"
@@ -90,10 +92,64 @@ def check_schedule(name: str, transfers: Sequence[TransferDocument], answer: Sch
                     f"{path}.{field}", f"expected an integer >= {least}, got {value}"
                 )
         free = transfer.end_ns
-        ends.append((f"{path}.end_ns", free))
-    for path, end in ends:
-        if end > answer.iteration_ns:
-            raise InvalidInputError(path, f"after the end of the iteration ({answer.iteration_ns})")
+        needed = len(forward)
+        if barrier:
+            if transfer.due_ns != undisturbed[0]:
+                raise InvalidInputError(f"{path}.due_ns", "not the end of the backward pass")
+        elif getattr(transfer, "kind", None) != "push":
+            needed = _needed_by(path, transfer, forward, undisturbed)
+        lasts = transfer.end_ns - transfer.start_ns
+        steps.append(TimedTransfer(0, lasts, needed, not_before_ns=transfer.ready_ns))
+    iteration = simulate(backward_ns, forward_ns, steps, barrier=barrier)
+    for number, (transfer, span) in enumerate(zip(transfers, iteration.transfers, strict=True)):
+        _same(f"{name}[{number}]", (transfer.start_ns, transfer.end_ns), span)
+        if transfer.end_ns > iteration.end_ns:
+            raise InvalidInputError(f"{name}[{number}].end_ns", "after the end of the iteration")
+    for rows, spans in ((backward, iteration.backward), (forward, iteration.forward)):
+        for (place, row), span in zip(rows, spans, strict=True):
+            _same(f"schedule[{place}]", (row.start_ns, row.end_ns), span)
+    return iteration, undisturbed[-1]
+
+
+def _needed_by(
+    path: str,
+    transfer: TransferDocument,
+    forward: Sequence[tuple[int, OpTimes]],
+    undisturbed: Sequence[int],
+) -> int:
+    """Return the first forward op that can wait for a transfer.
+
+    The op would start at the due time if the pass never waited, and starts after the transfer's
+    end. Several ops may start at the due time if some take no time.
+    """
+    place = first = bisect_left(undisturbed, transfer.due_ns)
+    while place < len(forward) and undisturbed[place] == transfer.due_ns:
+        if forward[place][1].start_ns >= transfer.end_ns:
+            return place
+        place += 1
+    if place == first:
+        raise InvalidInputError(
+            f"{path}.due_ns", "expected when an op of the forward pass would start"
+        )
+    name = shown(forward[place - 1][1].op)
+    raise InvalidInputError(f"{path}.end_ns", f"after the start of {name}, which waits for it")
+
+
+def _same(path: str, stated: tuple[int, int], right: tuple[int, int]) -> None:
+    for field, value, expected in zip(("start_ns", "end_ns"), stated, right, strict=True):
+        check_same(value, expected, f"{path}.{field}")
+
+
+def check_startups(
+    name: str, transfers: Sequence[TransferDocument], kinds: Sequence[Hashable]
+) -> None:
+    """Check that transfers of one kind have the same start-up, or end within it."""
+    longest: dict[Hashable, int] = defaultdict(int)
+    for transfer, kind in zip(transfers, kinds, strict=True):
+        longest[kind] = max(longest[kind], transfer.startup_end_ns - transfer.start_ns)
+    for number, (transfer, kind) in enumerate(zip(transfers, kinds, strict=True)):
+        right = min(transfer.start_ns + longest[kind], transfer.end_ns)
+        check_same(transfer.startup_end_ns, right, f"{name}[{number}].startup_end_ns")
 
 
 def check_parts(

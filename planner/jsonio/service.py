@@ -1,14 +1,12 @@
 """Answer requests: the common path of library calls, files and streams."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from planner.jsonio import (
-    answering,
     bigdl,
     bml,
     bml_answer,
@@ -31,11 +29,9 @@ from planner.jsonio.control import Controlled, control_of
 from planner.jsonio.decoding import decode, plain, typed
 from planner.jsonio.heads import Head, KeptPlan
 from planner.jsonio.mistaken import instead
-from planner.jsonio.rereading import check_against
 from planner.jsonio.results import plain_plan
-from planner.jsonio.translating import join
 from planner.model.errors import InvalidInputError, PluginError
-from planner.model.validation import did_you_mean, inside, shown
+from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Cancel, Incumbent
 
 __all__ = [
@@ -90,7 +86,7 @@ PROBLEMS: dict[str, Interface] = {
     "ibatch": Interface(
         ibatch.IbatchRequest,
         ibatch.IbatchAnswer,
-        answering.run,
+        ibatch.run,
         ibatch.headline,
         ibatch.timeline,
         ibatch.REQUEST_RULES,
@@ -98,14 +94,14 @@ PROBLEMS: dict[str, Interface] = {
     "caramel": Interface(
         caramel.CaramelRequest,
         caramel.CaramelAnswer,
-        answering.run,
+        caramel.run,
         caramel_timeline.headline,
         caramel_timeline.timeline,
     ),
     "yan": Interface(
         yan.YanRequest,
         yan_answer.YanAnswer,
-        answering.run,
+        yan.run,
         yan_scaling.headline,
         yan_scaling.scaling,
         yan.REQUEST_RULES,
@@ -121,7 +117,7 @@ PROBLEMS: dict[str, Interface] = {
     "drizzle": Interface(
         drizzle.DrizzleRequest,
         drizzle.DrizzleAnswer,
-        answering.run,
+        drizzle.run,
         drizzle.headline,
         drizzle.groups,
         drizzle.REQUEST_RULES,
@@ -130,7 +126,7 @@ PROBLEMS: dict[str, Interface] = {
     "bigdl": Interface(
         bigdl.BigdlRequest,
         bigdl.BigdlAnswer,
-        answering.run,
+        bigdl.run,
         bigdl.headline,
         bigdl.hot_spots,
         bigdl.REQUEST_RULES,
@@ -138,7 +134,7 @@ PROBLEMS: dict[str, Interface] = {
     "fsdp": Interface(
         fsdp.FsdpRequest,
         fsdp.FsdpAnswer,
-        answering.run,
+        fsdp.run,
         fsdp.headline,
         fsdp_timeline.timeline,
         told=fsdp.answer,
@@ -153,7 +149,7 @@ PROBLEMS: dict[str, Interface] = {
     "overlap": Interface(
         overlap.OverlapRequest,
         overlap.OverlapAnswer,
-        answering.run,
+        overlap.run,
         overlap.headline,
         overlap.timeline,
         told=overlap.answer,
@@ -279,28 +275,11 @@ def decode_request(data: bytes | str) -> Any:
     return typed(value, _interface(value).request)
 
 
-def decode_answer(
-    data: bytes | str, request: bytes | str | Mapping[str, Any] | None = None
-) -> tuple[Any, Any]:
+def decode_answer(data: bytes | str) -> tuple[Any, Any]:
     """Read an answer of ``planner solve`` from JSON text; return it and its picture's data.
 
     The data is a `planner.solving.timeline.Timeline`, or one of `planner.solving.views` (see
-    `PROBLEMS`).
-
-    Parameters
-    ----------
-    data : bytes or str
-        The answer.
-    request : bytes, str or mapping, optional
-        The request, with ``"with_plan": true``: then the plan is checked and priced again, and
-        every field that follows from it is compared. Without it, the answer must be complete and
-        its times in order.
-
-    Raises
-    ------
-    InvalidInputError
-        If the text is not an answer, the answer has no plan, or it is not that of the request, with
-        the path of the first wrong field.
+    `PROBLEMS`). Raises InvalidInputError if the text is not an answer, or the answer has no plan.
     """
     value = decode(data)
     if isinstance(value, dict) and "error" in value:
@@ -311,38 +290,7 @@ def decode_answer(
         )
     interface = _interface(value)
     answer = typed(value, interface.answer)
-    _refuse_unfinite(value)
-    view = interface.view(answer)
-    if request is not None:
-        with inside("request"):
-            asked = plain(request) if isinstance(request, Mapping) else decode(request)
-            known = typed(asked, _interface(asked).request)
-        check_against(known, answer)
-    return answer, view
-
-
-def _refuse_unfinite(value: Any) -> None:
-    """Refuse an infinite number in an answer, or one that is none: planner writes null."""
-    if isinstance(value, dict):
-        items: Iterable[tuple[Any, Any]] = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    else:
-        return
-    for key, item in items:
-        if isinstance(item, dict | list):
-            try:
-                _refuse_unfinite(item)
-            except InvalidInputError as error:
-                raise InvalidInputError(_within(key, error.path), error.message) from None
-        elif isinstance(item, float) and not isfinite(item):
-            raise InvalidInputError(_within(key), f"expected a number, got {shown(item)}")
-
-
-def _within(key: str | int, path: str = "") -> str:
-    """Return the path of what is at a path within a field or an element."""
-    step = f"[{key}]" if isinstance(key, int) else join("", key)
-    return step + (path if not path or path.startswith("[") else f".{path}")
+    return answer, interface.view(answer)
 
 
 def _answer(

@@ -1,18 +1,16 @@
 """The fields of a request that ask what a plan costs if the numbers are others, and their answers.
 
 Each family whose problems can be perturbed takes them in the same form: its request is a
-`WhatIfRequest`. The search of every request is `planned`.
+`WhatIfRequest`, and its `run` step is `planned`.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from planner.jsonio.control import Controlled, tell, without_start
 from planner.jsonio.outlook import (
-    OutlookField,
     PercentileField,
     ProspectField,
     ScenariosField,
@@ -27,7 +25,7 @@ from planner.solving.result import Result
 from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.what_if import Regret, regrets, robust_plan
 
-__all__ = ["Foreseen", "SpreadRequest", "WhatIfFields", "WhatIfRequest", "planned"]
+__all__ = ["Foreseen", "WhatIfFields", "WhatIfRequest", "planned"]
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -40,49 +38,6 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
     regret: RegretRequest = False
     scenarios: ScenariosField = UNSET
     percentile: PercentileField = UNSET
-
-    def to_outlook(self, problem: Any) -> Outlook | None:
-        """Return the scenarios that the request lists; None without any."""
-        return asked(
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="scenarios",
-            method=self.method,  # type: ignore[attr-defined]  # which every request has
-            tie_break=self.to_tie_break(),
-        )
-
-    def full_answer(self, foreseen: "Foreseen[Any, Any, Any]") -> Any:
-        """Return the answer with its regret, if that was asked for, and its prospect."""
-        return replace(super().full_answer(foreseen), **foreseen.fields)
-
-
-class SpreadRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request whose times may have spreads, so that their mean or a percentile may count."""
-
-    chooses: ClassVar[str]
-    """The method behind `auto`, which may be asked for with scenarios."""
-
-    spread_fields: ClassVar[str]
-    """The fields that would give spreads."""
-
-    outlook: OutlookField = UNSET
-
-    def has_spreads(self, problem: Any) -> bool:
-        """Return whether the problem knows the spreads of measured times."""
-        return any(op.spread_ns for op in problem.graph.ops)
-
-    def to_outlook(self, problem: Any) -> Outlook | None:
-        """Return the scenarios to plan for; None for the nominal times."""
-        return asked(
-            outlook=self.outlook,
-            scenarios=self.scenarios,
-            percentile=self.percentile,
-            spreads="" if self.has_spreads(problem) else f"{self.spread_fields}, or scenarios",
-            method=self.method,  # type: ignore[attr-defined]  # which every request has
-            chooses=self.chooses,
-            target=problem.target,
-            tie_break=self.to_tie_break(),
-        )
 
 
 class WhatIfFields(TypedDict):
@@ -119,39 +74,54 @@ class Foreseen(NamedTuple, Generic[ProblemT, PlanT, EvaluationT]):
 
 
 def planned(
-    request: Controlled, problem: ProblemT, control: Control[Any]
-) -> Foreseen[ProblemT, Any, Any]:
+    family: Family[ProblemT, PlanT, EvaluationT],
+    request: Any,
+    problem: ProblemT,
+    control: Control[PlanT],
+    to_outlook: Callable[[ProblemT], Outlook | None] | None = None,
+) -> Foreseen[ProblemT, PlanT, EvaluationT]:
     """Return the plan that a request asks for: for its scenarios if there are any.
 
     A plan whose regret is asked for too has half of the time.
 
     Parameters
     ----------
-    request : Controlled
+    family : Family
+        The family of the problem.
+    request : WhatIfRequest
         The request, with a `method`.
     problem : Problem
         Its problem.
     control : Control
         How the family's `solve` is controlled.
+    to_outlook : callable, optional
+        Returns the scenarios; by default only those that the request lists.
 
     Raises
     ------
     InvalidInputError
         If the request is none, such as a scenario that changes what the family does not have.
     """
-    family, outlook, wanted = request.family, None, False
-    if isinstance(request, WhatIfRequest):
-        outlook, wanted = request.to_outlook(problem), request.regret
     limit, cancel = or_none(request.time_limit_s), control.get("cancel")
     deadline, prospect = Deadline.of(limit, cancel), None
-    if limit is not None and wanted:
+    if limit is not None and request.regret:
         limit /= 2
+    outlook = listed(request) if to_outlook is None else to_outlook(problem)
     if outlook is None:
-        method: str = request.method  # type: ignore[attr-defined]  # which every request has
-        result = family.solve(problem, method=method, time_limit=limit, **control)
+        result = family.solve(problem, method=request.method, time_limit=limit, **control)
     else:
         end = Deadline.of(limit, cancel)
         result, prospect = robust_plan(family, problem, outlook, end)
         result = without_start(result, control)
         tell(result, control)
-    return Foreseen(family, problem, result, prospect, wanted, deadline)
+    return Foreseen(family, problem, result, prospect, request.regret, deadline)
+
+
+def listed(request: Any) -> Outlook | None:
+    """Return the scenarios that a request lists; None without any."""
+    return asked(
+        scenarios=request.scenarios,
+        percentile=request.percentile,
+        spreads="scenarios",
+        method=request.method,
+    )

@@ -1,7 +1,7 @@
 """The JSON requests of scaling (Yan et al.), and their typed problems."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -25,10 +25,11 @@ from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
-from planner.jsonio.what_if import Foreseen, WhatIfRequest
+from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
+from planner.solving.deadline import Control, Deadline
 from planner.solving.methods import REPLAN, known_method
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "layers_of",
     "memory_doubts",
     "problem_of",
+    "run",
     "told",
 ]
 
@@ -127,8 +129,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     place.
     """
 
-    family = YAN
-
     problem: Literal["yan"]
     samples: Count
     machines: Machines | UnsetType = UNSET
@@ -167,38 +167,6 @@ class YanRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fields
     landscape: bool = False
     sensitivity: bool = False
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
-
-    def to_problem(self) -> Problem:
-        """Return the typed problem."""
-        return problem_of(self)
-
-    def refuse(self, problem: Problem) -> None:
-        """Refuse what cannot be answered, before there is a plan."""
-        if self.sensitivity:
-            known_method(self.method, (*METHODS, REPLAN))
-            refuse_sensitivity(problem, self.method)
-            if self.scenarios is not UNSET:
-                reason = "not with scenarios: it is about the best configuration for the constants"
-                raise InvalidInputError("sensitivity", reason)
-
-    def answer_of(self, problem: Any, result: Any) -> YanAnswer:
-        """Return the answer, as far as it follows from the problem and the result."""
-        made = told(answer(problem, result), asked(self))
-        if self.profile is UNSET:
-            return made
-        return of_profile(made, profile_of(self.profile), memory_doubts(self))
-
-    def full_answer(self, foreseen: Foreseen[Any, Any, Any]) -> YanAnswer:
-        """Return the answer with the Pareto front, the landscape and the sensitivity."""
-        return with_extras(
-            super().full_answer(foreseen),
-            foreseen.problem,
-            foreseen.result,
-            pareto=self.pareto,
-            landscape=self.landscape,
-            sensitivity=self.sensitivity,
-            deadline=foreseen.deadline,
-        )
 
 
 def problem_of(request: YanRequest) -> Problem:
@@ -330,3 +298,32 @@ def memory_doubts(request: YanRequest) -> tuple[str, ...]:
     if request.cluster is UNSET:
         return ()
     return cluster_of(request.cluster, "cluster").memory_doubts
+
+
+def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
+    """Answer one request; `control` is that of the family's `solve`."""
+    limit = or_none(request.time_limit_s)
+    deadline = Deadline(limit, control.get("cancel"))
+    made = asked(request)
+    problem = made.problem
+    if request.sensitivity:
+        known_method(request.method, (*METHODS, REPLAN))
+        refuse_sensitivity(problem, request.method)
+        if request.scenarios is not UNSET:
+            reason = "not with scenarios: it is about the best configuration for the constants"
+            raise InvalidInputError("sensitivity", reason)
+    foreseen = planned(YAN, request, problem, control)
+    result = foreseen.result
+    answered = with_extras(
+        told(answer(problem, result), made),
+        problem,
+        result,
+        pareto=request.pareto,
+        landscape=request.landscape,
+        sensitivity=request.sensitivity,
+        deadline=deadline,
+    )
+    answered = replace(answered, **foreseen.fields)
+    if request.profile is UNSET:
+        return answered
+    return of_profile(answered, profile_of(request.profile), memory_doubts(request))

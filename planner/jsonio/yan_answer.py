@@ -36,8 +36,6 @@ __all__ = [
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Number = Annotated[int, Meta(ge=1)]
 Total = Annotated[int, Meta(ge=0)]
-Factor = Annotated[float, Meta(gt=0)]
-Share = Annotated[float, Meta(ge=0)]
 
 
 class ChoiceAnswer(Struct, frozen=True, kw_only=True):
@@ -132,11 +130,11 @@ class SensitivityAnswer(Struct, frozen=True, kw_only=True):
     over all combinations.
     """
 
-    intervals: dict[str, tuple[Factor | None, Factor | None]]
-    regret: Share
+    intervals: dict[str, tuple[float | None, float | None]]
+    regret: float
     regret_at: dict[str, float]
-    mean_regret: Share
-    error: Share
+    mean_regret: float
+    error: float
 
 
 class YanAnswer(PlanOrReason, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.fsdp import FsdpAnswer
-from planner.jsonio.fsdp_timeline import plan_in
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
@@ -21,7 +20,7 @@ from planner.jsonio.transfers import TransferDocument
 from planner.model.errors import InvalidInputError
 from planner.programs.building import Layers, gradients, through_a_driver, transfers
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
-from planner.programs.units import units_of
+from planner.programs.units import plan_of, units_of
 
 __all__ = ["Answer", "read_answer", "read_plan", "recipes_of"]
 
@@ -80,7 +79,7 @@ def read_answer(answer: Answer) -> Program | Layers:
             raise through_a_driver(answer.method)
         return SliceProgram(slices, order)
     if isinstance(answer, FsdpAnswer):
-        plan, loads = plan_in(answer)
+        plan, loads = plan_of(answer)
         assert answer.mesh is not UNSET
         mesh = answer.mesh.replicas, answer.mesh.shards
         return units_of(_known(answer.layer_names), plan, loads, mesh, answer.channels)

@@ -101,12 +101,14 @@ def samples(problem: str) -> list[dict[str, Any]]:
         ],
         "fsdp": lambda: [
             solved(FSDP, memory_bytes=9000, with_plan=True),
+            solved(FSDP, method="auto", regret=True, scenarios=[{"startup": 2}]),
             solved(FSDP, channels="two", method="no_reshard"),
             solved(FSDP, meshes=[{**mesh, "shards": 2, "replicas": 3, "all_reduce": IN_CHUNKS}]),
         ],
         "bigdl": lambda: [solved(BIGDL, with_plan=True), solved(BIGDL, pull_order="rule")],
         "bml": lambda: [
             solved(small, with_plan=True),
+            solved(small, regret=True, scenarios=[{"startup": 2}]),
             solved(BML, k=1),
             solved(small, schedule="all", layer_bytes=[8, 32]),
             solved(small, failed=failed, schedule="all"),

@@ -23,9 +23,7 @@ def told(detail: str, kind: str = "internal") -> Fault:
     return Fault(kind, detail, detail.rpartition("\n")[2])
 
 
-def wrong(
-    problem: str, data: bytes, *, thorough: bool, request: bytes | None = None
-) -> Fault | None:
+def wrong(problem: str, data: bytes, *, thorough: bool) -> Fault | None:
     """Return what is wrong with an answer or an error by itself, None if nothing is.
 
     Parameters
@@ -36,8 +34,6 @@ def wrong(
         The answer.
     thorough : bool
         Whether to read it again too.
-    request : bytes, optional
-        What was asked: an answer that holds its plan is held against it.
     """
     error = data.startswith(b'{"error"')
     value = json.loads(data)
@@ -53,7 +49,7 @@ def wrong(
         return Fault("contradiction", contradiction, contradiction.partition(" (")[0])
     if thorough and value["objective_ns"] is not None and len(data) < 2**18:
         try:
-            decode_answer(data, request if "plan" in value else None)
+            decode_answer(data)
         except InvalidInputError as fault:
             return Fault("read again", str(fault)[:300], fault.path.partition("[")[0])
     return None

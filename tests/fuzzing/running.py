@@ -191,8 +191,7 @@ class Asker:
                         "time", f"{min(used):.2f} s of {end} s\n{self._stack()}", self._stack()
                     )
             again = asked.dice % CALLED == 1
-            request = asked.data if call is None else None
-            found = wrong(self._problem, data, thorough=again, request=request)
+            found = wrong(self._problem, data, thorough=again)
             if found is None and answered and again and end is None:
                 _, other = self._ask(worker, message, asked)
                 if without_times(other) != without_times(data):

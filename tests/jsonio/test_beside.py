@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from planner.jsonio import decode_answer
+from planner.model.errors import InvalidInputError
 from planner.programs import read_plan
 from planner.runtime.measuring.measured import StepTime, compared
 from tests import schemas
@@ -69,10 +70,13 @@ def test_what_takes_nothing_is_not_there() -> None:
     assert "slowed_ns" not in solved(REQUEST, **nothing)
 
 
-def test_communication_is_what_slowed_transfers_last() -> None:
+def test_transfers_last_no_longer_than_they_are_slowed_down() -> None:
     answer = solved(CLUSTERED)
     lasted = [transfer["end_ns"] - transfer["start_ns"] for transfer in answer["transfers"]]
     assert answer["communication_ns"] == sum(lasted)
+    without = {key: value for key, value in answer.items() if key != "interference"}
+    with pytest.raises(InvalidInputError, match="is what it costs"):
+        read_plan(json.dumps(without).encode())
 
 
 @pytest.mark.parametrize("request_", [CLUSTERED, BATCHES])

@@ -94,6 +94,7 @@ def test_answers_that_contradict_themselves_are_refused(
         ("utilisation", float("nan"), "utilisation"),
         ("traffic", float("inf"), "traffic"),
         ("order", ["w2"], "parameter_bytes"),
+        ("control_edges", [["b1", "b9"]], "control_edges[0]"),
     ],
 )
 def test_answers_whose_numbers_cannot_be_are_refused(field: str, value: Any, path: str) -> None:

@@ -297,7 +297,7 @@ def test_bad_requests_say_where(fields: dict[str, Any], path: str) -> None:
     [
         (("transfers",), [], "transfers"),
         (("transfers", 0, "start_ns"), 0, "transfers[0].start_ns"),
-        (("transfers", 0, "end_ns"), 10**6, "transfers[0].end_ns"),
+        (("transfers", 0, "end_ns"), 10**6, "schedule[3].start_ns"),
         (("transfers", 0, "kind"), "send", "transfers[0].kind"),
         (("schedule", 1, "start_ns"), 0, "schedule[1].start_ns"),
         (("schedule", 0, "end_ns"), -1, "schedule[0].end_ns"),

@@ -1,9 +1,10 @@
-"""Plans from files: whatever is changed in one, it is not the answer to its request any more."""
+"""Plans from files: whatever is changed in one, every reader refuses it, in the same words."""
 
 import json
+import re
 from collections.abc import Iterator
 from copy import deepcopy
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 import planner
 from planner.cli import main
 from planner.jsonio import PROBLEMS, decode_answer
-from planner.jsonio.rereading import SEARCHED
 from planner.model.errors import InvalidInputError
 from planner.programs import Answer, program_of, read_plan
 from tests.fuzzing.valid import MAKERS
@@ -157,25 +157,38 @@ LISTS = {
 }  # fmt: skip
 """Lists whose elements say what is done, when, or at which price."""
 
-BELIEVED = {*SEARCHED, "lower_bound_ns", "status"}
-"""Fields that nobody can tell to be wrong without a search."""
+NUMBERS = re.compile(
+    r"(?:batches|slices|pull_order|levels|objective|makespan|eq4|overlap|exposed|iteration_ns|"
+    r"backward|computation|communication|startup_ns|stall|rho|utilisation|schedule|groups|"
+    r"transfers|steps|phases|configuration|breakdown|group_size|overhead|curve|stages)"
+)
+"""Where numbers say the same."""
+
+NO_MEANING = re.compile(
+    r"(?:groups|transfers)\[\d+\]\.(?:ready_ns|due_ns|depth) .*"  # nothing else says so
+    r"|(?:groups|transfers)\[\d+\]\.parameters\[\d+\] swap"  # parameters of a message,
+    r"|order\[\d+\] swap"  # ... of a plan, and rows of other transfers stand in any order
+    r"|transfers\[\d+\] swap|transfers\[\d+\]\.(?:step|offset|length) .*"
+    r"|(?:groups|schedule|transfers)\[0\]\.startup_end_ns .*"  # of a plan with one transfer
+    r"|curve\[\d+\] drop|curve\[\d+\]\.group_time_ns (?:more|less)"  # rounded to a nanosecond
+    r"|steps\[\d+\]\.(?:pieces|bytes) .*"  # nobody is told what is in a piece
+    r"|top\[\d+\] (?:drop|swap)|top\[\d+\]\.epoch_ns .*"  # others may be left out
+    r"|top\[\d+\]\.layers.*|configuration\.layers.*threads .*|.*mapping\[\d+\] swap"
+    r"|pull_order\[\d+\] swap"  # another exchange without hot spots
+    r"|objective_ns .*"  # where only the network, which is not in the answer, says otherwise
+)
+"""Changes that leave a plan one, or that nothing else in the answer contradicts."""
 
 
 @cache
-def asked(problem: str) -> tuple[tuple[dict[str, Any], str], ...]:
-    """Return requests of a problem, each with its answer."""
+def answers(problem: str) -> tuple[str, ...]:
     request, variants = METHODS[problem]
     found = []
     for fields in variants:
-        one = {**request, **fields, "with_plan": True}
-        answer = planner.solve(one)
+        answer = planner.solve({**request, **fields})
         assert answer.get("objective_ns") is not None, (fields, answer)
-        found.append((one, json.dumps(answer)))
+        found.append(json.dumps(answer))
     return tuple(found)
-
-
-def answers(problem: str) -> list[str]:
-    return [answer for _, answer in asked(problem)]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -217,14 +230,23 @@ def changed(document: Any, path: tuple[Any, ...], kind: str) -> Any:
 def mutations(document: Any) -> list[tuple[tuple[Any, ...], str]]:
     found = []
     for path in places(document):
-        if not path or path[0] in BELIEVED:
+        if not path:
             continue
         value = at(document, path)
         if isinstance(path[-1], int) and path[-2] in LISTS:
             found += [(path, kind) for kind in ("drop", "duplicate", "swap")]
-        if type(value) in (int, float):
+        if type(value) in (int, float) and NUMBERS.match(text_of(path)):
             found += [(path, kind) for kind in ("more", "less", "much")]
     return found
+
+
+def is_alone(document: Any, path: tuple[Any, ...]) -> bool:
+    """Return whether it is the start-up of the only transfer of its depth."""
+    if path[-1] != "startup_end_ns":
+        return False
+    rows = at(document, path[:-2])
+    depths = [row.get("depth") for row in rows]
+    return depths.count(depths[path[-2]]) == 1
 
 
 def refusal(reader: Any, text: bytes) -> str | None:
@@ -235,28 +257,23 @@ def refusal(reader: Any, text: bytes) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("problem", METHODS)
-def test_an_answer_follows_from_its_request(problem: str) -> None:
-    for request, text in asked(problem):
-        decode_answer(text, request)
-        decode_answer(text, json.dumps(request))
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", METHODS)
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
-def test_what_is_changed_is_refused_beside_the_request(problem: str, data: st.DataObject) -> None:
-    request, text = data.draw(st.sampled_from(asked(problem)))
-    document = json.loads(text)
+def test_what_is_changed_in_a_plan_is_refused_by_all_readers_alike(
+    problem: str, data: st.DataObject
+) -> None:
+    document = json.loads(data.draw(st.sampled_from(answers(problem))))
     path, kind = data.draw(st.sampled_from(mutations(document)))
     broken = changed(document, path, kind)
     if broken is None:
         return
     text = json.dumps(broken).encode()
-    with pytest.raises(InvalidInputError):
-        decode_answer(text, request)
+    said = refusal(decode_answer, text)
+    if not NO_MEANING.fullmatch(f"{text_of(path)} {kind}") and not is_alone(document, path):
+        assert said is not None, (text_of(path), kind, at(document, path))
     if issubclass(PROBLEMS[problem].answer, Answer):
-        said = refusal(decode_answer, text)
         assert refusal(read_plan, text) == said
         if said is not None:
             assert refusal(program_of, text) == said
@@ -270,19 +287,22 @@ TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed")
 def test_all_commands_refuse_a_plan_in_the_same_words(
     problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, asking = tmp_path / "plan.json", tmp_path / "request.json"
-    for request, text in asked(problem):
+    path = tmp_path / "plan.json"
+    for text in answers(problem):
         document = json.loads(text)
-        where, kind = next(one for one in mutations(document) if one[1] == "duplicate")
+        places_of_lists = [
+            mutation for mutation in mutations(document) if mutation[1] == "duplicate"
+        ]
+        where, kind = places_of_lists[0]
         path.write_text(json.dumps(changed(document, where, kind)))
-        asking.write_text(json.dumps(request))
-        said = refusal(partial(decode_answer, request=request), path.read_bytes())
+        said = refusal(decode_answer, path.read_bytes())
         assert said is not None
         commands = [["draw", str(path)]]
         if issubclass(PROBLEMS[problem].answer, Answer):
             commands += [["export", tool, str(path)] for tool in TOOLS]
+            assert refusal(program_of, path.read_bytes()) == said
         for command in commands:
-            assert main([*command, "--request", str(asking)]) == 2
+            assert main(command) == 2
             assert capsys.readouterr().err == f"planner: error: {path}: {said}\n", command
 
 
@@ -308,10 +328,9 @@ def test_every_answer_can_be_read_again(problem: str) -> None:
     read = 0
     for number in range(4 if problem == "iteration" else 25):  # which plans for longer
         request = MAKERS[problem](Random(f"read again {problem} {number}"))
-        request |= {"time_limit_s": 0.2, "with_plan": True}
-        answer = planner.solve(request)
+        answer = planner.solve({**request, "time_limit_s": 0.2})
         if answer.get("objective_ns") is not None:
-            decode_answer(json.dumps(answer).encode(), request)
+            decode_answer(json.dumps(answer).encode())
             read += 1
     assert read
 

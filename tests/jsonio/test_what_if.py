@@ -142,28 +142,3 @@ def test_the_schema_has_the_fields(page: str) -> None:
     assert set(FIELDS) <= set(request["properties"])
     answer = found["answer"]["$defs"][found["answer"]["$ref"].rpartition("/")[2]]
     assert {"regret", "prospect"} <= set(answer["properties"])
-
-
-@pytest.mark.parametrize("choice", [{"simplest_within": 0.02}, {"tie_break": "robust"}])
-def test_a_choice_among_equal_plans_is_about_the_nominal_times(choice: dict[str, Any]) -> None:
-    request = {
-        "problem": "ibatch",
-        "startup_ns": 5,
-        "transfer_ns": [10, 20, 30],
-        "compute_ns": [10, 10, 10],
-        "spread_ns": [4, 4, 4],
-    }
-    assert "prospect" in planner.solve(request)
-    nominal = planner.solve({**request, **choice})
-    assert "prospect" not in nominal
-    assert nominal["status"] == "optimal"
-    assert "error" not in planner.solve({**request, **choice, "outlook": "nominal"})
-    for path, more in (
-        ("scenarios", {"scenarios": [{"bandwidth": 0.5}], "percentile": 90}),
-        ("percentile", {"percentile": 90}),
-        ("outlook", {"outlook": "mean"}),
-        ("outlook", {"outlook": "p90"}),
-    ):
-        error = planner.solve({**request, **choice, **more})["error"]
-        assert error["path"] == path
-        assert "not with tie_break or simplest_within" in error["message"]

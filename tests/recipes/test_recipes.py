@@ -13,8 +13,8 @@ import pytest
 import planner
 from planner.cli import main
 from planner.formats import READERS, Reader
+from planner.jsonio import results
 from planner.jsonio.generic import REGISTERED
-from planner.jsonio.results import _KINDS, FAMILIES
 from planner.jsonio.service import PROBLEMS, decode_answer
 from planner.model.errors import InvalidInputError
 from planner.model.layers import Layer
@@ -109,7 +109,7 @@ def family() -> Iterator[None]:
     """Register the family that CONTRIBUTING shows, and take it away again."""
     planner.register(HALVES)
     yield
-    del PROBLEMS["halves"], REGISTERED["halves"], FAMILIES["halves"], _KINDS["halves.Plan"]
+    del PROBLEMS["halves"], REGISTERED["halves"], results._KINDS["halves.Plan"]
 
 
 def test_contributing_shows_the_whole_family() -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "Problem",
     "Stage",
     "Triggers",
+    "checked_stages",
     "topological",
     "triggers_of",
 ]

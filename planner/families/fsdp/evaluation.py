@@ -32,7 +32,6 @@ __all__ = [
     "loads_of",
     "merit",
     "peak_of",
-    "priced",
     "sent_by",
 ]
 
@@ -185,28 +184,19 @@ class Schedule(NamedTuple):
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a plan that `planner.families.fsdp.checker.check` accepts."""
-    mesh = problem.meshes[plan.mesh]
-    state_bytes = problem.state_bytes(mesh.shards)
     loads = loads_of(problem, plan)
-    return priced(plan, loads, problem.channels, state_bytes, apart=problem.apart(mesh))
-
-
-def priced(
-    plan: Plan, loads: Sequence[Load], channels: Channels, state_bytes: int, *, apart: bool = True
-) -> Evaluation:
-    """Price units of a plan; `state_bytes` are in memory all the time, `apart` as in `lanes_of`."""
-    schedule = follow(plan, loads, channels, apart=apart)
+    schedule = _scheduled(problem, plan, loads)
     again = sum(
-        load.forward_ns for load, unit in zip(loads, plan.units, strict=True) if unit.recompute
+        sum(problem.forward_ns[unit.start : unit.stop]) for unit in plan.units if unit.recompute
     )
     return Evaluation(
         schedule.iteration_ns,
-        sum(load.forward_ns + load.backward_ns for load in loads) - again,
+        problem.compute_ns,
         again,
         *schedule[1:],
-        state_bytes,
+        problem.state_bytes(problem.meshes[plan.mesh].shards),
         tuple(levels(plan, loads)),
-        tuple(loads),
+        loads,
     )
 
 

@@ -21,10 +21,9 @@ from planner.families.fsdp.evaluation import follow
 from planner.families.fsdp.problem import Channels, Plan
 from planner.formats.exporters.batches import whole_names
 from planner.jsonio.fsdp import FsdpAnswer
-from planner.jsonio.fsdp_timeline import plan_in
 from planner.model.errors import NotApplicableError
 from planner.programs import Batch, UnitProgram, program_of
-from planner.programs.units import Lists, by_streams
+from planner.programs.units import Lists, by_streams, plan_of
 
 __all__ = [
     "ASYNCHRONOUS",
@@ -196,7 +195,7 @@ def needed(program: UnitProgram) -> Iterator[tuple[str, Any]]:
 
 def _without(answer: FsdpAnswer, program: UnitProgram) -> Iterator[dict[str, Any]]:
     """Yield the iteration time without each setting that the plan needs."""
-    plan, loads = plan_in(answer)
+    plan, loads = plan_of(answer)
     assert answer.mesh is not UNSET
     for method, _ in needed(program):
         remains, channels = without(plan, answer.channels, method)
