@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import planner
 from planner import AffineCost, InvalidInputError, TableCost
 from planner.families import caramel, drizzle, ibatch
 from planner.families.caramel.pricing import LoadPricer
@@ -128,3 +130,25 @@ def test_what_cannot_be_is_refused() -> None:
     )
     with pytest.raises(NotApplicableError, match="robust is not for problem drizzle"):
         DRIZZLE.solve(problem, tie_break=TieBreak("robust"))
+
+
+CHAIN: dict[str, Any] = {
+    "problem": "ibatch",
+    "compute_ns": [20, 79, 30],
+    "layer_bytes": [27, 93, 10],
+    "cost_table": [[10, 32], [163, 46]],
+}
+
+
+def test_requests_take_a_share_at_nominal_times_only() -> None:
+    least = planner.solve(CHAIN)
+    most = planner.solve({**CHAIN, "simplest_within": 3})
+    assert len(most["schedule"]) == 1 <= len(least["schedule"])
+    assert most["lower_bound_ns"] == least["objective_ns"] <= most["objective_ns"]
+    spread = {**CHAIN, "spread_ns": [9, 9, 9]}  # whose mean would count otherwise
+    assert "prospect" in planner.solve(spread)
+    assert "prospect" not in planner.solve({**spread, "simplest_within": 3})
+    for field, value in (("scenarios", [{}]), ("outlook", "mean")):
+        refused = planner.solve({**spread, field: value, "tie_break": "robust"})["error"]
+        assert refused["path"] == field
+        assert "not with tie_break or simplest_within" in refused["message"]

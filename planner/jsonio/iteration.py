@@ -18,7 +18,7 @@ from planner.jsonio.control import method_names, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
-from planner.jsonio.outlook import OutlookField, asked
+from planner.jsonio.outlook import OutlookField, asked, unless_tied
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.targets import TargetRequest
 from planner.jsonio.types import (
@@ -205,6 +205,7 @@ def planned(
         chooses=iteration.JOINT,
         target=target,
     )
+    outlook = unless_tied(outlook, control.get("tie_break"), likely or {})
     limit = deadline.share(1)
     if target is None and method in ("auto", iteration.JOINT):
         sized = sizing.chosen if sizing and control.get("start") is None else None

@@ -1,6 +1,6 @@
 """The JSON form of scenarios, of the stochastic objective, and of a plan's expected cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -21,6 +21,7 @@ __all__ = [
     "ScenariosField",
     "asked",
     "prospect_answer",
+    "unless_tied",
 ]
 
 
@@ -137,6 +138,22 @@ def asked(
     if spreads:
         raise InvalidInputError("outlook", f"missing beside it: {spreads}")
     return measured(counts)
+
+
+def unless_tied(
+    outlook: Outlook | None, tie_break: object, given: Mapping[str, object]
+) -> Outlook | None:
+    """Return the scenarios, or None if a choice among plans of equal cost is asked for.
+
+    That choice is made at the nominal times: beside fields that ask for scenarios it is refused.
+    """
+    if tie_break is None:
+        return outlook
+    for name in ("scenarios", "percentile", "outlook"):
+        if given.get(name, UNSET) not in (UNSET, "nominal"):
+            reason = "they choose among plans for the nominal times"
+            raise InvalidInputError(name, f"not with tie_break or simplest_within: {reason}")
+    return None
 
 
 def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | None) -> Outlook:

@@ -16,6 +16,7 @@ from planner.jsonio.outlook import (
     ScenariosField,
     asked,
     prospect_answer,
+    unless_tied,
 )
 from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
 from planner.jsonio.types import or_none
@@ -107,6 +108,8 @@ def planned(
     if limit is not None and request.regret:
         limit /= 2
     outlook = listed(request) if to_outlook is None else to_outlook(problem)
+    given = {name: getattr(request, name) for name in request.__struct_fields__}
+    outlook = unless_tied(outlook, control.get("tie_break"), given)
     if outlook is None:
         result = family.solve(problem, method=request.method, time_limit=limit, **control)
     else:

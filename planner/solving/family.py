@@ -35,7 +35,7 @@ from planner.solving.result import Infeasibility, Result
 from planner.solving.scenarios import Scenario
 from planner.solving.tie_break import TieBreak, merged_neighbours
 
-__all__ = ["OUT_OF_TIME", "Family"]
+__all__ = ["OUT_OF_TIME", "SIMPLE", "Family"]
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")

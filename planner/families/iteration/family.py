@@ -48,7 +48,7 @@ from planner.model.validation import total
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, Case, Column, Place
 from planner.solving.deadline import Control, Deadline, TimeUpError
-from planner.solving.family import Family
+from planner.solving.family import SIMPLE, Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.plugins import plugged
@@ -349,7 +349,13 @@ def solve_all(
 
     deadline = Deadline.of(time_limit, control.get("cancel"))
     result = ITERATION.run(
-        problem, JOINT, {JOINT: run}, deadline, control.get("on_progress"), control.get("start")
+        problem,
+        JOINT,
+        {JOINT: run},
+        deadline,
+        control.get("on_progress"),
+        control.get("start"),
+        control.get("tie_break", SIMPLE),
     )
     return result, tuple(listed)
 
