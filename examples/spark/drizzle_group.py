@@ -64,7 +64,8 @@ def main() -> None:
         context.setLogLevel("ERROR")
         run_group(context, 1)  # Java compiles while the first jobs run
         one, eight = measured_s(context, 1), measured_s(context, 8)
-        group_s = max(one - eight, 0) * 8 / 7  # an iteration takes compute + group / size
+        # An iteration takes compute + group / size, and computing at least what it sleeps.
+        group_s = min(max(one - eight, 0) * 8 / 7, one - COMPUTE_S)
         request = {
             "problem": "drizzle",
             "tasks": TASKS,
@@ -75,7 +76,7 @@ def main() -> None:
             "max_overhead": MAX_OVERHEAD,
             "max_group_ns": 20 * 10**9,
         }
-        plan = planner.solve(request)
+        plan = planner.solve_or_raise(request)
         if plan["status"] == "infeasible":
             raise SystemExit(f"no group keeps scheduling below the limit: {plan['reason']}")
         size, predicted = plan["group_size"], plan["iteration_ns"] / 1e9
