@@ -5,7 +5,7 @@ that update it have run. The parameter is needed when the first op of the next f
 reads it starts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
@@ -152,6 +152,10 @@ class Graph:
     def pass_order(self, phase: Phase) -> tuple[int, ...]:
         """Return the stable topological order of one pass."""
         return tuple(index for index in self.topological if self.ops[index].phase == phase)
+
+    def names_of(self, order: Iterable[int]) -> tuple[str, ...]:
+        """Return the names of ops, in the order given."""
+        return tuple(self.ops[index].name for index in order)
 
     def _kahn(self) -> list[int]:
         missing = [len(needed) for needed in self.predecessors]

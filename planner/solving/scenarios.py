@@ -91,6 +91,15 @@ class Scenario:
         set_exact(self, "late")
 
     @property
+    def links(self) -> dict[str, Fraction]:
+        """The factors of links, as `planner.model.network.scaled_network` takes them."""
+        return {
+            "startup": self.startup,
+            "bandwidth": self.bandwidth,
+            "computation": self.computation,
+        }
+
+    @property
     def backward(self) -> Fraction:
         """Factor on times of the backward pass."""
         return self.computation * (1 + self.late)

@@ -82,13 +82,7 @@ class _Bigdl(Family[Problem, Plan, Evaluation]):
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         reason = "the exchange of bigdl has no passes and no spreads"
         refuse_changes(scenario, ("late", "spread", "part"), reason)
-        network = scaled_network(
-            problem.network,
-            startup=scenario.startup,
-            bandwidth=scenario.bandwidth,
-            computation=scenario.computation,
-        )
-        return replace(problem, network=network)
+        return replace(problem, network=scaled_network(problem.network, **scenario.links))
 
     def summary(self, problem: Problem) -> str:
         size = problem.gradient_bytes

@@ -40,7 +40,7 @@ def planned_beside(
             return replace(alone, cost=scaled_cost(problem.cost, extra_ns=charged))
         evaluation = evaluate(problem, plan)
         order = (*plan.backward_orders[0], *plan.forward_order)
-        names = tuple(problem.graph.ops[index].name for index in order)
+        names = problem.graph.names_of(order)
         lasted = sum(duration_ns(problem, group, plan.traffic) for group in plan.groups)
         factor = mean_slowdown(evaluation.communication_ns, lasted)
         return replace(

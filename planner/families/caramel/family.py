@@ -381,9 +381,8 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem with the plan's op order."""
-        names = [op.name for op in problem.graph.ops]
-        orders = (*plan.backward_orders[0], *plan.forward_order)
-        return replace(problem, op_order=tuple(names[index] for index in orders))
+        order = (*plan.backward_orders[0], *plan.forward_order)
+        return replace(problem, op_order=problem.graph.names_of(order))
 
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline

@@ -56,7 +56,7 @@ def planned_beside(
         return known, timed_out or deadline.passed
     cluster = replace(problem.cluster, interference=ALONE)
     order = problem.base.order
-    names = tuple(problem.graph.ops[index].name for index in (*order.backward, *order.forward))
+    names = problem.graph.names_of((*order.backward, *order.forward))
     alone = replace(problem, cluster=cluster, op_order=names)
 
     def asked(plan: Plan | None, charged: int) -> tuple[Problem, Way]:
