@@ -24,7 +24,7 @@ from tables import rows_below
 
 from planner.families.bml import Failures, Problem, evaluate, solve
 from planner.families.bml.evaluation import Evaluation
-from planner.families.bml.family import TREES_MAX_NICS, AnyPlan
+from planner.families.bml.methods import TREES_MAX_NICS, AnyPlan
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.bml.damage import Damage
 from planner.families.bml.evaluation import Evaluation, listed
-from planner.families.bml.family import AnyPlan, ideal_ns
+from planner.families.bml.methods import AnyPlan, ideal_ns
 from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.schedule import Schedule
 from planner.families.collectives import COLLECTIVES, Collective, collective

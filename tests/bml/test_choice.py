@@ -10,7 +10,7 @@ import pytest
 from planner.families.bml import Damage, Failures, Problem, TreePlan, family, packing, solve
 from planner.families.bml.checker import Ground, check
 from planner.families.bml.evaluation import busiest_load
-from planner.families.bml.family import AnyPlan
+from planner.families.bml.methods import AnyPlan
 from planner.families.bml.pricing import time_ns
 from planner.families.bml.reroute import detour
 from planner.families.bml.tuning import with_best_rounds

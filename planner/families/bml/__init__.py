@@ -7,7 +7,8 @@ Training", NeurIPS 2018.
 from planner.families.bml.checker import Ground, check
 from planner.families.bml.damage import Damage
 from planner.families.bml.evaluation import Evaluation, evaluate
-from planner.families.bml.family import BML, METHODS, ideal_ns, lower_bound_ns, solve
+from planner.families.bml.family import BML, METHODS, solve
+from planner.families.bml.methods import ideal_ns, lower_bound_ns
 from planner.families.bml.problem import Failures, Plan, Problem, Transfer
 from planner.families.bml.program import program_of
 from planner.families.bml.schedule import Schedule

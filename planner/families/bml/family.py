@@ -1,23 +1,20 @@
-"""Methods by name, lower bounds, and `solve`.
+"""BML's family: how plans are checked, priced, bounded, perturbed and compared."""
 
-`auto` is `bml` without failures; it is then optimal except for start-up costs and whole elements.
-With failures `auto` is the faster of `detour` and `trees`; large networks try `trees` only if
-detours are far from the bound.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from planner.families.bml.checker import Ground, check
-from planner.families.bml.damage import Damage, damage_of
-from planner.families.bml.evaluation import Evaluation, busiest_load, evaluate
-from planner.families.bml.pricing import is_intact, time_ns
-from planner.families.bml.problem import MAX_DAMAGED_NICS, Problem
-from planner.families.bml.schedule import Schedule
-from planner.families.bml.spanning import Tree
+from planner.families.bml.damage import damage_of
+from planner.families.bml.evaluation import Evaluation, evaluate
+from planner.families.bml.methods import (
+    OWN_METHODS,
+    AnyPlan,
+    lower_bound_ns,
+)
+from planner.families.bml.pricing import is_intact
+from planner.families.bml.problem import Problem
 from planner.families.bml.trees import TreePlan
 from planner.families.collectives import COLLECTIVES, Collective, collective, lower_bound
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -29,178 +26,14 @@ from planner.model.validation import total
 from planner.solving.compare import Case, Column, Option, Place
 from planner.solving.deadline import NEVER, Cancel, Deadline, TimeUpError
 from planner.solving.family import Family
-from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, known_method
-from planner.solving.result import Infeasibility, Result
+from planner.solving.methods import known_method
+from planner.solving.result import Result
 from planner.solving.scenarios import Scenario, refuse_changes
 
 if TYPE_CHECKING:
-    from planner.families.bml.trees import RootedTree
+    pass
 
-__all__ = [
-    "BML",
-    "METHODS",
-    "AnyPlan",
-    "Method",
-    "ideal_ns",
-    "infeasibility_of",
-    "lower_bound_ns",
-    "solve",
-]
-
-AnyPlan: TypeAlias = Schedule | TreePlan
-
-Method: TypeAlias = AnyMethod[Problem, AnyPlan]
-
-TREES_MAX_NICS = 400
-"""Networks of up to this many NICs are re-planned by `auto` with trees too."""
-
-FAR = Fraction(3, 2)
-"""Larger networks too, if detours load the busiest NIC more than this factor times the bound."""
-
-PACKED_MAX_NICS = 1024
-"""Up to this many NICs trees are packed by a linear program, in some ten seconds at worst."""
-
-FINISHING_S = 0.5
-"""Seconds reserved before the time limit (at most half of it) to root and compare packed trees."""
-
-FEW_TREES = 128
-"""Number of greedy trees of equal share in larger networks."""
-
-FEW_HOPS = 2**21
-"""Fewer trees are made if they would have more hops than this in all."""
-
-
-def _bml(problem: Problem, _: Deadline) -> Outcome[AnyPlan]:
-    if problem.failed:
-        raise NotApplicableError("method", "bml is Algorithm 1, which knows no failures")
-    return Outcome(Schedule(problem.bcube))
-
-
-def _detour(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
-    from planner.families.bml.reroute import detour
-    from planner.families.bml.tuning import balanced, with_best_rounds
-
-    damage = damage_of(problem, deadline)
-    plan = detour(damage)
-    if not plan.changed:
-        return Outcome(plan)
-    plans = [plan]
-    if not deadline.passed:
-        with suppress(TimeUpError):
-            plans.append(balanced(plan, replace(damage, deadline=deadline)))
-    plans = [with_best_rounds(problem, candidate, deadline) for candidate in dict.fromkeys(plans)]
-    return Outcome(_fastest(problem, plans, damage.deadline), timed_out=deadline.passed)
-
-
-def _trees(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
-    return _trees_until(problem, damage_of(problem, deadline), deadline)
-
-
-def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[AnyPlan]:
-    """Return the best trees by the deadline; the first plan may take until `damage.deadline`."""
-    from planner.families.bml.packing import few_trees, pack
-    from planner.families.bml.trees import RootedTree
-    from planner.families.bml.tuning import with_best_rounds
-
-    if damage.bcube.nics > MAX_DAMAGED_NICS:  # `Problem` limits the size only with failures
-        raise NotApplicableError(
-            "method",
-            f"trees takes networks of at most {MAX_DAMAGED_NICS} NICs, got {damage.bcube.nics}",
-        )
-    if damage.living == 1:
-        (alone,) = set(range(damage.bcube.servers)) - damage.dead
-        return Outcome(TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
-    left = deadline.remaining_s
-    large = damage.bcube.nics > PACKED_MAX_NICS
-    # To root, cut, check and price a large tree takes more than half as long as to find it.
-    finishing = 0 if left is None else left / 2 if large else min(FINISHING_S, left / 2)
-    searched = deadline.later(-finishing)
-    network = damage.bcube, damage.dead, damage.down
-    if large:
-        count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
-        packing = few_trees(*network, count, searched, last=damage.deadline)
-        packings = [(packing.trees, packing.weights)]
-    else:
-        start = _first_trees(damage)
-        packing = pack(*network, searched, start=start, last=damage.deadline)
-        packings = [(packing.trees, packing.weights)]
-        # an unfinished packing may be worse than the trees it started from
-        if start and packing.timed_out:
-            packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
-    plans = [
-        with_best_rounds(
-            problem,
-            TreePlan(damage.bcube, tuple(_rooted(trees, damage.deadline)), shares),
-            deadline,
-        )
-        for trees, shares in packings
-    ]
-    best = _fastest(problem, plans, damage.deadline)
-    bound = lower_bound_ns(problem, damage, packing.bound)
-    return Outcome(best, bound, packing.timed_out)
-
-
-def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]:
-    from planner.families.bml.trees import root_at_centre
-
-    for tree in trees:
-        yield root_at_centre(tree, deadline)
-
-
-def _first_trees(damage: Damage) -> list[Tree]:
-    """Return the trees of the detour plan as a start, none if detours do not apply."""
-    from planner.families.bml.reroute import detour
-    from planner.families.bml.trees import trees_of
-
-    with suppress(NotApplicableError):
-        return trees_of(detour(damage), damage.deadline)
-    return []
-
-
-def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
-    if not problem.failed:
-        return replace(_bml(problem, deadline), method="bml")
-    damage = damage_of(problem, deadline)
-    outcomes: list[Outcome[AnyPlan]] = []
-    with suppress(NotApplicableError):
-        outcomes.append(replace(_detour(problem, deadline), method="detour"))
-        deadline.offer(outcomes[0].plan)
-    small = damage.bcube.nics <= TREES_MAX_NICS
-    if not outcomes or small or _is_far(outcomes[0].plan, damage):
-        if outcomes:  # trees only use the remaining time
-            hurried = replace(damage, deadline=deadline)
-            with suppress(TimeUpError):
-                outcomes.append(replace(_trees_until(problem, hurried, deadline), method="trees"))
-        else:
-            outcomes.append(replace(_trees(problem, deadline), method="trees"))
-    plans = [outcome.plan for outcome in outcomes if outcome.plan]
-    plan = _fastest(problem, plans, damage.deadline)
-    (best,) = (outcome for outcome in outcomes if outcome.plan is plan)
-    bounds = [outcome.lower_bound for outcome in outcomes if outcome.lower_bound is not None]
-    late = deadline.passed or any(outcome.timed_out for outcome in outcomes)
-    return replace(best, lower_bound=max(bounds, default=None), timed_out=late)
-
-
-def _is_far(plan: AnyPlan | None, damage: Damage) -> bool:
-    assert plan is not None
-    return busiest_load(plan, damage.deadline) > FAR * damage.load_bound()
-
-
-def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyPlan:
-    if len(plans) == 1:
-        return plans[0]
-    return min(plans, key=lambda plan: time_ns(problem, plan, last))
-
-
-def _connected(run: Method) -> Method:
-    """Return a method that first reports a cut network as infeasible."""
-
-    def method(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
-        cut = infeasibility_of(damage_of(problem, deadline))
-        return Outcome(None, infeasibility=cut) if cut else run(problem, deadline)
-
-    return method
+__all__ = ["BML", "METHODS", "solve"]
 
 
 def _largest_term(problem: Problem) -> str:
@@ -212,53 +45,6 @@ def _largest_term(problem: Problem) -> str:
         "link_bytes_per_s": network.time(problem.size_bytes),
     }
     return max(terms, key=terms.__getitem__)
-
-
-def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:
-    """Return the lower bound (ns) over all plans.
-
-    The busiest NIC carries at least `Damage.load_bound`, or `load` if that is more. N'-1 copies of
-    each byte are added, so some server adds at least (N'-1)/N' of the gradient. A contribution
-    needs one step for each link to the farthest server.
-    """
-    if not problem.size_bytes or damage.living < 2:
-        return 0
-    sent = max(damage.load_bound(), load) * problem.size_bytes
-    added = Fraction(damage.living - 1, damage.living) * problem.size_bytes
-    return -int(-problem.network.time(sent, added, damage.hops()) // 1)
-
-
-def ideal_ns(problem: Problem) -> int:
-    """Return the time (ns) of Algorithm 1 without failures and with pieces of equal size.
-
-    2(N-1)/(kN)·T_F, 2k start-up costs a layer, and the time to add (N-1)/N of the gradient.
-    """
-    servers, levels = problem.bcube.servers, problem.bcube.k
-    shares = Fraction(2 * (servers - 1), levels * servers), Fraction(servers - 1, servers)
-    starts = 2 * levels * sum(size > 0 for size in problem.chunks)
-    sent, added = (share * problem.size_bytes for share in shares)
-    return -int(-problem.network.time(sent, added, starts) // 1)
-
-
-def infeasibility_of(damage: Damage) -> Infeasibility | None:
-    """Return the reason why no plan exists, or None."""
-    if not damage.living:
-        return Infeasibility("every server has failed", ("failed.servers",))
-    part = damage.cut_off()
-    if not part:
-        return None
-    names = ", ".join(_named(damage.bcube, server) for server in part[:8])
-    more = f" and {len(part) - 8} more" if len(part) > 8 else ""
-    noun = "server" if len(part) == 1 else "servers"
-    return Infeasibility(
-        f"the failures cut off {noun} {names}{more} from the other "
-        f"{damage.living - len(part)} that work",
-        tuple(
-            f"failed.{name}"
-            for name in ("servers", "nics", "switches")
-            if getattr(damage.failed, name)
-        ),
-    )
 
 
 REPLANS = ("detour", "trees")
@@ -289,18 +75,9 @@ def _figures(plan: AnyPlan | Collective, cost: Evaluation | None) -> tuple[int, 
     return plan.bcube.k, plan.bcube.switches, 2 * plan.steps + plan.rounds - 1, cost.load
 
 
-def _named(bcube: BCube, server: int) -> str:
-    return "[" + ", ".join(map(str, bcube.digits(server))) + "]"
-
-
 class _Bml(Family[Problem, AnyPlan, Evaluation]):
     name, plan_type, baselines = "bml", AnyPlan, ("bml",)
-    own_methods = {
-        "auto": _connected(_auto),
-        "bml": _connected(_bml),
-        "detour": _connected(_detour),
-        "trees": _connected(_trees),
-    }
+    own_methods = OWN_METHODS
     heading, ends = "algorithm", ("above bound", "status")
     asks = "who sums up which piece of the gradient over which link; of a profile"
     example = (

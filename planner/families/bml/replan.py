@@ -17,7 +17,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from planner.families.bml.damage import Damage
-from planner.families.bml.family import infeasibility_of
+from planner.families.bml.methods import infeasibility_of
 from planner.families.bml.packing import few_trees
 from planner.families.bml.problem import Plan
 from planner.families.bml.program import listed

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from planner.families import caramel
-from planner.families.caramel.family import Method
+from planner.families.caramel.methods import Method
 from planner.families.caramel.problem import Plan as GradientPlan
 from planner.families.iteration.plan import Kind, Plan, Transfer
 from planner.families.iteration.problem import Part, Problem

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from planner.families.bml.damage import Damage
-from planner.families.bml.family import infeasibility_of
+from planner.families.bml.methods import infeasibility_of
 from planner.families.bml.replan import replanned
 from planner.families.collectives.cost import loads
 from planner.families.collectives.program import Kind
