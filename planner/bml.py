@@ -1,4 +1,4 @@
 """The short name of `planner.families.bml`."""
 
-from planner.families.bml import *  # noqa: F403
-from planner.families.bml import __all__ as __all__  # noqa: PLC0414
+from planner.families.bml import *
+from planner.families.bml import __all__ as __all__

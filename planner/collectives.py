@@ -1,4 +1,4 @@
 """The short name of `planner.families.collectives`."""
 
-from planner.families.collectives import *  # noqa: F403
-from planner.families.collectives import __all__ as __all__  # noqa: PLC0414
+from planner.families.collectives import *
+from planner.families.collectives import __all__ as __all__

@@ -1,4 +1,4 @@
 """The short name of `planner.families.drizzle`."""
 
-from planner.families.drizzle import *  # noqa: F403
-from planner.families.drizzle import __all__ as __all__  # noqa: PLC0414
+from planner.families.drizzle import *
+from planner.families.drizzle import __all__ as __all__

@@ -1,4 +1,4 @@
 """The short name of `planner.families.ibatch`."""
 
-from planner.families.ibatch import *  # noqa: F403
-from planner.families.ibatch import __all__ as __all__  # noqa: PLC0414
+from planner.families.ibatch import *
+from planner.families.ibatch import __all__ as __all__

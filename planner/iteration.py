@@ -1,4 +1,4 @@
 """The short name of `planner.families.iteration`."""
 
-from planner.families.iteration import *  # noqa: F403
-from planner.families.iteration import __all__ as __all__  # noqa: PLC0414
+from planner.families.iteration import *
+from planner.families.iteration import __all__ as __all__

@@ -1,4 +1,4 @@
 """The short name of `planner.families.yan`."""
 
-from planner.families.yan import *  # noqa: F403
-from planner.families.yan import __all__ as __all__  # noqa: PLC0414
+from planner.families.yan import *
+from planner.families.yan import __all__ as __all__

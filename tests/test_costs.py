@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.model.costs import DepthCost, fit_affine, fit_table
+from planner.model.costs import DepthCost
+from planner.model.fitting import fit_affine, fit_table
 from planner.model.validation import total
 from tests.strategies import affine_costs, table_costs
 

@@ -7,12 +7,12 @@ wrap around; a time that does not fit is an error.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_TOTAL, exact, integer, set_exact, set_integer
@@ -23,14 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AffineCost",
-    "AffineFit",
     "DepthCost",
     "Line",
     "LinearPiece",
     "TableCost",
     "TransferCost",
-    "fit_affine",
-    "fit_table",
     "least_rate",
     "scaled_cost",
     "supporting_lines",
@@ -368,75 +365,6 @@ def _fitting(times: "NDArray[np.int64]") -> "NDArray[np.int64]":
     if int(times.max(initial=0)) == _TOO_LONG:
         raise InvalidInputError("network", "what a transfer takes must fit in 63 bits")
     return times
-
-
-@dataclass(frozen=True, slots=True)
-class AffineFit:
-    """An affine cost fitted to measurements, and its errors.
-
-    The errors are of fitted against measured times. If an affine cost is far off for some size, the
-    table is the better choice.
-    """
-
-    cost: AffineCost
-    median_relative_error: float
-    largest_relative_error: float
-
-
-def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
-    """Fit start-up cost and time per byte to measured transfers.
-
-    Non-negative least squares on the *relative* error: measured times span decades, and a model
-    that is wrong for small transfers batches wrongly.
-
-    Parameters
-    ----------
-    samples : iterable of (int, int)
-        Measured pairs (bytes, nanoseconds) with at least two different sizes.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are fewer than two sizes, or a time is not positive.
-    """
-    import numpy as np
-    from scipy.optimize import nnls
-
-    table = _checked_samples(samples)
-    sizes = np.array([size for size, _ in table], dtype=float)
-    times = np.array([time for _, time in table], dtype=float)
-    scale = max(float(sizes.max()), 1.0)
-    design = np.column_stack([1.0 / times, sizes / scale / times])
-    (startup, rate), _ = nnls(design, np.ones_like(times))
-    cost = AffineCost(round(startup), Fraction(repr(float(rate / scale))))
-    errors = np.abs((cost.startup_ns + float(cost.ns_per_byte) * sizes) / times - 1.0)
-    return AffineFit(cost, float(np.median(errors)), float(errors.max()))
-
-
-def fit_table(samples: Iterable[tuple[int, int]]) -> TableCost:
-    """Return the table of the median time of each measured size.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are fewer than two sizes, or the last slope is negative.
-    """
-    from statistics import median_low
-
-    by_size: dict[int, list[int]] = {}
-    for size, time in _checked_samples(samples):
-        by_size.setdefault(size, []).append(time)
-    return TableCost(tuple((size, median_low(by_size[size])) for size in sorted(by_size)))
-
-
-def _checked_samples(samples: Iterable[Any]) -> list[tuple[int, int]]:
-    table = [
-        (integer(size, f"samples[{i}][0]"), integer(time, f"samples[{i}][1]", minimum=1))
-        for i, (size, time) in enumerate(samples)
-    ]
-    if len({size for size, _ in table}) < 2:
-        raise InvalidInputError("samples", "expected transfers of at least two different sizes")
-    return table
 
 
 Line = tuple[Fraction, Fraction]

@@ -1,38 +1,30 @@
-"""What a family of problems declares; solving, and all that is asked of its plans, follows.
+"""The one path from a problem to a result: a plan is made, checked, priced, bounded.
 
-A *method* is a function of a problem and a deadline that returns an `Outcome`. A family names its
-methods and says how a plan is checked, priced and bounded. `Family.solve` puts them together: a
-plan is made, checked, priced, bounded, and returned as a `Result`, whoever made it.
-
-What is optional unlocks a feature of `planner.solving` for the family: `perturb` regret, scenarios
-and break-even factors; `adapt` and `improve` warm starts; `neighbours` and `candidates` local
-search. What a reader sees of it is declared as in `planner.solving.compare`.
+A *method* is a function of a problem and a deadline that returns an `Outcome`. Whoever made a plan,
+`Family.verify` checks it and works out its price; the method's own is never used. Among plans of
+equal cost the simplest is returned (`planner.solving.tie_break`).
 """
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
-from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 from planner.model.errors import (
     BrokenConstraintError,
     InvalidInputError,
     InvalidPlanError,
-    NotApplicableError,
     PluginError,
 )
 from planner.model.validation import shown
-from planner.solving.compare import REGRET, Case, Comparable, Option
+from planner.solving.compare import Case
 from planner.solving.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpError
+from planner.solving.declared import Declared
 from planner.solving.incumbents import Incumbents
-from planner.solving.methods import REPLAN, Method, Outcome, known_method, with_plugins
+from planner.solving.methods import REPLAN, Method, Outcome, known_method
 from planner.solving.plugins import is_plugged
 from planner.solving.result import Infeasibility, Result
-from planner.solving.scenarios import Scenario
 from planner.solving.tie_break import TieBreak, merged_neighbours
 
 __all__ = ["OUT_OF_TIME", "SIMPLE", "Family"]
@@ -48,183 +40,15 @@ OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", (
 """Why there is no plan if a method had no time to make one."""
 
 
-class Family(Comparable[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, PlanT, EvaluationT]):
-    """A family of problems. Subclass it, and make one instance.
+class Family(Declared[ProblemT, PlanT, EvaluationT]):
+    """A family of problems: subclass it, say what `Declared` asks, and make one instance.
 
-    Attributes
-    ----------
-    name : str
-        What requests call it.
-    plan_type : type
-        The class of its plans, or the union of their classes.
-    own_methods : mapping of str to method
-        Its methods by name; the first is ``auto``. `methods` adds those of plug-ins.
-    baselines : tuple of str
-        Names of the methods whose plan follows from a rule.
-    near : int
-        The local search stops within one `near`-th of the bound; 0: only at the bound.
+    All that is asked of its plans follows: `solve`, and the functions of `planner.solving`.
     """
-
-    name: str
-    plan_type: Any
-    own_methods: Mapping[str, Method[ProblemT, PlanT]]
-    baselines: tuple[str, ...] = ()
-    near: int = 0
-
-    @property
-    def methods(self) -> Mapping[str, Method[ProblemT, PlanT]]:
-        """Every method by name, those of plug-ins included."""
-        known: Mapping[str, Method[ProblemT, PlanT]] | None = self.__dict__.get("_methods")
-        if known is None:
-            known = MappingProxyType(with_plugins(self.name, self.own_methods))
-            self.__dict__["_methods"] = known
-        return known
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """What makes a problem of a profile; of families with scenarios ``--regret`` too."""
-        asked = type(self).perturb is not Family.perturb
-        return (*self.own_options, *((REGRET,) if asked else ()))
-
-    # What every family says.
-
-    @abstractmethod
-    def check(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> None:
-        """Raise an `InvalidPlanError` if the plan is no plan of the problem."""
-
-    @abstractmethod
-    def evaluate(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> EvaluationT:
-        """Return what a checked plan costs, in detail."""
-
-    @abstractmethod
-    def objective(self, problem: ProblemT, evaluation: EvaluationT) -> int:
-        """Return what is minimised (ns)."""
-
-    @abstractmethod
-    def bound(
-        self, problem: ProblemT, plan: PlanT, deadline: Deadline
-    ) -> tuple[int | Fraction | None, bool]:
-        """Return a lower bound (ns) for methods that prove none, and whether time cut it short."""
-
-    # What it may say.
-
-    def methods_for(self, problem: ProblemT) -> Mapping[str, Method[ProblemT, PlanT]]:
-        """Return the methods of one problem, such as those that keep to its target."""
-        return self.methods
-
-    def adapt(self, problem: ProblemT, plan: PlanT) -> PlanT:
-        """Return a start plan with the numbers of the problem, such as other sizes; unchecked.
-
-        Raises
-        ------
-        InvalidPlanError
-            If it cannot be one of the problem.
-        """
-        return plan
-
-    def improve(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> Outcome[PlanT]:
-        """Return a start plan improved within milliseconds; it may break a constraint before."""
-        return Outcome(plan)
-
-    def resume(self, problem: ProblemT, plan: PlanT) -> Mapping[str, Method[ProblemT, PlanT]]:
-        """Return the methods that go on from a start plan."""
-        return self.methods_for(problem)
-
-    def perturb(self, problem: ProblemT, scenario: Scenario) -> ProblemT:
-        """Return the problem with the numbers of a scenario.
-
-        Raises
-        ------
-        InvalidInputError
-            If its numbers are too large.
-        NotApplicableError
-            If the family has no scenarios.
-        """
-        raise NotApplicableError("scenarios", f"not for problem {self.name}")
-
-    def repriced(self, problem: ProblemT, plan: PlanT) -> PlanT:
-        """Return the same plan with the prices of a problem, where plans hold prices; unchecked.
-
-        Raises
-        ------
-        InvalidInputError
-            If it is no plan of the problem.
-        """
-        return plan
-
-    def fix_order(self, problem: ProblemT, plan: PlanT) -> ProblemT:
-        """Return the problem with the decisions of a plan that all scenarios share."""
-        return problem
-
-    def narrow(self, problem: ProblemT, plan: PlanT) -> ProblemT:
-        """Return a scenario's problem with fewer choices, in which plans for it are sought."""
-        return problem
-
-    def candidates(
-        self, problem: ProblemT, plans: Sequence[PlanT], deadline: Deadline
-    ) -> Iterator[PlanT]:
-        """Yield plans that a search over scenarios starts from, beside plans made for each."""
-        return iter(())
-
-    def neighbours(
-        self, problem: ProblemT, variants: Sequence[ProblemT], plan: PlanT
-    ) -> Iterator[PlanT]:
-        """Yield plans one change away, which helps in at least one variant of the problem."""
-        return iter(())
-
-    def budget(self, problem: ProblemT, plan: PlanT) -> int:
-        """Return how many plans one change away a search over one scenario may price."""
-        return 10**5
-
-    def lasting(self, problem: ProblemT, plan: PlanT) -> int:
-        """Return what a checked plan costs (ns), as `evaluate` does, for those who ask often."""
-        return self.objective(problem, self.evaluate(problem, plan, NEVER))
-
-    def follows_rule(self, problem: ProblemT, method: str) -> bool:
-        """Return whether a method's plan stays as it is: by a rule, a target's, or a plug-in's."""
-        target = getattr(problem, "target", None)
-        default = target is not None and method == target.name
-        return default or method in self.baselines or is_plugged(method)
-
-    def transfers(self, plan: PlanT) -> int:
-        """Return how many transfers a plan has; 0 where that says nothing."""
-        return 0
-
-    def merged(self, problem: ProblemT, plan: PlanT, place: int) -> PlanT | None:
-        """Return a plan with transfer `place` and the next one sent together, if they can be."""
-        return None
 
     def simplest(self, problem: ProblemT, plan: PlanT, most_ns: int, deadline: Deadline) -> PlanT:
         """Return a plan of at most `most_ns` with fewest transfers; by default from merging."""
         return merged_neighbours(self, problem, plan, most_ns, deadline)
-
-    def most_robust(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> PlanT:
-        """Return the plan of equal cost that is least sensitive to delays.
-
-        Raises
-        ------
-        NotApplicableError
-            If the family does not look for it.
-        """
-        raise NotApplicableError("tie_break", f"robust is not for problem {self.name}")
-
-    def same_bound(self, plan: PlanT, other: PlanT) -> bool:
-        """Return whether the bound of one plan holds for another, such as of the same op order."""
-        return True
-
-    def ddp_price(
-        self, problem: ProblemT, limits: tuple[int, int], deadline: Deadline
-    ) -> int | None:
-        """Return what DDP costs (ns) with limits of the first and the other buckets (bytes).
-
-        Raises
-        ------
-        NotApplicableError
-            If the family does not plan what DDP does.
-        """
-        raise NotApplicableError("method", f"ddp is no method of problem {self.name}")
-
-    # What follows.
 
     def price(self, problem: ProblemT, plan: PlanT, deadline: Deadline = NEVER) -> int:
         """Return what a plan costs (ns), checked.

@@ -3,14 +3,10 @@
 Problem: the speed of a network, the cost of a start-up, or the time of computation is rarely known
 well. What does a plan cost at other values, beside the best plan for them (`sensitivity`)? At which
 factor does another plan win (`break_even`)?
-
-Method: one field of a `Scenario` is the factor. For each factor the kept plan and all known plans
-are priced, and a new plan is made. A break-even factor is searched for among the powers of two on
-both sides of 1, then by bisection.
-
-Guarantee: ``bound_ns <= best_ns <= kept_ns`` at every factor. At the break-even factor the other
-plan wins; it is the nearest one if the comparison changes once on each side of 1.
-
+Method: for each factor of one field of a `Scenario` the known plans are priced, and a new one is
+made. A break-even factor is searched for among powers of two around 1, then by bisection.
+Guarantee: ``bound_ns <= best_ns <= kept_ns`` at every factor. The break-even factor is the nearest
+one if the comparison changes once on each side of 1.
 Complexity: a run of ``auto`` and of DDP for each factor; at most `FACTOR_BITS` + `ROUNDS`
 comparisons on each side of 1 for a break-even factor. Source: own.
 """

@@ -1,14 +1,11 @@
 """Tie-breaking: among plans of equal cost the simplest one, or the one least sensitive to delays.
 
-Problem: many plans share the least cost. A plan with fewer transfers is easier to run and loses
-less where start-ups are dearer than thought; one that is less sensitive to delays loses less where
-something is late.
-
+Problem: many plans share the least cost. Fewer transfers lose less where start-ups are dearer than
+thought; a plan less sensitive to delays loses less where something is late.
 Rule: fewest transfers, then one algorithm rather than several, then fewest bytes. With a share
 (`TieBreak.within`) plans that cost so much more than the best count as equal. A family whose exact
 methods find the fewest transfers says so (`Family.simplest`); elsewhere neighbouring transfers are
 sent together as long as the plan stays within the share.
-
 Guarantee: never dearer than the share allows. No two neighbouring transfers of the plan can be sent
 together for free, unless the time or `PRICED` cut in.
 Complexity: at most `PRICED` transfers priced. Source: own.

@@ -1,22 +1,15 @@
 """What if the numbers are others: regret of a plan, a plan for several scenarios, advice on DDP.
 
-Problem: a plan is made for one table of times, and computation and network turn out otherwise. What
-does the plan cost then (`regrets`), which plan costs least over weighted scenarios (`robust_plan`),
-and is it worth running in place of DDP with the right ``bucket_cap_mb`` (`advise`)?
-
-Method: a scenario is a problem of the same family (`Family.perturb`). For its regret the plan is
-priced in it, beside the plans of ``auto`` and of rules. The search for a robust plan begins with
-the plans of all scenarios, in the op order of the usual plan; at nominal numbers a robust plan may
-cost at most `MOST` times as much as the usual one.
-
-Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust plan is never worse,
-over the scenarios, than the usual one; the bound combines those of the scenarios, as neither a mean
-nor a percentile falls if a time rises.
-
-Complexity: a run of ``auto`` and some rules a scenario; for a robust plan `Family.budget` more
-prices. Each run gets an equal share of the time left. Source: own; minimax regret is Savage's ("The
-Theory of Statistical Decision", JASA 1951); sample averages: Kleywegt, Shapiro, Homem-de-Mello,
-SIAM J. Optim. 12 (2002).
+Problem: a plan is made for one table of times, and the times turn out otherwise. What does the plan
+cost (`regrets`), which plan costs least over weighted scenarios (`robust_plan`), and is it worth
+running in place of DDP with the right ``bucket_cap_mb`` (`advise`)?
+Method: a scenario is a problem of the same family. `robust_plan` starts from the plans of all
+scenarios, in the op order of the usual plan, and may cost `MOST` times as much at nominal numbers.
+Guarantee: regret lies between `Regret.at_least` and `Regret.at_most`. A robust plan is never worse
+over the scenarios than the usual one. Neither a mean nor a percentile falls if a time rises, so the
+scenarios' own bounds make its bound. Complexity: a run of ``auto`` and some rules a scenario, each
+in an equal share of the time; `Family.budget` prices more. Source: own; regret is Savage's (JASA
+1951), sample averages are Kleywegt, Shapiro, Homem-de-Mello's (SIAM J. Optim. 12, 2002).
 """
 
 import time

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.families.bml import Damage, Failures, Problem, TreePlan, family, packing, solve
+from planner.families.bml import Damage, Failures, Problem, TreePlan, family, methods, packing, solve
 from planner.families.bml.checker import Ground, check
 from planner.families.bml.evaluation import busiest_load
 from planner.families.bml.methods import AnyPlan
@@ -46,7 +46,7 @@ def test_what_one_server_sends_around_takes_different_ways() -> None:
 def test_far_from_the_bound_trees_are_tried_in_larger_networks_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(family, "TREES_MAX_NICS", 0)
+    monkeypatch.setattr(methods, "TREES_MAX_NICS", 0)
     far = Problem(BCube(4, 2), FAST, 10**9, failed=ONE_SWITCH_LEFT)
     result = solve(far)
     assert result.method == "trees"
@@ -60,7 +60,7 @@ def test_far_from_the_bound_trees_are_tried_in_larger_networks_too(
 def test_large_networks_are_not_given_to_the_linear_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(family, "PACKED_MAX_NICS", 0)
+    monkeypatch.setattr(methods, "PACKED_MAX_NICS", 0)
     monkeypatch.setattr(packing, "pack", refuse)
     for failed in (ONE_SWITCH_LEFT, LOST, Failures(servers=frozenset({5}))):
         bcube = BCube(4, 2)

@@ -15,8 +15,9 @@ from functools import lru_cache
 
 from planner.families.collectives.prediction import predicted
 from planner.model.clusters import Cluster, Nic
-from planner.model.costs import AffineCost, fit_affine
+from planner.model.costs import AffineCost
 from planner.model.errors import InvalidInputError
+from planner.model.fitting import fit_affine
 from planner.model.measured import Collective, MeasuredNetwork
 from planner.model.topologies import BCube, Rails
 from planner.model.units import format_ns, format_rate

@@ -23,8 +23,7 @@ import torch
 from torch import distributed, nn
 
 from planner.model.contention import Interference
-from planner.model.costs import fit_affine
-from planner.model.fitting import ELEMENT_BYTES, Collective
+from planner.model.fitting import ELEMENT_BYTES, Collective, fit_affine
 from planner.profiling.timing import clock_for, time_bare
 from planner.programs import Batch, Piece
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
