@@ -1,8 +1,8 @@
-"""Regret, plans for several scenarios and sensitivity, in every family that can be perturbed."""
+"""Regret, and plans for several scenarios, in every family that can be perturbed."""
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -11,205 +11,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.families.yan.layers import NeuronLayer
+from planner.families import ibatch, iteration, overlap, yan
 from planner.model.clusters import Cluster, Nic
-from planner.model.costs import AffineCost
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
-from planner.model.graphs import Graph, Op, Parameter
-from planner.model.network import Network
-from planner.model.topologies import BCube, Failures, Switch
+from planner.model.topologies import Switch
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import Family
 from planner.solving.scenarios import MOST, SCENARIOS, Outlook, Scenario
-from planner.solving.sensitivity import FACTORS, Knob, break_even, sensitivity
+from planner.solving.sensitivity import FACTORS, Knob, sensitivity
 from planner.solving.what_if import regrets, robust_plan
-from tests.bml.networks import damaged_networks
-from tests.bml.plans import problems as bml_problems
-from tests.caramel.window_strategies import small_graphs
 from tests.fsdp.making import every_plan
 from tests.fsdp.making import problems as fsdp_problems
 from tests.overlap.slow import all_plans
 from tests.overlap.strategies import problems as overlap_problems
-from tests.strategies import affine_costs
+from tests.perturbed import (
+    CASES,
+    Case,
+    drawn_families,
+    every_family,
+    outlooks,
+    robust_families,
+)
 from tests.strategies import problems as ibatch_problems
-from tests.yan.yan_strategies import problems as yan_problems
 
 LONG_S = 60
 """A guard against searches that do not end, nothing more."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A family, problems of it, and one of them by hand."""
-
-    family: Family[Any, Any, Any]
-    drawn: st.SearchStrategy[Any]
-    example: Any
-    refused: tuple[str, ...] = ()
-    robust: bool = True
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bml.Problem:
-    return draw(bml_problems(*draw(damaged_networks(most=1)), most=40))
-
-
-GRAPH = Graph(
-    (
-        Op("f1", 100, "forward"),
-        Op("f2", 300, "forward", ("f1",)),
-        Op("b2", 500, "backward", ("f2",)),
-        Op("b1", 200, "backward", ("b2",)),
-    ),
-    (
-        Parameter("w1", 100, ("b1",), ("f1",)),
-        Parameter("w2", 400, ("b2",), ("f2",)),
-        Parameter("w3", 200, ("b2",), ("f2",)),
-    ),
-)
-
-CHEAP = AffineCost(20, Fraction(1, 2))
-
-CASES = {
-    "ibatch": Case(
-        ibatch.IBATCH,
-        ibatch_problems(max_layers=4, objective="makespan"),
-        ibatch.Problem(
-            compute_ns=[200, 600, 100, 300],
-            startup_ns=150,
-            transfer_ns=[300, 100, 500, 200],
-            direction="push",
-        ),
-    ),
-    "caramel": Case(
-        caramel.CARAMEL,
-        st.builds(caramel.Problem, graph=small_graphs(), cost=affine_costs()),
-        caramel.Problem(graph=GRAPH, cost=CHEAP),
-    ),
-    "iteration": Case(
-        iteration.ITERATION,
-        st.nothing(),
-        iteration.Problem(
-            GRAPH, Cluster("four", "", 4, Switch(4), Nic(Fraction(10**9), 100), memory_bytes=10**6)
-        ),
-    ),
-    "fsdp": Case(
-        fsdp.FSDP,
-        fsdp_problems(),
-        fsdp.Problem(
-            forward_ns=[100, 200, 100, 100],
-            backward_ns=[200, 400, 200, 200],
-            parameter_bytes=[200, 600, 100, 300],
-            activation_bytes=[50, 50, 50, 50],
-            meshes=[fsdp.Mesh(shards=2, all_gather=CHEAP, reduce_scatter=CHEAP)],
-            memory_bytes=3000,
-        ),
-        ("spread", "part"),
-    ),
-    "overlap": Case(
-        overlap.OVERLAP,
-        overlap_problems(),
-        overlap.Problem(
-            nodes=[
-                overlap.Node("gather a"),
-                overlap.Node("compute", (), 40),
-                overlap.Node("wait a", (0,)),
-                overlap.Node("use a", (2,), 30),
-                overlap.Node("gather b"),
-                overlap.Node("wait b", (4,)),
-                overlap.Node("use b", (5, 3), 30),
-            ],
-            kinds=[overlap.Kind("gather", "group", ((0, 20), (100, 60)))],
-            collectives=[overlap.Collective(0, 2, 0, 50, 5, 5), overlap.Collective(4, 5, 0, 50, 5)],
-        ),
-        ("late", "spread", "part"),
-    ),
-    "bml": Case(
-        bml.BML,
-        damaged(),
-        bml.Problem(
-            BCube(2, 2),
-            Network(Fraction(10**9), 100),
-            4000,
-            failed=Failures(nics=frozenset({(0, 1)})),
-        ),
-        ("late", "spread", "part"),
-    ),
-    "yan": Case(
-        yan.YAN,
-        yan_problems(max_machines=4, max_layers=2, max_threads=2),
-        yan.Problem(
-            machines=4,
-            cores=2,
-            layers=[
-                NeuronLayer("conv", "conv", 48, 432, 18, shape=(2, 6, 4), kernel=3, pool=2),
-                NeuronLayer("full", "full", 3, 36, 39),
-            ],
-            constants=yan.Constants(
-                muladd_ns=Fraction(1, 2),
-                activation_ns=Fraction(2),
-                error_ns=Fraction(2),
-                latency_ns=[Fraction(10), Fraction(12)],
-                nic_bits_per_s=Fraction(10**10),
-                interference=[Fraction(1), Fraction("1.1")],
-            ),
-            samples=100,
-            read_every=10,
-        ),
-        ("late", "spread", "part"),
-    ),
-    "bigdl": Case(
-        bigdl.BIGDL,
-        st.builds(
-            bigdl.Problem,
-            elements=st.integers(1, 60),
-            element_bytes=st.integers(1, 4),
-            nodes=st.integers(1, 5),
-            partitions_per_node=st.integers(1, 3),
-            network=st.builds(
-                Network, st.integers(1, 10**9), st.integers(0, 50), st.fractions(0, 2)
-            ),
-        ),
-        bigdl.Problem(
-            elements=1000,
-            element_bytes=4,
-            nodes=4,
-            partitions_per_node=2,
-            network=Network(Fraction(10**9), 100, Fraction(1)),
-        ),
-        ("late", "spread", "part"),
-    ),
-    "drizzle": Case(
-        drizzle.DRIZZLE,
-        st.builds(
-            drizzle.Problem,
-            compute_ns=st.integers(1, 1000),
-            tasks=st.integers(1, 20),
-            task_ns=st.integers(0, 50),
-            max_overhead=st.just(Fraction(1, 10)),
-        ),
-        drizzle.Problem(compute_ns=1000, tasks=4, task_ns=50, max_overhead=Fraction(1, 20)),
-        ("bandwidth", "late", "spread", "part"),
-        robust=False,
-    ),
-}
-
-every_family = pytest.mark.parametrize("name", CASES)
-robust_families = pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if case.robust]
-)
-drawn_families = pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if case.robust and name != "iteration"]
-)
-
-factors = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1), Fraction(2)])
-scenarios = st.builds(Scenario, computation=factors, startup=factors, bandwidth=factors)
-outlooks = st.builds(
-    Outlook,
-    st.lists(st.tuples(scenarios, st.integers(1, 3)), min_size=1, max_size=3).map(tuple),
-    st.none() | st.sampled_from([Fraction(50), Fraction(90), Fraction(100)]),
-)
 
 SLOWER = Outlook(
     (
@@ -487,124 +313,3 @@ def test_the_bound_of_fewer_choices_is_none_of_all() -> None:
     assert best_ns is not None
     assert narrow is not None
     assert prospect.bound <= best_ns < narrow
-
-
-# How a plan changes with one number.
-
-
-@every_family
-@pytest.mark.parametrize("knob", ["computation", "startup", "bandwidth"])
-def test_a_sweep_has_the_best_plan_at_every_factor(name: str, knob: Knob) -> None:
-    case, few = CASES[name], (Fraction(2), Fraction(1), Fraction(1, 4), Fraction(2))
-    family, problem = case.family, case.example
-    plan = family.solve(problem).plan
-    if knob in case.refused:
-        with pytest.raises(NotApplicableError) as refused:
-            sensitivity(family, problem, plan, knob, few, NEVER)
-        assert refused.value.path == knob
-        return
-    points = sensitivity(family, problem, plan, knob, few, NEVER)
-    assert [point.factor for point in points] == [Fraction(1, 4), 1, 2]
-    for point in points:
-        changed: dict[str, Any] = {knob: point.factor}
-        other = family.perturb(problem, Scenario(**changed))
-        solved = family.solve(other)
-        assert solved.objective_ns is not None
-        assert point.best_ns == family.price(other, point.best) <= solved.objective_ns
-        assert point.bound_ns is not None
-        assert point.bound_ns <= point.best_ns
-        if point.kept_ns is not None:
-            assert point.best_ns <= point.kept_ns
-            assert point.kept_ns == family.price(other, family.repriced(other, plan))
-        else:
-            assert name == "drizzle"  # a group too small for the overhead
-        if "ddp" not in family.methods:
-            assert point.ddp_ns is None
-
-
-def test_known_plans_and_new_ones_are_priced_at_every_factor() -> None:
-    family, problem = ibatch.IBATCH, CASES["ibatch"].example
-    one, apart = problem.plan((0, 4)), problem.plan((0, 1, 2, 3, 4))
-    asked = []
-
-    def again(
-        other: ibatch.Problem, least: int | None, _: Deadline
-    ) -> tuple[list[ibatch.Plan], int]:
-        asked.append(least)
-        return [apart], 7
-
-    points = sensitivity(
-        family, problem, one, "startup", [Fraction(0) + 1, Fraction(10)], NEVER, again=again
-    )
-    assert [point.best for point in points] == [apart, one]
-    assert [point.bound_ns for point in points] == [7, 7]
-    assert asked == [point.kept_ns for point in points]
-    points = sensitivity(
-        family, problem, apart, "startup", [Fraction(10)], NEVER, known=[one], again=again
-    )
-    assert points[0].best == one
-    assert points[0].best_ns < (points[0].kept_ns or 0)
-
-
-def test_a_number_that_becomes_too_large_is_left_out_but_for_that_of_the_problem() -> None:
-    large = ibatch.Problem(compute_ns=[2**61], startup_ns=1, transfer_ns=[1])
-    plan = large.plan((0, 1))
-    points = sensitivity(ibatch.IBATCH, large, plan, "computation", FACTORS, NEVER)
-    assert [point.factor for point in points] == [f for f in FACTORS if f <= 2]
-
-
-@pytest.mark.parametrize(
-    ("beyond", "below", "found"),
-    [
-        (Fraction(3), None, 3),
-        (None, Fraction(1, 3), Fraction(1, 3)),
-        (Fraction(5), Fraction(1, 3), Fraction(1, 3)),
-        (Fraction(3), Fraction(1, 5), 3),
-        (Fraction(5, 2), Fraction(1, 3), Fraction(5, 2)),
-        (Fraction(7, 2), Fraction(1, 3), Fraction(1, 3)),
-        (Fraction(2000), None, None),
-        (None, None, None),
-    ],
-)
-def test_the_break_even_factor_is_the_nearest(
-    beyond: Fraction | None, below: Fraction | None, found: Fraction | None
-) -> None:
-    def better(factor: Fraction) -> bool:
-        above = beyond is not None and factor >= beyond
-        return above or (below is not None and factor <= below)
-
-    factor = break_even(better, NEVER)
-    if found is None:
-        assert factor is None
-        return
-    assert factor is not None
-    assert better(factor)
-    assert abs(factor / found - 1) < Fraction(1, 1000)
-    assert break_even(better, Deadline(0)) is None
-
-
-def test_where_another_plan_of_a_family_wins() -> None:
-    """One batch wins where start-ups cost more: when two of them are dearer than to wait."""
-    problem = ibatch.Problem(compute_ns=[100, 100], startup_ns=10, transfer_ns=[100, 100])
-    apart, one = problem.plan((0, 1, 2)), problem.plan((0, 2))
-
-    def better(factor: Fraction) -> bool:
-        other = ibatch.IBATCH.perturb(problem, Scenario(startup=factor))
-        return ibatch.IBATCH.price(other, one) < ibatch.IBATCH.price(other, apart)
-
-    factor = break_even(better, NEVER)
-    assert factor is not None
-    assert better(factor)
-    assert not better(factor * Fraction(9, 10))
-
-
-def test_a_wrong_factor_is_an_invalid_input() -> None:
-    with pytest.raises(InvalidInputError):
-        sensitivity(
-            ibatch.IBATCH,
-            CASES["ibatch"].example,
-            CASES["ibatch"].example.plan((0, 4)),
-            "bandwidth",
-            [Fraction(1), Fraction(0)],
-            NEVER,
-        )

@@ -211,7 +211,7 @@ def _of_file(options: argparse.Namespace) -> tuple[str, Case[Any]]:
 
 
 def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
-    """Return what a request asks, and the problem it makes."""
+    """Return the options of a request, and its problem."""
     own = [option.name for family in PROFILED.values() for option in family.options]
     where = f"a request, and {options.file} holds one, not a profile"
     refuse(options, (*NETWORK, *own, *OPTIONS), where)
@@ -233,7 +233,7 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]
 
 
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
-    """Return what is asked about a profile, and the problem it makes with a network."""
+    """Return the options of the command line, and the problem of the profile on the network."""
     problem: str = options.problem or next(iter(PROFILED))
     if problem not in PROFILED:
         raise InvalidInputError(
@@ -263,7 +263,7 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]
 def _of_network(
     error: InvalidInputError, place: Place, options: argparse.Namespace
 ) -> PlannerError:
-    """Return what is wrong with a problem of a profile: what no option says the network does."""
+    """Return the error of a profile's problem; names of options replace those of the network."""
     if error.path.startswith("--") or as_typed(error, options) is not error:
         return error
     if not place.path:
@@ -310,7 +310,7 @@ def _told(
 
 
 def _beyond(case: Case[Any], sizes: Any) -> tuple[str, ...]:
-    """Return what of the costs of transfers of some sizes was not measured."""
+    """Return the caveats about costs of transfers of these sizes that were not measured."""
     place, settled = case.place, getattr(case.request, "settled", None)
     if settled is not None:
         network = settled()

@@ -336,7 +336,7 @@ def settle_network(
     Raises
     ------
     PlannerError
-        If options contradict each other, or a file is none of what it should be.
+        If options contradict each other, or a file is of another kind.
     """
     if cluster is not None:
         _alone(options, "--cluster", "startup", "bandwidth", "network_model")
@@ -368,7 +368,7 @@ def _alone(options: argparse.Namespace, option: str, *others: str) -> None:
 
 
 def _on_cluster(cluster: Cluster, collective: str | None) -> Place:
-    """Return what a worker of a cluster has: its NICs, or its share of what all have together."""
+    """Return the network of one worker: its NICs, or its share of the shared medium."""
     beside = cluster.interference if collective == "all_reduce" else cluster.interference.half
     place = Place(cluster.nic, path="--cluster", cluster=cluster, interference=beside)
     about = f"{cluster.name}: {counted(cluster.workers, 'worker')}"

@@ -305,7 +305,7 @@ def parameters_of_layers(
 
     `names` are distinct and in the order of forward computation. None if the graph's ops are not
     those of these layers in this order, or if the graph has one parameter for a whole layer, with
-    the layer's name (`planner.model.layers.graph_of_layers`).
+    the layer's name (`graph_of_layers`).
     """
     begins = [f"{name}/forward" for name in names]
     layer_of: dict[str, int] = {}

@@ -281,7 +281,7 @@ class Comparable(Generic[ProblemT, PlanT, EvaluationT]):
         return (f"{case.name}: {summary}" if summary else case.name,)
 
     def network_text(self, case: Case[ProblemT]) -> str:
-        """Return what the options say of the network."""
+        """Return the line about the network above the table."""
         assert case.place is not None
         return f"start-up {case.place.startup}, bandwidth {case.place.bandwidth}"
 
@@ -314,7 +314,7 @@ class Comparable(Generic[ProblemT, PlanT, EvaluationT]):
         return ()
 
     def doubts(self, problem: ProblemT, plan: PlanT) -> Sequence[str]:
-        """Return what of a plan's costs was not measured."""
+        """Return the caveats about costs of a plan that were not measured."""
         return ()
 
     def collective(self, options: Mapping[str, Any]) -> str | None:

@@ -74,11 +74,11 @@ class Declared(
 
     @abstractmethod
     def evaluate(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> EvaluationT:
-        """Return what a checked plan costs, in detail."""
+        """Return the evaluation of a checked plan: its cost in detail."""
 
     @abstractmethod
     def objective(self, problem: ProblemT, evaluation: EvaluationT) -> int:
-        """Return what is minimised (ns)."""
+        """Return the objective (ns), which is minimised."""
 
     @abstractmethod
     def bound(
@@ -157,7 +157,7 @@ class Declared(
         return 10**5
 
     def lasting(self, problem: ProblemT, plan: PlanT) -> int:
-        """Return what a checked plan costs (ns), as `evaluate` does, for those who ask often."""
+        """Return the cost (ns) of a checked plan, as `evaluate` does but faster if possible."""
         return self.objective(problem, self.evaluate(problem, plan, NEVER))
 
     def follows_rule(self, problem: ProblemT, method: str) -> bool:
@@ -191,7 +191,7 @@ class Declared(
     def ddp_price(
         self, problem: ProblemT, limits: tuple[int, int], deadline: Deadline
     ) -> int | None:
-        """Return what DDP costs (ns) with limits of the first and the other buckets (bytes).
+        """Return the cost (ns) of DDP with limits of the first and the other buckets (bytes).
 
         Raises
         ------

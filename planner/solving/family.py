@@ -51,7 +51,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         return merged_neighbours(self, problem, plan, most_ns, deadline)
 
     def price(self, problem: ProblemT, plan: PlanT, deadline: Deadline = NEVER) -> int:
-        """Return what a plan costs (ns), checked.
+        """Return the cost of a plan (ns), once it is checked.
 
         Raises
         ------
@@ -237,7 +237,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         )
 
     def priced(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> tuple[EvaluationT, int]:
-        """Return what a plan costs, in detail and as the objective (ns), checked."""
+        """Return the evaluation of a plan and its objective (ns), once it is checked."""
         self.check(problem, plan, deadline)
         evaluation = self.evaluate(problem, plan, deadline)
         return evaluation, self.objective(problem, evaluation)

@@ -1,4 +1,4 @@
-"""Pareto fronts: what no other candidate is at least as good as in every respect; less is better.
+"""Pareto fronts: the nondominated candidates; less is better in every criterion.
 
 Complexity: O(n log n) for two criteria (`staircase`), O(n log n + n·kept) for more.
 Source: the maxima of a set of vectors, Kung, Luccio, Preparata, J. ACM 22 (1975).

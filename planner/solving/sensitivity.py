@@ -84,7 +84,7 @@ def sensitivity(
     known: Iterable[PlanT] = (),
     again: Callable[[ProblemT, int | None, Deadline], Planned[PlanT]] | None = None,
 ) -> tuple[SensitivityPoint[PlanT], ...]:
-    """Return what the kept plan and the best one cost if one number is multiplied by each factor.
+    """Return the cost of the kept and of the best plan for each factor of one number.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _point(
     again: Callable[[ProblemT, int | None, Deadline], Planned[PlanT]] | None,
     limit: Deadline,
 ) -> SensitivityPoint[PlanT] | None:
-    """Return what plans cost in a changed problem, the first of them kept; None without any."""
+    """Return the costs of plans in a changed problem, the kept plan first; None without any."""
 
     def priced_plans(plans: Iterable[PlanT]) -> Iterator[tuple[int, PlanT]]:
         for plan in plans:

@@ -194,7 +194,7 @@ def robust_plan(
     start = outlook.of([family.lasting(variant, usual.plan) for variant in variants])
 
     def value(plan: PlanT) -> Fraction | None:
-        """Return what counts of a plan's times; None if it is no plan, or costs too much."""
+        """Return a plan's mean or percentile; None if it is no plan, or costs too much."""
         if plan is usual.plan:
             return start
         try:

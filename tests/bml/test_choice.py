@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from planner.families.bml import Damage, Failures, Problem, TreePlan, family, methods, packing, solve
+from planner.families.bml import (
+    Damage,
+    Failures,
+    Problem,
+    TreePlan,
+    family,
+    methods,
+    packing,
+    solve,
+)
 from planner.families.bml.checker import Ground, check
 from planner.families.bml.evaluation import busiest_load
 from planner.families.bml.methods import AnyPlan

@@ -159,7 +159,7 @@ def _cuts(pricer: LoadPricer, parts: Load) -> Iterator[tuple[Load, Load]]:
 # ---
 # Tie-breaking by local search: less delay-sensitive loads of equal iteration time.
 #
-# Method: `planner.families.caramel.descent` under one delay scenario (`strain`) after the other
+# Method: `descend` under one delay scenario (`strain`) after the other
 # (`planner.solving.robustness`). A change must not worsen the iteration or an earlier scenario.
 # Guarantee: never longer and never more sensitive than the start. Only
 # `planner.families.caramel.exact_whole` finds the optimum. Complexity: a fixed budget of prices per

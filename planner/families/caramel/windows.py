@@ -78,7 +78,7 @@ def windows(graph: Graph, backward: Sequence[int], forward: Sequence[int]) -> Wi
 # Check thousands of op orders at once, and compute when the last worker has each gradient.
 #
 # Problem: if no order is enforced, each of thousands of workers has its own op order. Guarantee:
-# the same results as one order after the other (`planner.families.caramel.windows.ready_times`). An
+# the same results as one order after the other (`ready_times`). An
 # invalid order is detected, but not which one. Complexity: O(workers · (ops log ops + dependencies
 # + updaters)) in NumPy, memory O(workers · ops). Source: own.
 

@@ -74,7 +74,7 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
         return evaluation.group_ns
 
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
-        """Return what a group of one iteration takes: none is shorter."""
+        """Return the time of a group of one iteration, the shortest group."""
         return problem.compute_ns + problem.always_ns + problem.once_ns, False
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:

@@ -2,7 +2,7 @@
 
 Method: three parts of the iteration: computation; the exposed communication if start-ups and
 further messages were free; and what these add. All are differences of prices of the same plan.
-`planner.families.iteration.why` finds the changes that make the runner-up win.
+`changes` finds the changes that make the runner-up win.
 Guarantee: the parts add up to the iteration.
 Complexity: two prices, and those of the crossover.
 Source: own.

@@ -2,7 +2,7 @@
 
 Method: one trace per rank, for one iteration from the start of a backward pass to the end of the
 next forward pass. An op is a compute node with its time. A transfer is an all-reduce node, or
-`depth` at once; or a rank's messages (`planner.formats.exporters.chakra`) with a node of no time as
+`depth` at once; or a rank's messages (below) with a node of no time as
 their end. ``data_deps`` are the only dependencies that Chakra's feeder obeys: an op waits for the
 ops it reads, the op before it and the transfers of its parameters; a transfer for the ops that
 update its gradients and the transfer before it. Times are whole microseconds; each op ends at the

@@ -73,7 +73,7 @@ _TOOLS = (
 
 
 def other_trace(head: bytes) -> str:
-    """Return what a file is and what to give instead; empty if no other tool is recognised."""
+    """Return the tool that wrote a file and what to give instead; empty if none is recognised."""
     for tool in _TOOLS:
         if tool.signs.search(head):
             return f"{tool.says}; {_GIVE}"
