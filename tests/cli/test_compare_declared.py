@@ -20,7 +20,7 @@ from tests.words import Words
 
 DATA = Path(__file__).parents[2] / "data"
 LENET = str(DATA / "profiles/lenet5.json")
-OWN_SCENARIOS = {"ibatch", "caramel", "iteration"}
+OWN_SCENARIOS = {"ibatch", "caramel", "iteration"}  # which have options of their own for it
 
 
 def larger(problem: int, _: Deadline) -> Outcome[int]:

@@ -1,0 +1,96 @@
+"""The one path from a problem to a result, in a family whose plans are words."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from planner.model.errors import InvalidPlanError
+from planner.solving.deadline import Deadline, Incumbent
+from planner.solving.methods import REPLAN, Method, Outcome
+from planner.solving.result import Status
+from tests.words import Words
+
+COSTS = {"abc": 5, "ab": 5, "a": 7, "b": 6}
+
+
+class Letters(Words):
+    """Words whose letters are transfers; two neighbours are sent together by leaving out one."""
+
+    def __init__(
+        self,
+        costs: Mapping[str, int],
+        own_methods: Mapping[str, Method[str, str]],
+        bound_ns: int | None = None,
+        *,
+        same: bool = True,
+    ) -> None:
+        super().__init__(costs, own_methods, bound_ns)
+        self.same, self.improved = same, list[str]()
+
+    def transfers(self, plan: str) -> int:
+        return len(plan)
+
+    def merged(self, problem: str, plan: str, place: int) -> str | None:
+        return plan[: place + 1] + plan[place + 2 :]
+
+    def same_bound(self, plan: str, other: str) -> bool:
+        return self.same
+
+    def improve(self, problem: str, plan: str, deadline: Deadline) -> Outcome[str]:
+        self.improved.append(plan)
+        return Outcome(plan)
+
+
+def answering(plan: str, bound: int | None = None) -> Mapping[str, Method[str, str]]:
+    return {"auto": lambda _, __: Outcome(plan, bound)}
+
+
+def test_neighbours_are_sent_together_where_that_costs_nothing() -> None:
+    result = Letters(COSTS, answering("abc", 5)).solve("a problem")
+    assert (result.plan, result.objective_ns, result.status) == ("ab", 5, Status.OPTIMAL)
+
+
+def test_a_later_pair_is_tried_where_the_first_one_costs_more() -> None:
+    costs = {"xyz": 5, "xz": 9, "xy": 5, "x": 9}
+    assert Letters(costs, answering("xyz")).solve("a problem").plan == "xy"
+
+
+def test_the_bound_of_another_plan_is_not_kept_where_it_is_that_of_its_order() -> None:
+    result = Letters(COSTS, answering("abc", 5), same=False).solve("a problem")
+    assert (result.plan, result.lower_bound_ns, result.status) == ("ab", None, Status.FEASIBLE)
+
+
+def test_a_start_plan_is_checked_before_it_is_improved() -> None:
+    family = Letters(COSTS, answering("b"))
+    result = family.solve("a problem", start="none of them")
+    assert not family.improved
+    assert result.plan == "b"
+    assert "start_plan is ignored: the start plan does not fit" in result.warnings[0]
+    refused = family.solve("a problem", method=REPLAN, start="none of them")
+    assert refused.infeasibility is not None
+    assert refused.infeasibility.binding == ("start_plan",)
+    assert family.solve("a problem", start="ab").plan == "ab"
+    assert family.improved == ["ab"]
+
+
+def test_a_better_incumbent_takes_the_place_of_the_answer() -> None:
+    def search(_: str, deadline: Deadline) -> Outcome[str]:
+        for plan, bound in (("a", 3), ("ab", 4), ("b", 2), ("none", 9)):
+            deadline.offer(plan, bound)
+        return Outcome("a")
+
+    told: list[Incumbent[str]] = []
+    family = Letters(COSTS, {"auto": search}, 1)
+    result = family.solve("a problem", on_progress=told.append)
+    assert (result.plan, result.objective_ns, result.lower_bound_ns) == ("ab", 5, 1)
+    assert [(one.plan, one.objective_ns, one.lower_bound_ns) for one in told] == [
+        ("a", 7, 3),
+        ("ab", 5, 4),
+    ]
+
+
+def test_what_is_no_plan_is_a_fault_of_the_method() -> None:
+    with pytest.raises(RuntimeError, match="method auto made no plan: plan: none"):
+        Letters(COSTS, answering("nothing")).solve("a problem")
+    with pytest.raises(InvalidPlanError):
+        Letters(COSTS, {}).price("a problem", "nothing")
