@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families import ibatch
-from planner.families.ibatch import IBATCH
+from planner.families.ibatch import IBATCH, Problem
 from planner.families.ibatch.family import ENUMERATED
+from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import NEVER
@@ -222,3 +223,14 @@ def test_plans_priced_of_many_layers_are_few(monkeypatch: pytest.MonkeyPatch) ->
     )
     robust_plan(IBATCH, problem, measured(), NEVER)
     assert sum(priced) <= 2 * 2 * 10**5
+
+
+def test_a_scenario_multiplies_what_it_says() -> None:
+    table = TableCost(((10, 30), (110, 130)))
+    scenario = Scenario(computation=Fraction(2), startup=Fraction(3), bandwidth=Fraction(1, 2))
+    problem = Problem(compute_ns=[7], layer_bytes=[110], cost=table)
+    other = IBATCH.perturb(problem, scenario)
+    assert (other.compute_ns, other.transfer_time(0, 1)) == ((14,), 3 * 30 + 2 * 100)
+    added = Problem(compute_ns=[7], startup_ns=5, transfer_ns=[20])
+    other = IBATCH.perturb(added, scenario)
+    assert (other.startup_ns, other.transfer_ns) == (15, (40,))
