@@ -124,7 +124,3 @@ class CommunicationError(PlannerError):
         self.step = step
         self.batch = batch
         self.peers = peers
-
-
-class EngineError(PlannerError):
-    """The engine of a job, such as Spark, is missing, unreachable, or too small."""
