@@ -1,9 +1,10 @@
 """Caramel's own method: its four stages sequentially, each of which can be switched off.
 
-1. Activation order and control edges (`activation`, `enforcement`); if off, each worker draws its
-own order. 2. Batches of small parameters (`batching`); if off, each parameter travels alone. 3. Bin
-packing of the groups into both passes (`packing`); if off, groups leave when ready and the forward
-pass waits for all. 4. Adaptive depth (`depth`).
+1. Activation order and control edges (`control_edges`); if off, each worker draws its own order.
+2. Batches of small parameters (`small_batches`); if off, each parameter travels alone.
+3. Bin packing of the groups into both passes (`pack`); if off, groups leave when ready and the
+   forward pass waits for all.
+4. Adaptive depth (`adaptive_depth`).
 
 Guarantee: none.
 Complexity: the sum of the stages'.

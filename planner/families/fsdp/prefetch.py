@@ -1,4 +1,4 @@
-"""Prefetch (`shaping`): choose the step that issues each gather, for given units and memory.
+"""Prefetch: choose the step that issues each gather, for given units and memory.
 
 Method: gathers are issued in order of use, so memory limits the number issued up to each step. The
 largest sequence that never falls issues every gather as early as any plan can. Proof: docs/fsdp.md,
