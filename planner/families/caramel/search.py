@@ -3,8 +3,8 @@
 Problem: group, order and cut transfers for any windows and any cost.
 Method: starts are groups of nested windows for each supporting line (`nested_windows`), list
 schedules (`list_schedule`), the plans of all other methods without barriers, and for concave costs
-those of `concave_bound`. The best starts are ordered by Carlier's branch and bound (`carlier`) and improved by local search
-(`descent`), then by `transfer_sizes`. It ends when a bound is met.
+those of `concave_bound`. The best starts are ordered by Carlier's branch and bound (`carlier`) and
+improved by local search (`descent`), then by `transfer_sizes`. It ends when a bound is met.
 Guarantee: never worse than any start. For an affine cost and nested windows, so for every chain,
 the bound up to rounding.
 Complexity: O(lines · states · log n) for the starts, and a fixed budget of prices.
