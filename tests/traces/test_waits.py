@@ -316,3 +316,10 @@ def test_one_trace_a_rank() -> None:
     with pytest.raises(InvalidInputError, match="2 are of rank 0"):
         why([alone(), alone()])
     assert why([alone(), replace(alone(), rank=1)], reason="no").steps == 1
+
+
+def test_copies_are_a_part_of_the_step_of_their_own() -> None:
+    copied = Recorded(0, 1, True, ((0, 10), (30, 40)), ((5, 8), (20, 26)), (), (Step("s", 0, 40),))
+    (part,) = parts_of(copied)
+    assert (part.compute_ns, part.waited_ns, part.copied_ns, part.idle_ns) == (20, 0, 6, 14)
+    assert breakdown_of(copied).non_compute_ns == 6
