@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
-from planner.families.caramel import family
 from planner.families.fsdp.min_memory import least_memory
 from planner.families.iteration.plan import Mode
 from planner.model.errors import NotApplicableError
@@ -40,7 +39,7 @@ CANONICAL = {"exact", "brute_force", "data_parallel", "model_parallel", "median"
 def _hardly_any_cutting() -> Iterator[None]:
     """The search for cuts is tested with its family; here it would take most of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(family, "SPLIT_WORK", 0.002)
+        patch.setattr("planner.families.caramel.methods.SPLIT_WORK", 0.002)
         yield
 
 

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from planner.families.caramel import family
-
 
 @pytest.fixture(autouse=True, scope="package")
 def _hardly_any_cutting() -> Iterator[None]:
     """The search for cuts is tested with its family; here it would take most of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(family, "SPLIT_WORK", 0.002)
+        patch.setattr("planner.families.caramel.methods.SPLIT_WORK", 0.002)
         yield
