@@ -155,7 +155,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
                     methods = methods if old is None else self.resume(problem, old)
                 outcome = methods[method](problem, deadline)
             runtime = time.perf_counter() - begin
-            outcome = replace(outcome, method=outcome.method or method)
+            outcome = outcome if outcome.method else replace(outcome, method=method)
             result = self.verify(problem, outcome, runtime, deadline)
         except TimeUpError:  # also while the plan is checked: an unchecked plan is none
             runtime = time.perf_counter() - begin
@@ -165,7 +165,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         if method != REPLAN and not self.follows_rule(problem, method):
             result = self._tie_broken(problem, result, tie_break, deadline)
         incumbents.end(result)
-        return replace(result, warnings=warnings)
+        return replace(result, warnings=warnings) if warnings else result
 
     def verify(
         self,

@@ -65,7 +65,7 @@ class TieBreak:
 
     def most_ns(self, objective_ns: int) -> int:
         """Return the dearest cost (ns) that counts as equal."""
-        return objective_ns + int(objective_ns * self.within)
+        return objective_ns + (int(objective_ns * self.within) if self.within else 0)
 
 
 def merged_neighbours(

@@ -1,6 +1,6 @@
 """Timelines: which activity occupies which serial resource at which time.
 
-Drawings and traces of schedules are made from these, and overlap is measured here.
+Drawings and traces of schedules are made from these; how long a resource is busy is measured here.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,6 @@ __all__ = [
     "Timeline",
     "Window",
     "busy_ns",
-    "overlap_ns",
 ]
 
 Kind = Literal[
@@ -152,8 +151,3 @@ def busy_ns(spans: Iterable[tuple[int, int]]) -> int:
         covered += max(0, end - max(start, until))
         until = max(until, end)
     return covered
-
-
-def overlap_ns(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> int:
-    """Return the time during which both resources are busy. O(n log n)."""
-    return busy_ns(first) + busy_ns(second) - busy_ns(first + second)

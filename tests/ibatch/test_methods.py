@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Literal
 
 import pytest
@@ -80,6 +80,12 @@ def test_evaluation_equals_literal_simulation(problem: Problem) -> None:
         assert priced.eq4_ns == oracles.eq4(problem, boundaries)
         assert priced.eq5_holds == oracles.eq5(problem, boundaries)
         sent = sum(oracles.communication(problem, a, b) for a, b in pairwise(boundaries))
+        both = (
+            min(one.transfer_end_ns, other.compute_end_ns)
+            - max(one.transfer_start_ns, other.compute_start_ns)
+            for one, other in product(priced.schedule, repeat=2)
+        )
+        assert priced.overlap_ns == sum(time for time in both if time > 0)
         assert priced.overlap_ns + priced.exposed_communication_ns == sent
         assert priced.overlap_ns + priced.exposed_computation_ns == sum(problem.compute_ns)
         if priced.eq5_holds:

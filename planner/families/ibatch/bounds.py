@@ -9,6 +9,7 @@ Complexity: O(L). Source: own; the bound of scheduling theory, applied to batche
 
 from fractions import Fraction
 from math import ceil
+from operator import sub
 
 from planner.families.ibatch.evaluation import check, evaluate, objective_ns
 from planner.families.ibatch.greedy import greedy_backward
@@ -26,13 +27,13 @@ def relaxation(problem: Problem) -> int:
     """Return a lower bound on the objective (ns)."""
     count, computed = problem.layers, problem.compute_prefix
     total = computed[count]
-    if problem.transfer_prefix is not None:
-        arrival = [problem.transfer_startup_ns + time for time in problem.transfer_prefix]
-    else:
-        arrival = _cheapest_arrivals(problem)
+    startup, arrival = problem.transfer_startup_ns, problem.transfer_prefix
+    if arrival is None:
+        startup, arrival = 0, _cheapest_arrivals(problem)
     if problem.objective == "eq4":
-        return arrival[count] + total - computed[count - 1]
-    return max(arrival[i + 1] + total - computed[i] for i in range(count))
+        return startup + arrival[count] + total - computed[count - 1]
+    latest: int = max(map(sub, arrival[1:], computed))
+    return startup + total + latest
 
 
 def _cheapest_arrivals(problem: Problem) -> list[int]:

@@ -17,7 +17,7 @@ from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import shown
 from planner.solving.robustness import STRAINS, Step, Strain, end_under
 from planner.solving.simulator import TimedTransfer, simulate
-from planner.solving.timeline import Interval, Kind, Timeline, overlap_ns
+from planner.solving.timeline import Interval, Kind, Timeline, busy_ns
 
 __all__ = [
     "BatchTimes",
@@ -206,10 +206,10 @@ def priced(direction: str, times: Sequence[BatchTimes]) -> Evaluation:
     communication = sum(batch.transfer_ns for batch in times)
     computation = sum(batch.compute_ns for batch in times)
     uncovered = times[-1] if direction == "pull" else times[0]
-    overlap = overlap_ns(
-        [(t.transfer_start_ns, t.transfer_end_ns) for t in times],
-        [(t.compute_start_ns, t.compute_end_ns) for t in times],
-    )
+    # Either resource serves one batch at a time, so only their union has to be measured.
+    spans = [(t.transfer_start_ns, t.transfer_end_ns) for t in times]
+    spans += [(t.compute_start_ns, t.compute_end_ns) for t in times]
+    overlap = communication + computation - busy_ns(spans)
     return Evaluation(
         makespan_ns=makespan,
         eq4_ns=communication + uncovered.compute_ns,

@@ -51,33 +51,37 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
     `limits` must be satisfiable together. If `last` is not, return None and the least value of the
     last limit that would change a step; no smaller value is feasible. Needs a `transfer_prefix`.
     """
-    arrival = problem.transfer_prefix
-    assert arrival is not None
-    computed = problem.compute_prefix
+    sent, computed = problem.transfer_prefix, problem.compute_prefix
+    assert sent is not None
     startup, count = problem.transfer_startup_ns, problem.layers
-    total = computed[count]
     (transfer, compute), most = last
+    # The last limit's factors go into its tables, so that a step adds and compares only.
+    arrival = sent if transfer == 1 else [transfer * time for time in sent]
+    done = computed if compute == 1 else [compute * time for time in computed]
+    total = done[count]
+    slack, behind = most - total, transfer * startup
     capped = problem.max_batch_bytes is not None
     boundaries = [0]
     append = boundaries.append
     at, startups = 0, 0
-    makespan, step = 0, transfer * (arrival[count] + (count + 1) * startup) + compute * total
+    latest, step = -total, arrival[count] + (count + 1) * behind
     while at < count:
-        startups += startup
-        rest = compute * (total - computed[at])
-        # `rest` counts against the last limit on top of the transfers up to the end of this batch.
-        stop = bisect_right(arrival, (most - rest) // transfer - startups, at + 1) - 1
+        startups += behind
+        # How long before the end of all computation a batch arrives, if it has no bytes.
+        lead = startups - done[at]
+        stop = bisect_right(arrival, slack - lead, at + 1) - 1
         reach = problem.reach(at) if capped else count
         for (slower, longer), end in limits:
-            latest = (end - longer * (total - computed[at])) // slower - startups
-            reach = bisect_right(arrival, latest, at + 1, reach + 1) - 1
+            by = (end - longer * (computed[count] - computed[at])) // slower
+            reach = bisect_right(sent, by - startup * len(boundaries), at + 1, reach + 1) - 1
         if stop >= reach:
             stop = reach
-        else:
-            step = min(step, transfer * (startups + arrival[stop + 1]) + rest)
+        elif (then := lead + arrival[stop + 1]) < step:
+            step = then
         if stop <= at:
-            return None, step
-        makespan = max(makespan, transfer * (startups + arrival[stop]) + rest)
+            return None, total + step
+        if (then := lead + arrival[stop]) > latest:
+            latest = then
         append(stop)
         at = stop
-    return boundaries, makespan
+    return boundaries, total + latest
