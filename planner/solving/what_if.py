@@ -184,13 +184,13 @@ def robust_plan(
         If the numbers of a scenario are too large.
     """
     begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
-    _perturbed(family, problem, outlook)  # refused before anything is planned
+    perturbed = _perturbed(family, problem, outlook)  # refused before anything is planned
     if usual is None:
         usual = family.solve(problem, time_limit=deadline.share(parts))
     if usual.plan is None or usual.objective_ns is None:
         return usual, None
     fixed, most_ns = family.fix_order(problem, usual.plan), MOST * usual.objective_ns
-    variants = _perturbed(family, fixed, outlook)
+    variants = [family.fix_order(variant, usual.plan) for variant in perturbed]
     start = outlook.of([family.lasting(variant, usual.plan) for variant in variants])
 
     def value(plan: PlanT) -> Fraction | None:
@@ -209,6 +209,9 @@ def robust_plan(
     for place, variant in enumerate(variants):
         if deadline.passed:
             break
+        if variant == fixed:  # as things are: planned for already
+            bounds[place] = usual.lower_bound_ns or 0
+            continue
         narrow = family.narrow(variant, usual.plan)
         narrowed |= narrow is not variant
         own = family.solve(narrow, time_limit=deadline.share(parts - 1 - place))
@@ -261,10 +264,11 @@ def _first(
             if plan is not None:
                 plans.append(plan)
                 yield plan
-    methods = family.methods_for(fixed)
+    narrow = family.narrow(fixed, usual)
+    methods = family.methods_for(narrow)
     for name in family.baselines:
         with suppress(NotApplicableError, TimeUpError):
-            plan = methods[name](fixed, deadline).plan
+            plan = methods[name](narrow, deadline).plan
             if plan is not None:
                 plans.append(plan)
                 yield plan

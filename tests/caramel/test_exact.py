@@ -3,6 +3,7 @@
 from fractions import Fraction
 from math import ceil
 from random import Random
+from time import process_time
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -191,6 +192,18 @@ def test_out_of_time_there_is_a_plan_and_a_bound(split: bool, seconds: float) ->
     assert unknown.value is None
     assert unknown.timed_out
     assert unknown.lower_bound < found.value
+
+
+def test_times_of_many_digits_are_stopped_in_time() -> None:
+    """CP-SAT's probing did not look at the clock: 1.3 s were over before it did."""
+    one = Windows((1611416, 2, 3), (13, 13, 0), (0, 0, 0), 13, 0)
+    rate, known = Fraction(6250000000000000000, 1111111111111111), 9064243127
+    begin = process_time()
+    found = best_grouping(
+        one, AffineCost(0, rate), deadline=Deadline(0.05), split=True, upper=known, lower=1
+    )
+    assert process_time() - begin < 1
+    assert found.lower_bound <= known
 
 
 def test_the_same_plan_every_time() -> None:

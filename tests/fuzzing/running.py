@@ -61,7 +61,9 @@ class Asked(NamedTuple):
         if self.cancel_s is not None:
             return self.cancel_s
         given = self.value.get("time_limit_s") if isinstance(self.value, dict) else None
-        return given if isinstance(given, int | float) and 0 < given <= 1 else None
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            return None
+        return given if 0 < given <= 1 else None
 
 
 class Finding(NamedTuple):

@@ -190,3 +190,19 @@ def test_a_search_does_not_use_up_the_time_on_a_small_graph() -> None:
     problem = Problem(nodes=nodes, kinds=[kind], collectives=collectives)
     result = solve(problem, method="search", time_limit=10**6)
     assert result.status is Status.FEASIBLE
+
+
+def test_a_search_merges_what_may_be_merged_only() -> None:
+    """Gathers of two kinds in turn; those of the second may not be sent together."""
+    nodes, gathers = [], []
+    sizes = ((0, 16, 0), (0, 14, 0), (1, 3, 5), (1, 2, 5), (0, 8, 5))
+    for place, (kind, size, packing) in enumerate(sizes):
+        start, before = 3 * place, (3 * place - 1,) if place else ()
+        nodes += [Node("start"), Node("wait", (start,)), Node("use", (*before, start + 1))]
+        gathers.append(Collective(start, start + 1, kind, size, packing))
+    kinds = [Kind("together", "0", ((0, 100),)), Kind("apart", "1", ((0, 100),), mergeable=False)]
+    problem = Problem(nodes=nodes, kinds=kinds, collectives=gathers)
+    result = solve(problem, method="search")
+    assert result.plan is not None
+    check(problem, result.plan)
+    assert {gathers[group[0]].kind for group in result.plan.merged} <= {0}

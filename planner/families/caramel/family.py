@@ -34,7 +34,7 @@ from planner.families.caramel.methods import (
     Method,
     with_contention,
 )
-from planner.families.caramel.pricing import LoadPricer, loads_of, plan_of
+from planner.families.caramel.pricing import LoadPricer, loads_of, merged_neighbours, plan_of
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.refit import adapt, refit
 from planner.families.caramel.search import BUDGET
@@ -56,9 +56,6 @@ from planner.solving.scenarios import Scenario, graph_under
 from planner.solving.targets import target_of
 
 __all__ = ["CARAMEL", "METHODS", "solve"]
-
-MERGED = 10**5
-"""Transfers priced at most while neighbours are merged: one pass over 300 transfers takes 0.1 s."""
 
 ENUMERATED = 4
 """Up to this many parameters every plan of whole ones is priced over scenarios: 75 plans of four.
@@ -169,25 +166,15 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
         return merged(problem, plan, place)
 
     def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
-        """Return a plan with fewer transfers; as many as loads can be priced quickly are merged."""
+        """Return a plan with fewer transfers: the fewest of whole parameters, if they are few."""
         if not _is_free(problem, plan):
             if most_ns == lasting_ns(problem, plan):
                 return plan  # planning under a target's rules or contention has merged already
             return super().simplest(problem, plan, most_ns, deadline)
         order = OpOrder(plan.backward_orders[0], plan.forward_order)
         pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
-        loads, place, left = loads_of(plan), 0, MERGED
-        while place + 1 < len(loads) and left > 0 and not deadline.passed:
-            left -= len(loads)
-            sizes: dict[int, int] = {}
-            for j, size in (*loads[place], *loads[place + 1]):
-                sizes[j] = sizes.get(j, 0) + size
-            tried = [*loads[:place], tuple(sizes.items()), *loads[place + 2 :]]
-            if pricer.iteration_ns(tried) <= most_ns:
-                loads = tried
-            else:
-                place += 1
-        if len(loads) > 1 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
+        loads = merged_neighbours(pricer, loads_of(plan), most_ns)
+        if len(loads) > 2 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
             from planner.families.caramel.exact_whole import fewest_whole
 
             fewer = fewest_whole(pricer.windows, problem.cost, most_ns, len(loads), deadline)

@@ -15,7 +15,7 @@ from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost
 from planner.solving.robustness import NOMINAL, Step, Strain, end_under, strained
 
-__all__ = ["Load", "LoadPricer", "groups_of", "loads_of", "plan_of"]
+__all__ = ["Load", "LoadPricer", "groups_of", "loads_of", "merged_neighbours", "plan_of"]
 
 Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
@@ -66,17 +66,18 @@ class LoadPricer:
 
     def under(self, strain: Strain, loads: Sequence[Load]) -> int:
         """Return the iteration time under a delay scenario (`strain`)."""
-        return end_under(strain, self._steps(loads), self.windows.compute_ns)
+        return end_under(strain, self.steps(loads), self.windows.compute_ns)
 
     def strained(self, loads: Sequence[Load]) -> tuple[int, ...]:
         """Return the iteration time under each delay scenario."""
-        return strained(list(self._steps(loads)), self.windows.compute_ns)
+        return strained(list(self.steps(loads)), self.windows.compute_ns)
 
     def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
         """Return the key by which lists are compared: time, then transfers, then parts."""
         return self.iteration_ns(loads), len(loads), sum(map(len, loads))
 
-    def _steps(self, loads: Sequence[Load]) -> Iterator[Step]:
+    def steps(self, loads: Sequence[Load]) -> Iterator[Step]:
+        """Yield each transfer's release time, duration and tail."""
         heads, tails = self.windows.heads, self.windows.tails
         for load in loads:
             if len(load) == 1:  # most, if there are thousands of transfers
@@ -89,6 +90,35 @@ class LoadPricer:
                 tail = max(tail, tails[j])
                 size += part
             yield Step(head, self.cost_ns(size), tail)
+
+
+def merged_neighbours(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> list[Load]:
+    """Return the loads of an iteration within `most_ns`, neighbours sent together where that fits.
+
+    Greedy from the first to the last: whether more fits is told by the latest time at which the
+    next transfer may start, which earlier ones do not change. O(parts).
+    """
+    steps = list(pricer.steps(loads))
+    latest = [most_ns]  # at which the link must be free for the transfers from each place on
+    for _, lasts, tail in reversed(steps):
+        latest.append(min(latest[-1], most_ns - tail) - lasts)
+    latest.reverse()
+    made: list[dict[int, int]] = []
+    end = free = head = tail = size = 0  # of the last one made; free: when the link is
+    for load, step, then in zip(loads, steps, latest[1:], strict=True):
+        own = sum(part for _, part in load)
+        start = max(free, head, step.ready_ns)
+        both = start + pricer.cost_ns(size + own)
+        if made and both <= min(then, most_ns - max(tail, step.tail_ns)):
+            end, head, tail = both, max(head, step.ready_ns), max(tail, step.tail_ns)
+            size += own
+        else:
+            made.append({})
+            free, (head, lasts, tail), size = end, step, own
+            end = max(free, head) + lasts
+        for j, part in load:
+            made[-1][j] = made[-1].get(j, 0) + part
+    return [tuple(parts.items()) for parts in made]
 
 
 def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:

@@ -31,7 +31,13 @@ from planner.families.iteration.beside import with_both
 from planner.families.iteration.bounds import bound, raised
 from planner.families.iteration.checker import check, check_room, check_times
 from planner.families.iteration.damaged import cut_off
-from planner.families.iteration.evaluation import Evaluation, evaluate, simplest, simplicity
+from planner.families.iteration.evaluation import (
+    Evaluation,
+    evaluate,
+    lasting,
+    simplest,
+    simplicity,
+)
 from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.for_target import within
 from planner.families.iteration.measured import notes_of
@@ -218,6 +224,9 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
         evaluation = evaluate(problem, plan)
         check_times(problem, plan, evaluation.iteration)
         return evaluation
+
+    def lasting(self, problem: Problem, plan: Plan) -> int:
+        return lasting(problem, plan)(problem.costs)
 
     def objective(self, problem: Problem, evaluation: Evaluation) -> int:
         return total(evaluation.iteration_ns, "cluster", "what an iteration lasts")

@@ -116,6 +116,9 @@ def _steps(
 ) -> Iterator[Callable[[], object]]:
     nodes = range(len(units.missing))
     place, by_need = merge_order(problem, units)
+    mergeable = [
+        number for number in by_need if problem.kinds[problem.collectives[number].kind].mergeable
+    ]
     if start is not None:
         yield partial(best.merging, start.merged, None)
     for rules in _RULES[1:3]:
@@ -145,7 +148,7 @@ def _steps(
         groups = best.groups
         for _ in range(random.choice((1, 1, 2, 4, 8))):
             cut = random.random() if random.random() < 0.5 else 0.0
-            groups = split_or_join(groups, by_need, kinds, random.random(), cut)
+            groups = split_or_join(groups, mergeable, kinds, random.random(), cut)
         rules = best.rules if random.random() < 0.8 else _drawn(random)
         yield partial(best.merging, groups, rules)
         if number % 50 == 49:
