@@ -73,7 +73,7 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
         raise watch.failed(f"interface {name}, which all ranks talk over, is down", at_fault=True)
     if guest:
         group = new_gloo_group(range(size), rank, timeout_s, only(chosen), watch)
-        return World(rank, size, timeout_s, chosen, store, group, watch, guest=True)
+        return _all(World(rank, size, timeout_s, chosen, store, group, watch, guest=True))
     try:
         with using(only(chosen)):
             within(
@@ -89,7 +89,13 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
             )
     except RuntimeError as error:
         raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
-    return World(rank, size, timeout_s, chosen, store, distributed.group.WORLD, watch)
+    return _all(World(rank, size, timeout_s, chosen, store, distributed.group.WORLD, watch))
+
+
+def _all(world: World) -> World:
+    """Return a world once every rank has it: one that left sooner would break others' joining."""
+    world.gather("having joined", "")
+    return world
 
 
 def _store_of_launcher(timeout_s: float) -> Store:
