@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from planner.families import overlap
-from planner.jsonio import PROBLEMS, bml, yan
+from planner.jsonio import PROBLEMS, bml, decode_answer, yan
 from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.service import decode_request, solve_or_raise
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -201,6 +201,16 @@ def test_no_buffer_is_no_plan() -> None:
     plan["plan"]["buffers"] = 0
     again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
     assert again["reason"].endswith("(buffers: expected an integer >= 1, got 0)")
+
+
+def test_a_ranking_that_repeats_itself_is_taken_once() -> None:
+    """Ranked twice, a configuration made an answer that was refused when it was read again."""
+    request = REQUESTS["yan"][0]
+    plan = planner.solve({**request, "with_plan": True})["plan"]
+    plan["plan"]["ranking"][1:] = deepcopy(plan["plan"]["ranking"][:1])
+    again = planner.solve({**request, "start_plan": plan, "method": REPLAN})
+    assert len(again["top"]) == 1
+    decode_answer(msgspec.json.encode(again))
 
 
 def test_numbers_that_changed_are_adapted() -> None:

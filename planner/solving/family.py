@@ -69,7 +69,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
         cancel: Cancel | None = None,
         start: PlanT | None = None,
-        tie_break: TieBreak = SIMPLE,
+        tie_break: TieBreak | None = SIMPLE,
     ) -> Result[PlanT, EvaluationT]:
         """Solve a problem by one of the family's methods.
 
@@ -90,7 +90,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             An old plan: if it fits this problem, or fits it with other numbers, the result is no
             worse; else it is ignored, and the result's `warnings` say why.
         tie_break : TieBreak, optional
-            Which of the plans of equal cost a search returns.
+            Which of the plans of equal cost a search returns; None: the one that it found.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
         deadline: Deadline,
         on_progress: Callable[[Incumbent[PlanT]], None] | None = None,
         start: PlanT | None = None,
-        tie_break: TieBreak = SIMPLE,
+        tie_break: TieBreak | None = SIMPLE,
     ) -> Result[PlanT, EvaluationT]:
         """Solve a problem by one of the methods given, as `solve` does."""
         if start is not None and not isinstance(start, self.plan_type):
@@ -162,7 +162,8 @@ class Family(Declared[ProblemT, PlanT, EvaluationT]):
             result = Result(method, None, None, None, runtime, True, OUT_OF_TIME)
         bounded = method != REPLAN  # within milliseconds there is no time for a bound
         result = incumbents.best_of(result, deadline, bounded=bounded)
-        if method != REPLAN and not self.follows_rule(problem, method):
+        free = method != REPLAN and not self.follows_rule(problem, method)
+        if tie_break is not None and free:
             result = self._tie_broken(problem, result, tie_break, deadline)
         incumbents.end(result)
         return replace(result, warnings=warnings) if warnings else result

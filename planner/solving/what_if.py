@@ -120,7 +120,7 @@ def regrets(
         if method not in known:
             return None
         with suppress(NotApplicableError):
-            return family.solve(other, method=method, time_limit=limit)
+            return family.solve(other, method=method, time_limit=limit, tie_break=None)
         return None
 
     def rows() -> Iterator[Regret]:
@@ -209,12 +209,10 @@ def robust_plan(
     for place, variant in enumerate(variants):
         if deadline.passed:
             break
-        if variant == fixed:  # as things are: planned for already
-            bounds[place] = usual.lower_bound_ns or 0
-            continue
         narrow = family.narrow(variant, usual.plan)
         narrowed |= narrow is not variant
-        own = family.solve(narrow, time_limit=deadline.share(parts - 1 - place))
+        share = deadline.share(parts - 1 - place)
+        own = family.solve(narrow, time_limit=share, tie_break=None)
         bounds[place] = own.lower_bound_ns or 0
         if own.plan is not None:
             made.append(own.plan)
@@ -260,7 +258,8 @@ def _first(
             return
         with suppress(InvalidInputError):  # whose numbers are too large
             longer = family.narrow(family.perturb(fixed, scenario), usual)
-            plan = family.solve(longer, time_limit=deadline.share(left + 1)).plan
+            share = deadline.share(left + 1)
+            plan = family.solve(longer, time_limit=share, tie_break=None).plan
             if plan is not None:
                 plans.append(plan)
                 yield plan

@@ -144,7 +144,7 @@ def _number(part: Mapping[str, Any], draw: Random, beside: list[Any] | None) -> 
     choices = [*BOUNDARIES, low, high]
     if not integer and draw.random() < 0.6:
         choices = [0, 0.1, 0.5, 0.9, 1, 1.1, 2, 5, 50, 90]
-    elif beside and draw.random() < 0.85:
+    elif beside and None not in beside and draw.random() < 0.85:
         one, most, least = draw.choice(beside), int(sum(beside)), int(max(beside))
         between = [draw.randrange(least, most + 1)] * 3 if 0 <= least <= most else []
         choices = [*between, one - 1, one, one + 1, one * 2, one // 2]

@@ -263,7 +263,8 @@ def _replicated(
     seconds = deadline.remaining_s
     if seconds is not None:
         seconds = max(seconds, LEAST_SECONDS)
-    result = caramel.solve(problem.gradients[name], time_limit=seconds, cancel=deadline.cancel)
+    gradients = problem.gradients[name]
+    result = caramel.solve(gradients, time_limit=seconds, cancel=deadline.cancel, tie_break=None)
     assert result.plan is not None
     plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
     timed_out = result.timed_out

@@ -27,7 +27,7 @@ from planner.families.iteration.baselines import (
     layers_apart,
     servers,
 )
-from planner.families.iteration.beside import with_both
+from planner.families.iteration.beside import fewer_transfers, with_both
 from planner.families.iteration.bounds import bound, raised
 from planner.families.iteration.checker import check, check_room, check_times
 from planner.families.iteration.damaged import cut_off
@@ -53,7 +53,7 @@ from planner.model.units import counted, format_bytes
 from planner.model.validation import total
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY, Case, Column, Place
-from planner.solving.deadline import Control, Deadline, TimeUpError
+from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError
 from planner.solving.family import SIMPLE, Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
@@ -112,7 +112,12 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
         return Outcome(None, infeasibility=reason)
     least = min(candidate.objective_ns or 0 for candidate in priced)
     shortest = [option.plan for option in priced if option.plan and option.objective_ns == least]
-    plan = min(shortest, key=simplicity) if timed_out else simplest(problem, shortest)
+    if len(shortest) == 1 or timed_out:
+        plan = min(shortest, key=simplicity)
+    else:  # one algorithm's transfers may be sent together where another's may not
+        plans = {plan: fewer_transfers(problem, plan, least, NEVER) for plan in shortest}
+        simple = simplest(problem, tuple(plans.values()))
+        plan = next(plan for plan, fewer in plans.items() if fewer == simple)
     lowest = min(
         _bound_for(problem, candidate, plan, least)
         for candidate in listed
@@ -249,6 +254,12 @@ class _Iteration(Family[Problem, Plan, Evaluation]):
             problem.cluster, startup=scenario.startup, bandwidth=scenario.bandwidth
         )
         return replace(problem, graph=graph_under(problem.graph, scenario), cluster=cluster)
+
+    def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
+        """Return a plan with fewer transfers, all of one kind sent together as in `caramel`."""
+        if problem.target is None:
+            plan = fewer_transfers(problem, plan, most_ns, deadline)
+        return super().simplest(problem, plan, most_ns, deadline)
 
     def transfers(self, plan: Plan) -> int:
         return len(plan.transfers)

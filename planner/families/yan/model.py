@@ -115,7 +115,7 @@ def priced(
     problem: Problem, configuration: Configuration, segments: Sequence[Sequence[Segment]]
 ) -> Estimate:
     """Return `estimate`, given the segments that `cut` returns for this configuration."""
-    replicas = _replicas(problem, configuration)
+    replicas = dict.fromkeys(_replicas(problem, configuration))  # equal ones take as long
     epochs = [
         tuple(
             _layer_times(problem, configuration, place, own, speeds, nics)
@@ -143,12 +143,13 @@ def _replicas(
         count = configuration.workers_per_replica
         return [
             (
-                None if machine is None else [machine[0]] * count,
-                None if nic is None else [nic[0]] * count,
+                None if machine is None else (machine[0],) * count,
+                None if nic is None else (nic[0],) * count,
             )
         ]
     machines = configuration.machines
     assert machines is not None
+    machine_speeds, nic_speeds = problem.machine_speeds, problem.nic_speeds
     replicas: list[tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]] = []
     for start in range(
         configuration.parameter_servers, len(machines), configuration.workers_per_replica
@@ -156,8 +157,8 @@ def _replicas(
         mine = machines[start : start + configuration.workers_per_replica]
         replicas.append(
             (
-                problem.machine_speeds and [problem.machine_speeds[machine] for machine in mine],
-                problem.nic_speeds and [problem.nic_speeds[machine] for machine in mine],
+                machine_speeds and tuple(machine_speeds[machine] for machine in mine),
+                nic_speeds and tuple(nic_speeds[machine] for machine in mine),
             )
         )
     return replicas

@@ -24,13 +24,14 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
     """
     ranking: list[Ranked] = []
     refused: InvalidInputError | None = None
-    for known in plan.ranking[:RANKED]:
+    ranked = dict.fromkeys(known.configuration for known in plan.ranking[:RANKED])
+    for configuration in ranked:
         try:
-            epoch = estimate(problem, known.configuration).epoch
+            epoch = estimate(problem, configuration).epoch
         except InvalidInputError as error:
             refused = error
             continue
-        ranking.append(Ranked(known.configuration, epoch))
+        ranking.append(Ranked(configuration, epoch))
     if not ranking:
         raise InvalidPlanError("ranking", f"none can be run: {refused}")
     ranking.sort(key=lambda known: known.epoch)
