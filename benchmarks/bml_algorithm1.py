@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 from planner.model.topologies import BCube
 
-__all__ = ["Sent", "run_thread"]
-
 Id = tuple[int, ...]
 """A piece: its thread, then the digits of its server, the highest first."""
 

@@ -27,23 +27,11 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from emulated_hosts import CONTROL, ClusterError, Host, Layout, Nic
-from emulated_network import change_rate, clean, cluster, reason_unavailable, require_tools
+from emulated_hosts import Host, Layout
+from emulated_network import clean, cluster, require_tools
 
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import parse_rate
-
-__all__ = [
-    "CONTROL",
-    "ClusterError",
-    "Host",
-    "Layout",
-    "Nic",
-    "change_rate",
-    "clean",
-    "cluster",
-    "reason_unavailable",
-]
 
 
 def _on_every_host(hosts: Sequence[Host], command: Sequence[str], port: int) -> int:

@@ -16,8 +16,6 @@ from planner.model.errors import PlannerError
 from planner.model.topologies import BCube
 from planner.model.validation import integer
 
-__all__ = ["CONTROL", "NAMESPACES", "ClusterError", "Host", "Layout", "Nic", "run"]
-
 CONTROL = "ctl0"
 """The interface of every host on the control network."""
 

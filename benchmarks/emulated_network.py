@@ -21,8 +21,6 @@ from typing import NoReturn
 
 from emulated_hosts import CONTROL, NAMESPACES, ClusterError, Host, Layout, run
 
-__all__ = ["change_rate", "clean", "cluster", "reason_unavailable", "require_tools"]
-
 _ROUNDS = 200
 """How often to kill what runs on hosts, 10 ms apart: what is killed may just have started more."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from peer_cases import BASELINE, JOINT, PeerCase, Ratios, planned, standings
+from peer_cases import BASELINE, PeerCase, Ratios, planned, standings
 from peer_picture import chart_of, save_peers
 from peer_tables import (
     above_text,
@@ -27,6 +27,7 @@ from peer_tables import (
     times_text,
 )
 
+from planner.families.iteration import JOINT
 from planner.families.iteration import METHODS as ALL
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster

@@ -20,15 +20,6 @@ from planner.families.collectives.prediction import Basis, predicted
 from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective, Measured, MeasuredNetwork
 
-__all__ = [
-    "HeldOut",
-    "from_smaller",
-    "left_out_like",
-    "ranks_left_out",
-    "sizes_left_out",
-    "summary",
-]
-
 LARGE = 2**20
 """Sizes from which on bandwidth decides more than protocols do."""
 

@@ -21,8 +21,6 @@ from planner.families.overlap.list_schedule import topological
 from planner.families.overlap.units import contract
 from planner.profiling.fx import collective_key, collective_name
 
-__all__ = ["inductor_plan"]
-
 
 def inductor_plan(
     graph_module: fx.GraphModule,

@@ -17,8 +17,6 @@ from torch import fx
 from planner.families.overlap import Problem
 from planner.profiling.fx import collective_key, collective_name
 
-__all__ = ["simulated_ms"]
-
 LEFT_OUT = ("collective_runtime_estimation", "compute_estimation")
 
 

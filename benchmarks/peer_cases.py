@@ -24,8 +24,6 @@ from planner.model.profiles import Profile
 from planner.solving.comparison import Comparison, compare
 from planner.solving.result import Result
 
-__all__ = ["BASELINE", "JOINT", "PeerCase", "Ratios", "Standing", "planned", "standings"]
-
 BASELINE = "ddp"
 """The method that speed-ups count from."""
 

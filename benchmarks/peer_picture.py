@@ -12,8 +12,9 @@ from fractions import Fraction
 from math import floor, log, log10
 from typing import TYPE_CHECKING, Any
 
-from peer_cases import BASELINE, JOINT, PeerCase, Ratios, Standing, standings
+from peer_cases import BASELINE, PeerCase, Ratios, Standing, standings
 
+from planner.families.iteration import JOINT
 from planner.model.units import printable
 from planner.view.chart import shortened, shorter_title
 from planner.view.figure import saving, set_range
@@ -22,8 +23,6 @@ from planner.view.style import COLOURS, OUTLINE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["PeersChart", "chart_of", "save_peers"]
 
 _WIDTH_INCHES = 11.0
 _LINE_INCHES = 0.19

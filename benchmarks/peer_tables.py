@@ -3,21 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from peer_cases import BASELINE, JOINT, PeerCase, Ratios, standings
+from peer_cases import BASELINE, PeerCase, Ratios, standings
 
+from planner.families.iteration import JOINT
 from planner.model.units import format_ns, format_share, printable
-
-__all__ = [
-    "above_text",
-    "case_table",
-    "markdown",
-    "picked",
-    "report",
-    "scale_text",
-    "summary",
-    "summary_table",
-    "times_text",
-]
 
 _NONE = "–"
 

@@ -6,8 +6,6 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MODELS"]
-
 Trained = tuple[nn.Module, tuple[Tensor, ...]]
 
 

@@ -18,19 +18,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "FOLDER",
-    "Results",
-    "Section",
-    "Table",
-    "dumps",
-    "load",
-    "markdown",
-    "names",
-    "sections",
-    "unknown",
-]
-
 FOLDER = Path(__file__).parent / "results"
 
 SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "h": 3600.0}

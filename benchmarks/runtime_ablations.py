@@ -14,8 +14,6 @@ from planner.families.caramel.baselines import ready_order, whole
 from planner.families.iteration.baselines import from_gradients
 from planner.solving.bucketing import ddp_buckets
 
-__all__ = ["ABLATIONS", "bucketed", "ddp_plan"]
-
 Limits = tuple[int, int]
 """Of DDP's first bucket and of the others, in bytes."""
 

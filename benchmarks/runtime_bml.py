@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from emulated_cluster import reason_unavailable
+from emulated_network import reason_unavailable
 from runtime_cluster import bcube_and_switch
 from runtime_jobs import (
     Variant,

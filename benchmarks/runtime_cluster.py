@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from emulated_cluster import Layout, Nic
+from emulated_hosts import Layout, Nic
 from scipy.optimize import nnls
 
 from planner.families.collectives.recipes import Recipe, made
@@ -31,8 +31,6 @@ from planner.model.topologies import BCube, Topology
 from planner.runtime import Ring, World
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.measuring.sweep import measure_network
-
-__all__ = ["Fit", "bcube_and_switch", "calibrated", "ring_bytes", "unmeasured"]
 
 
 def bcube_and_switch(n: int, k: int) -> Layout:

@@ -28,7 +28,8 @@ from typing import Any
 
 import msgspec
 import torch
-from emulated_cluster import Layout, reason_unavailable
+from emulated_hosts import Layout
+from emulated_network import reason_unavailable
 from runtime_jobs import on_hosts, profiled, table_of, updates_of
 from runtime_report import Measured, against, as_measured, summary, table
 from runtime_waiting import ELEMENT_BYTES, LABEL, Unit, load, scaled_units, waiting

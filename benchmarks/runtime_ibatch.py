@@ -26,7 +26,8 @@ from runtime_waiting import LABEL, Unit, load, scaled_units, waiting
 
 import planner
 from planner import Profile
-from planner.model.fitting import Collective, sweep_sizes
+from planner.model.fitting import sweep_sizes
+from planner.model.measured import Collective
 from planner.model.units import format_bytes
 from planner.runtime import World, join
 from planner.runtime.measuring.sweep import measure_network

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 import torch
-from emulated_cluster import Host, Layout, cluster
+from emulated_hosts import Host, Layout
+from emulated_network import cluster
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -27,17 +28,6 @@ from planner.runtime import AllReduce, World, attach
 from planner.runtime.measuring.measured import StepTime, steps_of
 from planner.runtime.measuring.trace import Event
 from planner.runtime.measuring.trial import ddp_steps
-
-__all__ = [
-    "Times",
-    "Trained",
-    "Variant",
-    "caramel_request",
-    "on_hosts",
-    "profiled",
-    "table_of",
-    "take_turns",
-]
 
 Times = dict[str, tuple[tuple[StepTime, ...], ...]]
 

@@ -26,7 +26,8 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from emulated_cluster import Layout, reason_unavailable
+from emulated_hosts import Layout
+from emulated_network import reason_unavailable
 from runtime_ablations import ABLATIONS, bucketed
 from runtime_cluster import Fit, bcube_and_switch, calibrated, ring_bytes, unmeasured
 from runtime_jobs import Variant, on_hosts, profiled, take_turns

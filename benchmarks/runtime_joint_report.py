@@ -11,20 +11,6 @@ from tables import as_text
 
 from planner.model.units import format_ns
 
-__all__ = [
-    "DDP",
-    "JOINT",
-    "REPLICATED",
-    "RINGED",
-    "SCALED",
-    "Setting",
-    "calibration",
-    "compared",
-    "errors_by_variant",
-    "gains",
-    "predictions",
-]
-
 JOINT, DDP, SCALED = "`joint`", "DDP", "DDP, buckets scaled"
 REPLICATED = "`joint`, replicated"
 RINGED = "`joint`, by gloo's ring"

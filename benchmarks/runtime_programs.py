@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 import torch
-from emulated_cluster import Layout, reason_unavailable
+from emulated_hosts import Layout
+from emulated_network import reason_unavailable
 from runtime_jobs import on_hosts
 from tables import head, row
 from torch import distributed

@@ -29,7 +29,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from emulated_cluster import Layout, reason_unavailable
+from emulated_hosts import Layout
+from emulated_network import reason_unavailable
 from real_models import MODELS
 from runtime_jobs import on_hosts, table_of
 from runtime_real_gradients import gradients, largest, waiting_for
@@ -37,7 +38,8 @@ from runtime_real_kept import MOST_BUSY, Kept, Load, Setting, Task, others_of
 from runtime_real_report import shown, summaries
 from runtime_real_shards import COLLECTIVES, shards
 
-from planner.model.fitting import Collective, sweep_sizes
+from planner.model.fitting import sweep_sizes
+from planner.model.measured import Collective
 from planner.runtime import join
 from planner.runtime.measuring.sweep import measure_network
 

@@ -19,28 +19,12 @@ import planner
 from planner import Profile, TableCost
 from planner.families import caramel
 from planner.model.contention import ALONE, Interference
-from planner.model.fitting import Collective
+from planner.model.measured import Collective
 from planner.model.units import format_bytes
 from planner.programs import program_of
 from planner.runtime import World
 from planner.runtime.measuring.beside import measure_interference, passes_of
 from planner.solving.bucketing import DDP_BUCKET_MB, DDP_LIMITS
-
-__all__ = [
-    "BLIND",
-    "BY_LAYER",
-    "DDP",
-    "PLANNED",
-    "STATIC",
-    "Named",
-    "as_document",
-    "described",
-    "gradients",
-    "interfering",
-    "largest",
-    "measured_once",
-    "waiting_for",
-]
 
 DDP = "DDP"
 STATIC = "DDP, static graph, views"

@@ -12,8 +12,6 @@ from runtime_report import Measured
 
 from planner.runtime import World
 
-__all__ = ["MOST_BUSY", "Kept", "Load", "Setting", "Task", "others_of"]
-
 MOST_BUSY = 0.05
 """Share of the processors that others may take."""
 

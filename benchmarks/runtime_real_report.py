@@ -11,8 +11,6 @@ from runtime_report import Measured, against, ranking, ratio, summary, table
 
 from planner.solving.what_if import WORTH, Advice
 
-__all__ = ["shown", "summaries"]
-
 BEST = "best DDP"
 BALANCED = 0.5, 2.0
 """Communication over computation, where there is most to gain."""

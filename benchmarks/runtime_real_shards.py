@@ -26,12 +26,10 @@ from torch.distributed.fsdp import fully_shard
 import planner
 from planner import Profile, TableCost
 from planner.model.contention import Interference
-from planner.model.fitting import Collective
+from planner.model.measured import Collective
 from planner.model.units import format_bytes
 from planner.programs import program_of
 from planner.runtime import World
-
-__all__ = ["AHEAD", "COLLECTIVES", "EXACT", "FSDP2", "KEPT", "ONE", "blocks_of", "shards"]
 
 FSDP2, KEPT, AHEAD = "FSDP2", "FSDP2, gathered once", "FSDP2, two blocks ahead"
 EXACT, ONE = "`exact`", "`one_batch`"

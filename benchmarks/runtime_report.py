@@ -14,19 +14,6 @@ from planner.runtime.measuring.trace import Event
 from planner.solving.timeline import Timeline
 from planner.view.chart import Chart
 
-__all__ = [
-    "Measured",
-    "Ranking",
-    "against",
-    "as_measured",
-    "measured",
-    "ranking",
-    "ratio",
-    "side_by_side",
-    "summary",
-    "table",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from emulated_cluster import Layout, reason_unavailable
+from emulated_hosts import Layout
+from emulated_network import reason_unavailable
 from runtime_jobs import on_hosts
 
 from planner.view import GANTT

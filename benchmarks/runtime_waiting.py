@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from planner import Layer, Profile
 from planner.jsonio import decode_profile
 
-__all__ = ["LABEL", "Unit", "WaitingModel", "load", "scaled_units", "waiting"]
-
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
 ELEMENT_BYTES = 4
 LABEL = "layers that wait instead of computing"

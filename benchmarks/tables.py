@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["as_text", "head", "row", "rows_below"]
-
 
 def row(cells: Iterable[object]) -> None:
     """Print a row, as soon as it is known."""

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["UNKNOWN", "changed_since", "commit", "sources"]
-
 ROOT = Path(__file__).parent.parent
 UNKNOWN = "unknown: not in a git repository"
 MEASURED = ("planner", "benchmarks")

@@ -40,8 +40,6 @@ from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["MAX_CONFIGURATIONS", "assignments", "brute_force", "configurations"]
-
 MAX_CONFIGURATIONS = 50_000
 
 Speeds = tuple[Fraction, Fraction]

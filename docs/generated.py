@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["FOLDER", "pages", "stale", "write"]
-
 FOLDER = Path(__file__).parent / "_generated"
 
 
@@ -67,6 +65,7 @@ def write(folder: Path, wanted: Mapping[str, str]) -> None:
 
 
 def main() -> None:
+    """Write the pages, or say which are stale."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()

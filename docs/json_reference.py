@@ -13,8 +13,6 @@ from typing import Any
 
 from planner.jsonio import schema
 
-__all__ = ["field_rows", "meanings", "page", "pages"]
-
 MEANINGS = tomllib.loads((Path(__file__).parent / "json_fields.toml").read_text(encoding="utf-8"))
 
 UNITS = {"nanoseconds": "ns", "bytes": "bytes", "seconds": "s"}

@@ -10,8 +10,6 @@ from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util import logging
 
-__all__ = ["setup"]
-
 _LOG = logging.getLogger(__name__)
 
 

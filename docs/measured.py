@@ -11,8 +11,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 from results import Results, load, markdown, names
 
-__all__ = ["page", "pages"]
-
 
 def pages() -> dict[str, str]:
     """Return the pages by their names, and "index"."""

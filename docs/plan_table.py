@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Row", "page", "rows"]
-
 FIELDS = Path(__file__).parent / "plan_fields.toml"
 
 _OPENING = """# Every field of a plan

@@ -7,8 +7,6 @@ from planner import Cluster, Profile, read_cluster, read_profile
 from planner.model.topologies import BCube, FatTree, Rails
 from planner.model.units import format_bytes, format_ns
 
-__all__ = ["pages"]
-
 DATA = Path(__file__).parent.parent / "data"
 
 

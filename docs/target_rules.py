@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 from planner.solving.targets import EVERY, Target
 
-__all__ = ["page"]
-
 _OPENING = """# Rules of the targets
 
 What each target does with a plan's transfers, as read from its code. Plans made [for a

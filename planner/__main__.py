@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["entry_point"]
-
 _INTERRUPTED = 130
 
 

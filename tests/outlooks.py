@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from planner.solving.scenarios import SCENARIOS, Outlook, Scenario
 
-__all__ = ["counted", "outlooks"]
-
 weights = st.integers(1, 5).map(Fraction)
 percentiles = st.none() | st.sampled_from([Fraction(1), Fraction(50), Fraction(90), Fraction(100)])
 

@@ -96,8 +96,8 @@ def public_names() -> set[tuple[str, str]]:
     return {
         (f"{module}.{exported}", name)
         for module, contents in modules.items()
-        for exported in contents.__all__
-        if isinstance(kind := getattr(contents, exported), type)
+        for exported in getattr(contents, "__all__", vars(contents))
+        if isinstance(kind := getattr(contents, exported), type) and not exported.startswith("_")
         for name in names_of(kind)
     }
 

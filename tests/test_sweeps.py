@@ -18,15 +18,8 @@ from planner.jsonio.network_measurements import encode_network
 from planner.model.clusters import Nic
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
-from planner.model.fitting import (
-    Collective,
-    DepthFit,
-    Sweep,
-    Timing,
-    fit_network,
-    relative_errors,
-    sweep_sizes,
-)
+from planner.model.fitting import DepthFit, Sweep, Timing, fit_network, relative_errors, sweep_sizes
+from planner.model.measured import Collective
 
 
 def swept(*depths: Sequence[Sequence[int]], collective: Collective = "all_reduce") -> Sweep:

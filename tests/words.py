@@ -7,8 +7,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method
 
-__all__ = ["Words"]
-
 
 class Words(Family[str, str, int]):
     """Plans cost what a table says; others are none.

@@ -17,8 +17,6 @@ from planner.jsonio import bigdl as bigdl_json
 from planner.model.network import Network
 from planner.view import Chart, save_hot_spots
 
-__all__ = ["case", "report", "save"]
-
 NAMES = [name for name in METHODS if name != "auto"]
 
 

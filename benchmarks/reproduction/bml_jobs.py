@@ -35,8 +35,6 @@ from planner.families.collectives import Fabric, bml_bcube, ps_fattree
 from planner.jsonio import decode_profile
 from planner.model.topologies import BCube
 
-__all__ = ["BASELINES", "OVERLAPS", "Job", "Printed", "gain", "lasting", "ratio_at", "windows_of"]
-
 PROFILES = Path(__file__).parents[2] / "data" / "profiles"
 
 BCUBE = BCube(3, 2)

@@ -12,8 +12,6 @@ from planner.view.figure import figure_in
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw"]
-
 COLOURS = {"equal servers": "#0072B2", "whole tensors": "#D55E00"}
 STYLES = {"none": "-", "backward": "--", "both": ":"}
 PAPER = "#E4E4E4"

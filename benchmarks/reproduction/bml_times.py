@@ -26,8 +26,6 @@ from planner.families.collectives import (
 from planner.model.topologies import BCube, FatTree
 from planner.view.bars import BarChart, BarPanel, BarSeries, save_bars
 
-__all__ = ["curves", "printed", "report", "save"]
-
 NETWORKS = ((BCube(4, 2), FatTree(4)), (BCube(32, 2), FatTree(16)))
 """The two sizes of Fig. 5, by its caption."""
 

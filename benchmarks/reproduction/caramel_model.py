@@ -35,22 +35,6 @@ from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = [
-    "DEPTHS",
-    "FITTED",
-    "NETWORKS",
-    "STARTUP_US",
-    "Setting",
-    "by_caramel",
-    "by_horovod",
-    "by_servers",
-    "evaluated",
-    "fit",
-    "ladder",
-    "network",
-    "problem_of",
-]
-
 PROFILES = Path(__file__).parents[2] / "data" / "profiles"
 NETWORKS = {
     "alexnet_v2": "AlexNet-v2",

@@ -16,8 +16,6 @@ from table import Claim, Row, claims, numbers
 
 from planner.families.caramel import Evaluation
 
-__all__ = ["figure_2", "figure_3", "figure_4"]
-
 SMALL = 20_000
 """Bytes: half of all tensors are smaller than 20 KB, says the paper."""
 FORWARD = 30

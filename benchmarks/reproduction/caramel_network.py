@@ -25,8 +25,6 @@ from planner.families.collectives import (
 )
 from planner.model.network import Network
 
-__all__ = ["figure_13", "figure_14"]
-
 WORKERS = 8
 SIZES = {
     "64 B": 64,

@@ -20,8 +20,6 @@ from dataclasses import replace
 
 from planner.model.graphs import Graph
 
-__all__ = ["PRINTED", "as_printed"]
-
 PRINTED = {
     "alexnet_v2": (16, 191.9),
     "inception_v3": (196, 103.5),

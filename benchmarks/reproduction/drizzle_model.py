@@ -22,22 +22,6 @@ from multiply_adds import inception_v1, vgg16_on_cifar10
 
 from planner.families.drizzle import Measurement, Plan, Problem, calibrate, evaluate
 
-__all__ = [
-    "FIG4",
-    "FIG5",
-    "FIG6",
-    "GAINED",
-    "NUMBERS",
-    "SAVED",
-    "UNIT",
-    "Fit",
-    "Improvement",
-    "fits",
-    "improvement",
-    "model",
-    "predicted",
-]
-
 UNIT = 10**12
 """One iteration's computation of Inception-v1, in steps of the model's clock."""
 

@@ -13,8 +13,6 @@ from grids import grid, sections
 
 from planner.families.drizzle import Band, Plan, Problem, State, evaluate, group_sizes, solve
 
-__all__ = ["replay", "report"]
-
 LIMITS = (0.05, 0.02, 0.01, 0.005)
 
 BAND = Band(low=Fraction(5, 1000), high=Fraction(10, 1000))

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-__all__ = ["grid", "percent", "sections"]
-
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of texts."""

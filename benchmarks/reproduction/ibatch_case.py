@@ -13,8 +13,6 @@ from table import Claim, claims
 
 from planner.families import ibatch
 
-__all__ = ["figure_3", "figure_4"]
-
 NETWORK, NODES = "googlenet", 6
 PRINTED_BATCHES = 3
 """[1, 5], [6, 10] and [11, 12] of the paper's twelve layers."""

@@ -30,17 +30,6 @@ from planner.families import ibatch
 from planner.jsonio import decode_profile
 from planner.model.layers import Layer
 
-__all__ = [
-    "DEFAULT",
-    "NETWORKS",
-    "Constants",
-    "Iteration",
-    "fit",
-    "iteration",
-    "pull_problem",
-    "transfer_s",
-]
-
 PROFILES = Path(__file__).parents[2] / "data" / "profiles"
 NETWORKS = {
     "googlenet": "GoogLeNet",

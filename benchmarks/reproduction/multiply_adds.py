@@ -12,8 +12,6 @@ Convolutions", CVPR 2015, Table 1, without the auxiliary classifiers.
 
 from typing import NamedTuple
 
-__all__ = ["Work", "inception_v1", "vgg16_on_cifar10"]
-
 
 class Work(NamedTuple):
     """What one sample takes, and what a network consists of.

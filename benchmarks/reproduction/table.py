@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from grids import grid
 
-__all__ = ["Claim", "Row", "claims", "difference", "numbers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

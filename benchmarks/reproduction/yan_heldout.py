@@ -23,8 +23,6 @@ from yan_ranks import Triple, given, order, pairs_right
 
 from planner.families.yan import Problem
 
-__all__ = ["HeldOut", "held_out", "orders"]
-
 STEP = Fraction(11, 10)
 MULADD_NS = tuple(Fraction(round(100 * STEP**power), 1000) for power in range(39))
 """From 0.1 ns, below the hardware's peak of 0.12 ns, to 3.7 ns."""

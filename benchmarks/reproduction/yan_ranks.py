@@ -24,19 +24,6 @@ from planner.families.yan.configuration import Ranked
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 
-__all__ = [
-    "FITTED",
-    "HALVES",
-    "everything",
-    "given",
-    "label",
-    "load",
-    "order",
-    "pairs_right",
-    "ranking",
-    "transferred",
-]
-
 DATA = Path(__file__).parents[2] / "data" / "yan"
 
 HALVES = {"mnist": "MNIST, Table 1(a)", "imagenet22k": "ImageNet-22K, Table 1(b)"}

@@ -38,8 +38,6 @@ from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["MAX_STEPS", "SAMPLES", "Sample", "median", "sample", "worst"]
-
 MAX_STEPS = 2**30
 """Most sums the search for the worst takes: some seconds."""
 

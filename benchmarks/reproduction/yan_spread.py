@@ -19,8 +19,6 @@ from planner.families.yan.exact import exact
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER
 
-__all__ = ["EpochSpread", "interval", "spread"]
-
 
 @dataclass(frozen=True, slots=True)
 class EpochSpread:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from planner.families.yan.calibration import Fit
     from planner.families.yan.problem import Constants
 
-__all__ = ["add_parser"]
-
 _COMPUTE = """\
 Measures muladd_ns, activation_ns, error_ns and interference as a request of the
 problem `yan` takes them, by numpy, one process a core. Other load disturbs it:

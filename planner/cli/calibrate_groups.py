@@ -23,8 +23,6 @@ from planner.view.table import format_table
 if TYPE_CHECKING:
     from planner.families.drizzle import Calibration, Measurement
 
-__all__ = ["add_drizzle", "add_groups"]
-
 _GROUPS = """\
 MEASUREMENTS holds how long scheduling took, for each iteration:
 

@@ -32,8 +32,6 @@ from planner.view.network import save_network
 if TYPE_CHECKING:
     from planner.model.fitting import NetworkFit, Sweep
 
-__all__ = ["add_network"]
-
 _NETWORK = """\
 Started once a rank by a launcher such as torchrun. Times a collective over gloo
 for sizes from 64 B up, and fits three models: a table, an affine cost, and the line

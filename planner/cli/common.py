@@ -14,28 +14,6 @@ from planner.formats.importers.foreign import SEARCHED, foreign
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import escaped, escaped_json, printable
 
-__all__ = [
-    "ERROR_SIGN",
-    "add_fit_options",
-    "add_fit_outputs",
-    "add_loudness",
-    "check_outputs",
-    "command",
-    "file_name",
-    "in_file",
-    "in_option",
-    "read",
-    "read_as",
-    "readable",
-    "standard_input",
-    "standard_output",
-    "warn",
-    "write_document",
-    "write_fit",
-    "write_json",
-    "write_text",
-]
-
 T = TypeVar("T")
 
 ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"

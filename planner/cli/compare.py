@@ -81,8 +81,6 @@ from planner.solving.result import Result
 from planner.solving.what_if import regrets
 from planner.view.plans import drawing_of, plan_chart
 
-__all__ = ["FAMILIES", "PROFILED", "add_parser"]
-
 FAMILIES: Families = {
     family.name: family
     for family in (IBATCH, CARAMEL, YAN, BML, BIGDL, DRIZZLE, FSDP, ITERATION, OVERLAP)

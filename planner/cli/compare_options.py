@@ -40,19 +40,6 @@ from planner.solving.family import Family
 if TYPE_CHECKING:
     from planner.model.fitting import Model
 
-__all__ = [
-    "ASSUMED",
-    "DEFAULT_SECONDS",
-    "NETWORK",
-    "OPTIONS",
-    "Families",
-    "add_compare",
-    "refuse",
-    "settle",
-    "settle_cluster",
-    "settle_network",
-]
-
 DEFAULT_SECONDS = 10.0
 """Time limit of a method, if nobody says otherwise."""
 

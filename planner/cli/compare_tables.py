@@ -20,8 +20,6 @@ from planner.solving.views import epoch_text
 from planner.view import format_table
 from planner.view.regret import COLUMNS, advice_text, cells, prospect_text, target_text
 
-__all__ = ["beside", "kept", "lines", "provenance", "reasons", "table", "warning_lines"]
-
 AnyFamily: TypeAlias = Family[Any, Any, Any]
 
 _UNITS: Mapping[str, Callable[[Any], str]] = {

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from planner.model.units import escaped
 
-__all__ = ["complain"]
-
 
 def complain(text: str) -> None:
     """Print why this process ends, and record it for the launcher if there is one."""

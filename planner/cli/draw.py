@@ -11,8 +11,6 @@ from planner.cli.writing import replacing
 from planner.jsonio import decode_answer
 from planner.view.plans import drawing_of, plan_chart
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""

@@ -2,8 +2,6 @@
 
 from enum import IntEnum
 
-__all__ = ["Exit"]
-
 
 class Exit(IntEnum):
     """The exit status of every command."""

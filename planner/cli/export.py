@@ -17,8 +17,6 @@ from planner.model.graphs import Graph
 from planner.model.profiles import Profile
 from planner.model.validation import integer, shown
 
-__all__ = ["add_parser"]
-
 _TOOLS = (
     "ddp",
     "fsdp2",

@@ -8,8 +8,6 @@ from planner.model.errors import PlannerError
 from planner.model.units import format_ns, printable
 from planner.solving.targets import EVERY
 
-__all__ = ["check_worth", "made_for"]
-
 
 def made_for(answer: object) -> str | None:
     """Return the name of the plan's target, or None."""

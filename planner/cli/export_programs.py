@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from planner.programs import Answer
     from planner.programs.collectives import SummingProgram
 
-__all__ = ["write_algorithm", "write_traces"]
-
 _MAX_RANKS = 65536
 
 

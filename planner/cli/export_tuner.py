@@ -9,8 +9,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import MeasuredNetwork
 from planner.model.units import counted
 
-__all__ = ["write_tuner"]
-
 
 def write_tuner(options: argparse.Namespace) -> int:
     """Write the rows, read them back, and print their loss against the best of the tables."""

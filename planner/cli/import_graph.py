@@ -11,8 +11,6 @@ from planner.jsonio.fx import decode_fx
 from planner.jsonio.overlap import encode_request
 from planner.model.errors import InvalidInputError
 
-__all__ = ["GRAPHS", "import_graph"]
-
 
 def _fx(files: Sequence[str]) -> Problem:
     documents = []

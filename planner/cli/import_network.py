@@ -18,8 +18,6 @@ from planner.model.measured import Link, MeasuredNetwork
 from planner.model.units import escaped, parse_rate
 from planner.model.validation import inside, integer, shown
 
-__all__ = ["NETWORKS", "import_network"]
-
 Rows = tuple[list[TimedRow], tuple[str, ...]]
 
 

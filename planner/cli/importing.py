@@ -29,8 +29,6 @@ from planner.model.profiles import STATISTICS
 from planner.model.units import escaped
 from planner.model.validation import integer
 
-__all__ = ["add_parser", "opened"]
-
 _MB = 10**6
 
 

@@ -14,8 +14,6 @@ from types import FrameType
 from planner.cli.common import warn
 from planner.cli.exits import Exit
 
-__all__ = ["ended", "interruptible"]
-
 _OVER = b"\0"
 """Ends the thread; no signal has this number."""
 

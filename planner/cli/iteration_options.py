@@ -22,15 +22,6 @@ from planner.model.validation import shown
 from planner.solving.compare import ACTIVATIONS, IGNORE_MEMORY
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES, target_of
 
-__all__ = [
-    "Job",
-    "add_failed_option",
-    "add_iteration_options",
-    "asked_cluster",
-    "damaged",
-    "settle",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

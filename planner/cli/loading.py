@@ -7,8 +7,6 @@ from typing import Any
 from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.validation import shown
 
-__all__ = ["check_factory", "load_model"]
-
 
 def check_factory(spec: str, option: str) -> None:
     """Raise InvalidInputError unless `spec` is ``module:factory``; needs no torch."""

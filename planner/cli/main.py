@@ -29,8 +29,6 @@ from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.machine import own_version
 from planner.model.units import escaped
 
-__all__ = ["main", "parser"]
-
 _EXAMPLES = """\
 examples:
   planner plan data/profiles/vgg19.json --cluster data/clusters/caramel-16.json

@@ -18,8 +18,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.profiles import STATISTICS, Profile
 from planner.model.validation import integer
 
-__all__ = ["add_parser"]
-
 REPEAT_S = 20.0
 """Long enough (s) for a short disturbance, such as a compiler or a backup, to end."""
 

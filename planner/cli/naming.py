@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from planner.model.errors import InvalidInputError
 
-__all__ = ["OPTIONS", "as_typed"]
-
 _FACTORY = "MODULE:FACTORY"
 _KEYS = {_FACTORY: "factory"}  # positional arguments
 

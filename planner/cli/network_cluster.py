@@ -12,8 +12,6 @@ from planner.model.contention import Interference
 if TYPE_CHECKING:
     from planner.model.fitting import NetworkFit, Sweep
 
-__all__ = ["cluster_text"]
-
 
 def cluster_text(
     options: argparse.Namespace,

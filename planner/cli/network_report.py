@@ -12,8 +12,6 @@ from planner.view.table import format_table
 if TYPE_CHECKING:
     from planner.model.fitting import DepthFit, NetworkFit, Sweep, Timing
 
-__all__ = ["curves", "report", "sentence"]
-
 _NOISY = 0.5
 """A larger spread (share of the median) is reported as noise."""
 

@@ -9,8 +9,6 @@ from planner.model.topologies import BCube
 from planner.model.units import parse_time
 from planner.model.validation import shown
 
-__all__ = ["parse_bcube", "parse_count", "parse_names", "parse_number", "seconds"]
-
 
 def parse_bcube(text: str) -> BCube:
     """Return the topology of ``3,2`` or ``3x2``."""

@@ -31,8 +31,6 @@ from planner.solving.methods import concrete
 from planner.view import GANTT
 from planner.view.plans import plan_chart
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""

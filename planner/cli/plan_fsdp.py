@@ -33,8 +33,6 @@ from planner.solving.targets import FSDP2, PLANNER
 from planner.view import GANTT, format_table
 from planner.view.plans import plan_chart
 
-__all__ = ["add_options", "asked", "refuse_options", "run"]
-
 FSDP = "fsdp"
 
 _OWN = ("--channels", "--memory", "--recompute", "--shards")

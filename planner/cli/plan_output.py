@@ -12,8 +12,6 @@ from planner.solving.timeline import Timeline
 from planner.view import GANTT
 from planner.view.chart import Chart
 
-__all__ = ["write_plan"]
-
 
 def write_plan(
     options: argparse.Namespace,

@@ -32,8 +32,6 @@ from planner.solving.views import epoch_text
 from planner.view import format_table
 from planner.view.wording import CHANGES
 
-__all__ = ["about_cluster", "lines", "sentence"]
-
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
     """Yield the lines of the text, from the job to the left-out algorithms."""

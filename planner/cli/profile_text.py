@@ -4,8 +4,6 @@ from planner.cli.compare_tables import provenance, warning_lines
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
 
-__all__ = ["summary"]
-
 
 def summary(profile: Profile, place: str, why: str) -> str:
     """Return the size, the times and the warnings of a new profile.

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from planner.cli.telling import tell, told
 from planner.model.units import printable
 
-__all__ = ["Progress"]
-
 _LONG_S = 5.0
 """From this time (s) on the time left is shown, and lines are written to a log."""
 _EVERY_S = 30.0

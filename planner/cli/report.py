@@ -34,8 +34,6 @@ from planner.solving.targets import FSDP2
 from planner.solving.what_if import advise, regrets
 from planner.view.page import Report, page
 
-__all__ = ["add_parser"]
-
 DEFAULT = "report.html"
 """Default path of the page."""
 

@@ -32,8 +32,6 @@ from planner.view import GANTT, Chart
 if TYPE_CHECKING:
     from planner.programs import Answer, Program
 
-__all__ = ["add_parser"]
-
 _ABOUT = """\
 Every rank of a job runs this command: start it with torchrun, or any launcher that
 sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. PLAN is a plan of planner plan, or

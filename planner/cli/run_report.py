@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from planner.runtime.measuring.measured import MeasuredTime, StepTime
     from planner.runtime.measuring.trial import Trial
 
-__all__ = ["as_json", "report"]
-
 _TURNS = (
     "a batch is a turn of the plan, in which each rank pulls a slice from one other: with push "
     "that of a gradient, with pull updated weights; T_F: the time to send the whole gradient"

@@ -16,8 +16,6 @@ from planner.runtime.measuring.layers import watching
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
 from planner.runtime.world.world import World
 
-__all__ = ["drawn_trial", "optimizer_of", "trials"]
-
 _DRAWN = 5
 """Steps from which one is drawn; watching takes time, so their times do not count."""
 

@@ -8,8 +8,6 @@ from planner.cli.common import command, in_option, write_json
 from planner.jsonio import PROBLEMS, schema
 from planner.jsonio.schema import FILES
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""

@@ -19,8 +19,6 @@ from planner.model.units import escaped_json
 from planner.model.validation import shown
 from planner.solving.deadline import Cancel
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""

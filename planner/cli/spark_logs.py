@@ -19,15 +19,12 @@ from planner.families.drizzle.loops import (
     problem_of,
 )
 from planner.families.drizzle.observed import Application
-from planner.families.drizzle.problem import Problem
-from planner.families.iteration.scheduling import MAX_OVERHEAD
+from planner.families.drizzle.problem import MAX_OVERHEAD, Problem
 from planner.formats.importers.spark_events import read_spark_log
 from planner.formats.importers.spark_log import parts_of
 from planner.jsonio.spark import encode_spark
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
-
-__all__ = ["FORMAT", "SparkLogs", "import_spark", "read_logs"]
 
 FORMAT = "spark-events"
 _MB = 10**6

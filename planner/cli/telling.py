@@ -8,8 +8,6 @@ from contextvars import ContextVar
 
 from planner.model.units import printable
 
-__all__ = ["tell", "telling", "told"]
-
 _SINCE: ContextVar[float | None] = ContextVar("since when things are told", default=None)
 
 

@@ -31,8 +31,6 @@ from planner.model.units import counted, escaped, format_ns
 from planner.traces.recorded import Recorded
 from planner.traces.why import Why, why
 
-__all__ = ["add_parser"]
-
 _MB = 10**6
 
 

@@ -9,8 +9,6 @@ from planner.model.units import counted, format_bytes, format_ns
 from planner.traces.why import Why
 from planner.view import format_table
 
-__all__ = ["MEANINGS", "why_lines"]
-
 _ROWS = 12
 MEANINGS = {
     "input": "the host waited for data",

@@ -16,8 +16,6 @@ from secrets import token_hex
 from planner.cli.telling import tell
 from planner.model.errors import PlannerError
 
-__all__ = ["replacing", "write_file", "writing"]
-
 _TRIES = 100
 
 

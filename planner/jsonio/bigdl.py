@@ -35,18 +35,6 @@ from planner.solving.methods import REPLAN, concrete
 from planner.solving.result import Result
 from planner.solving.views import MAX_CELLS, HotSpots, Pulls
 
-__all__ = [
-    "MAX_LISTED",
-    "MAX_NODES",
-    "REQUEST_RULES",
-    "BigdlAnswer",
-    "BigdlRequest",
-    "answer",
-    "headline",
-    "hot_spots",
-    "run",
-]
-
 MAX_NODES = 4096
 """Largest number of nodes in a request. The typed interface accepts more."""
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from planner.families.bml.damage import GRACE_S
 from planner.families.bml.family import BML, METHODS
-from planner.families.bml.problem import Failures, Problem
+from planner.families.bml.problem import Problem
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
 from planner.jsonio.control import method_names
@@ -26,13 +26,10 @@ from planner.jsonio.types import (
 )
 from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
-from planner.model.topologies import BCube
+from planner.model.topologies import BCube, Failures
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import Control, Deadline, TimeUpError
 from planner.solving.family import OUT_OF_TIME
-
-__all__ = ["REQUEST_RULES", "BmlRequest", "problem_of", "run", "wanted_of"]
-
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 

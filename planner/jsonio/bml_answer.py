@@ -27,16 +27,6 @@ from planner.model.validation import MAX_TOTAL, MAX_VALUE, total
 from planner.solving.deadline import NEVER, Deadline, watched
 from planner.solving.result import Result
 
-__all__ = [
-    "MAX_TRANSFERS",
-    "BmlAnswer",
-    "algorithm_answer",
-    "answer",
-    "check_listable",
-    "comparison_of",
-    "headline",
-]
-
 MAX_TRANSFERS = 10**6
 """Largest number of transfers that an answer lists."""
 

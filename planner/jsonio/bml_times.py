@@ -15,8 +15,6 @@ from planner.model.topologies import BCube
 from planner.model.validation import check_same, shown
 from planner.solving.views import Compared
 
-__all__ = ["times"]
-
 MAX_SWITCHES = 2**70
 """Above the number of switches of any valid request. JSON Schema cannot state so large a limit."""
 

@@ -28,8 +28,6 @@ from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
-__all__ = ["check_transfers", "lists_all", "program_of", "with_verdict"]
-
 MAX_CHECKED = 2**16
 """Largest number of transfers checked before an answer is given: takes one or two seconds."""
 

@@ -57,16 +57,6 @@ from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
 from planner.solving.what_if import Advice, Regret, advise, regrets
 
-__all__ = [
-    "CaramelAnswer",
-    "CaramelRequest",
-    "GroupAnswer",
-    "answer",
-    "answer_beside",
-    "run",
-]
-
-
 MethodName = Annotated[
     str,
     Meta(extra_json_schema={"enum": method_names([*caramel.METHODS, BUCKETS, *TARGETS])}),

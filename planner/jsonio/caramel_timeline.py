@@ -14,9 +14,6 @@ from planner.model.units import counted, format_ns
 from planner.model.validation import check_same, shown
 from planner.solving.timeline import Kind, Timeline
 
-__all__ = ["headline", "timeline"]
-
-
 _NUMBERS = (
     "op_order",
     "order",

@@ -19,8 +19,6 @@ from planner.model.measured import MeasuredNetwork
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.model.validation import inside
 
-__all__ = ["ClusterDocument", "cluster_of", "decode_cluster", "without"]
-
 T = TypeVar("T")
 
 _FIELDS = {

@@ -16,16 +16,6 @@ from planner.solving.methods import REPLAN
 from planner.solving.result import Result
 from planner.solving.tie_break import Prefer, TieBreak
 
-__all__ = [
-    "Controlled",
-    "ProgressLine",
-    "Standing",
-    "control_of",
-    "method_names",
-    "tell",
-    "without_start",
-]
-
 R = TypeVar("R", bound=Result[Any, Any])
 
 

@@ -17,9 +17,6 @@ from planner.jsonio.translating import exactly, join, translated
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_DECIMALS, shown
 
-__all__ = ["decode", "plain", "typed"]
-
-
 T = TypeVar("T")
 
 _MAX_DIGITS = 4000

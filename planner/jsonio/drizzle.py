@@ -21,19 +21,6 @@ from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.views import GroupPoint, Groups, share_text
 
-__all__ = [
-    "REQUEST_RULES",
-    "CurvePoint",
-    "DrizzleAnswer",
-    "DrizzleRequest",
-    "StageDocument",
-    "TriggersAnswer",
-    "answer",
-    "groups",
-    "headline",
-    "run",
-]
-
 T = TypeVar("T")
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(drizzle.METHODS)})]

@@ -13,8 +13,6 @@ from planner.jsonio.layout import in_lines, numbers
 from planner.jsonio.types import Count
 from planner.model.validation import MAX_VALUE
 
-__all__ = ["GroupsDocument", "decode_overheads", "encode_calibration", "mean_and_largest"]
-
 
 class OverheadDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The scheduling time of an iteration of so many tasks, in groups of so many iterations."""

@@ -7,8 +7,6 @@ from msgspec import Meta, Struct
 from planner.model.topologies import BCube, Failures
 from planner.model.validation import MAX_VALUE, integer
 
-__all__ = ["Digits", "FailedDocument", "failed_document", "failures_of"]
-
 Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
 Nic = Annotated[tuple[Digits, Number], Meta(description="[digits of the server, level]")]

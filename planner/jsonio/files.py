@@ -12,8 +12,6 @@ from planner.model.profiles import Profile
 from planner.model.validation import shown
 from planner.solving.plugins import plugged
 
-__all__ = ["cluster_data", "cluster_file", "read_cluster", "read_profile", "shipped_clusters"]
-
 _FOLDER = Path(__file__).parents[1] / "data" / "clusters"
 
 

@@ -36,8 +36,6 @@ from planner.model.validation import check_count, inside
 from planner.solving.deadline import Control
 from planner.solving.result import Result
 
-__all__ = ["FsdpAnswer", "FsdpRequest", "LevelAnswer", "answer", "headline", "run"]
-
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
 StepIndex = Annotated[int, Meta(ge=0, le=2**32)]

@@ -13,8 +13,6 @@ from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.validation import check_count, check_same, total
 from planner.solving.timeline import Interval, Kind, Memory, Timeline
 
-__all__ = ["timeline"]
-
 
 def timeline(answer: FsdpAnswer) -> Timeline:
     """Check an answer and return its schedule and memory curve.

@@ -9,8 +9,6 @@ from planner.jsonio.types import Size, Time
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 
-__all__ = ["FxDocument", "FxNode", "decode_fx"]
-
 _VERSION = 1
 
 

@@ -26,8 +26,6 @@ from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.timeline import Interval, Kind, Timeline
 
-__all__ = ["REGISTERED", "interface_of", "register"]
-
 REGISTERED: dict[str, Family[Any, Any, Any]] = {}
 """Families that were added to planner's own, by name."""
 

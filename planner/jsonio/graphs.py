@@ -8,8 +8,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from planner.jsonio.types import PositiveSize, Time, or_none
 from planner.model.graphs import Graph, Op, Parameter, Phase
 
-__all__ = ["OpDocument", "ParameterDocument", "documents_of", "graph_of"]
-
 Spread = Annotated[Time, Meta(description="interquartile range of the measured times")]
 OpNames = str | Annotated[tuple[str, ...], Meta(min_length=1)]
 

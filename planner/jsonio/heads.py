@@ -15,18 +15,6 @@ from planner.model.profiles import Profile
 from planner.model.validation import shown
 from planner.solving.result import Result
 
-__all__ = [
-    "WITH_PLAN",
-    "Head",
-    "KeptPlan",
-    "PlanOrReason",
-    "check_head",
-    "head",
-    "made_by",
-    "of_profile",
-    "warned",
-]
-
 _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.solving.result.Infeasibility`."""
 

@@ -60,19 +60,6 @@ from planner.solving.targets import FSDP2, PLANNER, target_of
 from planner.solving.timeline import Timeline
 from planner.solving.what_if import Regret, regrets
 
-__all__ = [
-    "BatchAnswer",
-    "BlocksCost",
-    "IbatchAnswer",
-    "IbatchRequest",
-    "answer",
-    "answer_to",
-    "headline",
-    "run",
-    "timeline",
-]
-
-
 LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
     Meta(description="names of the parameters of each layer, layer 0 first, none given twice"),

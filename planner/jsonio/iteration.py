@@ -42,9 +42,6 @@ from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.targets import PLANNER, TARGETS, Target, target_of
 from planner.solving.what_if import advise, regrets, robust_plan
 
-__all__ = ["IterationRequest", "doubts", "planned", "run"]
-
-
 MethodName = Annotated[
     str,
     Meta(extra_json_schema={"enum": method_names([*iteration.METHODS, BUCKETS, *TARGETS])}),

@@ -14,20 +14,6 @@ from planner.jsonio.targets import TargetField, TargetsField
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Rows, Size
 
-__all__ = [
-    "VERBS",
-    "AlgorithmAnswer",
-    "AlternativeAnswer",
-    "CandidateAnswer",
-    "InterferenceAnswer",
-    "IterationAnswer",
-    "SchedulingAnswer",
-    "SizingAnswer",
-    "SynchronisationAnswer",
-    "TransferAnswer",
-    "WhyAnswer",
-]
-
 Mode = Literal["replicated", "sharded"]
 Count = Annotated[int, Meta(ge=1)]
 Depth = Annotated[

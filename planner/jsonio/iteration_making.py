@@ -54,8 +54,6 @@ from planner.solving.scenarios import Prospect
 from planner.solving.targets import Exported
 from planner.solving.what_if import Advice, Regret
 
-__all__ = ["answer"]
-
 
 def answer(
     problem: Problem,

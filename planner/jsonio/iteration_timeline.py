@@ -25,8 +25,6 @@ from planner.model.units import counted, format_ns
 from planner.model.validation import check_same, inside, shown
 from planner.solving.timeline import Timeline
 
-__all__ = ["headline", "timeline"]
-
 
 def headline(answer: IterationAnswer) -> str:
     """Return a one-line summary: the plan and its cost."""

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["in_lines", "number", "numbers"]
-
 S = TypeVar("S", bound=msgspec.Struct)
 
 

@@ -11,8 +11,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.network import Network as Links
 from planner.model.network import links
 
-__all__ = ["LINK_RULES", "link_notes", "links_of"]
-
 
 class LinkFields(Protocol):
     """Protocol of requests that describe the links between machines."""

@@ -17,8 +17,6 @@ from typing import Any
 from planner.jsonio.service import solve
 from planner.model.validation import integer
 
-__all__ = ["solve_many"]
-
 
 def solve_many(
     requests: Iterable[Mapping[str, Any]], executor: Executor, *, ahead: int = 256

@@ -24,8 +24,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.fitting import NetworkFit, Sweep, relative_errors
 from planner.model.topologies import BCube
 
-__all__ = ["cluster_document", "encode_cluster"]
-
 
 def cluster_document(
     sweep: Sweep,

@@ -16,15 +16,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import MAX_RANKS, Collective, Link, Measured, MeasuredNetwork
 from planner.model.validation import inside
 
-__all__ = [
-    "Collectives",
-    "Links",
-    "MeasuredDocument",
-    "TableDocument",
-    "encode_measured",
-    "measured_of",
-]
-
 Ranks = Annotated[int, Meta(ge=2, le=MAX_RANKS)]
 
 

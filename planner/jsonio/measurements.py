@@ -26,17 +26,6 @@ from planner.model.validation import MAX_VALUE
 if TYPE_CHECKING:  # fitting imports NumPy; the schema does not need it
     from planner.families.yan.calibration import Computation, Fit, MeasuredEpoch
 
-__all__ = [
-    "ComputationDocument",
-    "FitDocument",
-    "MeasurementDocument",
-    "MeasurementsDocument",
-    "decode_computation",
-    "decode_measurements",
-    "encode_computation",
-    "encode_fit",
-]
-
 
 class MeasurementDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was run, and how long an epoch took."""

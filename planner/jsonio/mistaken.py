@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 from planner.model.errors import InvalidInputError
 
-__all__ = ["Kind", "instead", "refuse_other"]
-
 Kind = Literal["plan", "request", "cluster", "profile", "network"]
 
 

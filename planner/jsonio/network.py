@@ -23,19 +23,6 @@ from planner.model.measured import Collective, Measured, MeasuredNetwork
 from planner.model.network import AnyNetwork
 from planner.model.validation import inside
 
-__all__ = [
-    "MODELS",
-    "NETWORK_RULES",
-    "Described",
-    "InterferenceDocument",
-    "Network",
-    "NetworkDocument",
-    "decode_network",
-    "described",
-    "measured_as",
-]
-
-
 MAX_DEPTH = 64
 
 MODELS: dict[Model, str] = {"table": "network", "affine": "affine", "two_point": "two_point"}

@@ -12,8 +12,6 @@ from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.fitting import DepthFit, NetworkFit, Sweep, Timing, relative_errors
 
-__all__ = ["encode_network"]
-
 _SIMPLE = (str, int, float)
 
 

@@ -12,18 +12,6 @@ from planner.model.validation import inside
 from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
 from planner.solving.targets import Target
 
-__all__ = [
-    "OUTLOOKS",
-    "OutlookField",
-    "PercentileField",
-    "ProspectAnswer",
-    "ProspectField",
-    "ScenariosField",
-    "asked",
-    "prospect_answer",
-    "unless_tied",
-]
-
 
 class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be otherwise, and how likely that is."""

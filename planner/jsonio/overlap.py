@@ -19,18 +19,6 @@ from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.timeline import Interval, Timeline
 
-__all__ = [
-    "OverlapAnswer",
-    "OverlapRequest",
-    "answer",
-    "encode_request",
-    "headline",
-    "problem_of",
-    "run",
-    "timeline",
-    "timeline_of",
-]
-
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(overlap.METHODS)})]
 Total = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="bytes")]
 Point = tuple[Size, Time]

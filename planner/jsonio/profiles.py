@@ -16,8 +16,6 @@ from planner.model.layers import KINDS, Layer
 from planner.model.profiles import Profile, Provenance
 from planner.model.validation import MAX_VALUE
 
-__all__ = ["PROFILE_RULES", "ProfileDocument", "decode_profile", "encode_profile", "profile_of"]
-
 Count = Annotated[int, Meta(ge=0, le=2**31)]
 Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUE)], ...], Meta(description="lengths")]
 

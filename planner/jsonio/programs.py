@@ -19,19 +19,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 from planner.model.validation import check_same, inside, shown
 
-__all__ = [
-    "LISTED",
-    "ProgramAnswer",
-    "ProgramAround",
-    "SummedUpBy",
-    "Verdict",
-    "check_program",
-    "check_summed_up",
-    "program_answer",
-    "recipe_in",
-    "summed_up_by",
-]
-
 LISTED = "listed"
 """Generator name of a program whose messages the answer lists."""
 

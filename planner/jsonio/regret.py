@@ -9,16 +9,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.jsonio.types import Moment, filled
 from planner.solving.what_if import Advice, Regret
 
-__all__ = [
-    "AdviceAnswer",
-    "AdviceField",
-    "RegretAnswer",
-    "RegretField",
-    "RegretRequest",
-    "advice_answer",
-    "regret_answers",
-]
-
 
 class RegretAnswer(Struct, frozen=True, kw_only=True):
     """What the plan, as it is, costs in one scenario beside the best plan for it."""

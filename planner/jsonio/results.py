@@ -19,17 +19,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import did_you_mean, inside, shown
 from planner.solving.result import Infeasibility, Result
 
-__all__ = [
-    "PlanDocument",
-    "add_kind",
-    "decode_plan",
-    "decode_result",
-    "encode_plan",
-    "encode_result",
-    "plain_plan",
-    "plan_of",
-]
-
 _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "ibatch.Plan": (ibatch.Plan, ibatch.Evaluation),
     "caramel.Plan": (caramel.Plan, caramel.Evaluation),

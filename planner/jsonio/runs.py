@@ -2,8 +2,6 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
-__all__ = ["ComparisonReport", "PlanReport", "RatioReport", "RunReport", "TransferReport"]
-
 
 class PlanReport(Struct, frozen=True, kw_only=True):
     """A plan that ran."""

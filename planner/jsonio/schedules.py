@@ -21,8 +21,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import check_count, check_same, shown
 from planner.solving.simulator import Iteration, TimedTransfer, simulate
 
-__all__ = ["check_parts", "check_sizes", "check_startups", "in_passes", "simulated"]
-
 Span = tuple[int, int, int]
 """Start and stop (bytes) of a part, and the index of the transfer that carries it."""
 

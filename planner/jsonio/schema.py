@@ -18,8 +18,6 @@ from planner.jsonio.why import WhyReport
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["FILES", "schema"]
-
 FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "profile": (ProfileDocument, PROFILE_RULES),
     "cluster": (ClusterDocument, {}),

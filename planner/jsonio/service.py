@@ -34,21 +34,6 @@ from planner.model.errors import InvalidInputError, PluginError
 from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Cancel, Incumbent
 
-__all__ = [
-    "PROBLEMS",
-    "ErrorAnswer",
-    "ErrorCode",
-    "ErrorDetail",
-    "Interface",
-    "Reply",
-    "decode_answer",
-    "decode_request",
-    "reply",
-    "solve",
-    "solve_or_raise",
-]
-
-
 OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
 
 

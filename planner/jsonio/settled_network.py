@@ -11,8 +11,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
 from planner.model.validation import inside
 
-__all__ = ["settled", "warnings_of"]
-
 
 def settled(
     measured: Described, wanted: str | None, ranks: int | None = None, path: str = "network"

@@ -15,8 +15,6 @@ from planner.jsonio.drizzle_measurements import GroupsConstants, OverheadDocumen
 from planner.jsonio.layout import in_lines, number, numbers
 from planner.jsonio.types import Count, Size, Time, filled
 
-__all__ = ["SparkDocument", "encode_spark"]
-
 _ELEMENT_BYTES = 4
 
 

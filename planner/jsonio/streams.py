@@ -17,8 +17,6 @@ from planner.jsonio.service import ErrorAnswer, ErrorCode, ErrorDetail, Reply, r
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.solving.deadline import Cancel, Incumbent
 
-__all__ = ["CancellableLines", "limited_replies", "one_message", "read_lines"]
-
 _CANCEL = re.compile(rb'\s*\{\s*"cancel"\s*:\s*([1-9][0-9]{0,17})\s*\}\s*')
 
 _AHEAD = 64 * 2**20

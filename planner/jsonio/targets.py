@@ -9,17 +9,6 @@ from planner.jsonio.types import Moment
 from planner.model.validation import MAX_TOTAL
 from planner.solving.targets import FSDP2, PLANNER, TARGETS, Exported, Target
 
-__all__ = [
-    "ExportedAnswer",
-    "ShardedTargetRequest",
-    "TargetAnswer",
-    "TargetField",
-    "TargetRequest",
-    "TargetsField",
-    "target_answer",
-    "targets_answer",
-]
-
 _ABOUT = f"whose rules the plan has to keep to; {PLANNER}: those of planner's runtime"
 
 TargetRequest = Annotated[

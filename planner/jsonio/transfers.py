@@ -10,16 +10,6 @@ from planner.model.graphs import Graph, Phase
 from planner.model.layers import module_range
 from planner.solving.timeline import Interval, Kind, Mark, Timeline, Window
 
-__all__ = [
-    "Names",
-    "OpTimes",
-    "ParameterBytes",
-    "TransferDocument",
-    "op_times",
-    "sent",
-    "timeline_of",
-]
-
 _SHOWN = 60
 """Characters for parameter names in a transfer's label."""
 

@@ -12,9 +12,6 @@ import msgspec
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, did_you_mean, exact, shown
 
-__all__ = ["exactly", "join", "translated"]
-
-
 MAX_NAMED = 200
 """Longest key shown in full in an error's path."""
 

@@ -7,26 +7,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from planner.model.validation import MAX_TOTAL, MAX_VALUE
 
-__all__ = [
-    "Count",
-    "Index",
-    "LayerRange",
-    "Moment",
-    "PositiveRate",
-    "PositiveSize",
-    "PositiveTime",
-    "Rate",
-    "Rows",
-    "Seconds",
-    "Size",
-    "Sizes",
-    "Time",
-    "Times",
-    "fields_of",
-    "filled",
-    "or_none",
-]
-
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 

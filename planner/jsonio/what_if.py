@@ -26,8 +26,6 @@ from planner.solving.result import Result
 from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.what_if import Regret, regrets, robust_plan
 
-__all__ = ["Foreseen", "WhatIfFields", "WhatIfRequest", "planned"]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

@@ -8,8 +8,6 @@ from msgspec import Struct
 from planner.traces.recorded import Kernels
 from planner.traces.why import Why
 
-__all__ = ["WhyReport", "why_report"]
-
 
 class CausesReport(Struct, frozen=True, kw_only=True):
     """Parts of waits, by cause, in ns."""

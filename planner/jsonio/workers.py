@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias
 
-__all__ = ["Limits", "OverLimitError", "Usage", "Worker", "WorkerFaultError"]
-
 _LENGTH = struct.Struct("!Q")
 """Header of a message."""
 

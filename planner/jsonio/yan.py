@@ -32,23 +32,6 @@ from planner.model.validation import inside
 from planner.solving.deadline import Control, Deadline
 from planner.solving.methods import REPLAN, known_method
 
-__all__ = [
-    "REQUEST_RULES",
-    "ConstantsDocument",
-    "FixedDocument",
-    "NeuronLayerDocument",
-    "YanRequest",
-    "asked",
-    "constants_of",
-    "fixed_of",
-    "layers_of",
-    "memory_doubts",
-    "problem_of",
-    "run",
-    "told",
-]
-
-
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS)]

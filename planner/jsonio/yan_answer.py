@@ -19,20 +19,6 @@ from planner.model.validation import total
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.result import Result, Status
 
-__all__ = [
-    "Breakdown",
-    "ChoiceAnswer",
-    "ConfigurationAnswer",
-    "FrontRow",
-    "LayerBreakdown",
-    "SensitivityAnswer",
-    "TopRow",
-    "YanAnswer",
-    "answer",
-    "refuse_sensitivity",
-    "with_extras",
-]
-
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Number = Annotated[int, Meta(ge=1)]
 Total = Annotated[int, Meta(ge=0)]

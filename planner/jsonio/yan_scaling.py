@@ -22,8 +22,6 @@ from planner.model.units import counted
 from planner.model.validation import check_count, shown
 from planner.solving.views import ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
 
-__all__ = ["headline", "scaling"]
-
 
 def headline(answer: YanAnswer) -> str:
     """Return a one-line summary: the configuration and its cost."""

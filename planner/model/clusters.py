@@ -15,8 +15,6 @@ from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, To
 from planner.model.units import format_bytes
 from planner.model.validation import MAX_VALUE, set_exact, set_integer, shown
 
-__all__ = ["Cluster", "Nic", "Scheduling", "scaled_cluster"]
-
 MAX_MACHINES = 2**16
 
 ONE_ACCELERATOR_BYTES = 300 * 10**9

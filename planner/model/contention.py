@@ -22,15 +22,6 @@ from planner.model.costs import TransferCost, least_rate
 from planner.model.errors import InvalidInputError
 from planner.model.validation import set_exact, set_integer, shown
 
-__all__ = [
-    "ALONE",
-    "Interference",
-    "Progress",
-    "bound_beside",
-    "check_interference",
-    "progress",
-]
-
 Span = tuple[int, int]
 
 Amount = int | Fraction

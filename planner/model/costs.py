@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "AffineCost",
-    "DepthCost",
-    "Line",
-    "LinearPiece",
-    "TableCost",
-    "TransferCost",
-    "least_rate",
-    "scaled_cost",
-    "supporting_lines",
-]
-
 CostT = TypeVar(
     "CostT",
     "AffineCost",

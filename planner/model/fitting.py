@@ -19,28 +19,8 @@ from typing import Any, Literal
 
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
-from planner.model.measured import COLLECTIVES, Collective, never_falling
+from planner.model.measured import Collective, never_falling
 from planner.model.validation import integer, integers
-
-__all__ = [
-    "COLLECTIVES",
-    "ELEMENT_BYTES",
-    "LARGE_BYTES",
-    "SMALL_BYTES",
-    "AffineFit",
-    "Collective",
-    "DepthFit",
-    "Model",
-    "NetworkFit",
-    "Sweep",
-    "Timing",
-    "fit_affine",
-    "fit_network",
-    "fit_table",
-    "relative_errors",
-    "sweep_sizes",
-    "two_point_model",
-]
 
 Model = Literal["table", "affine", "two_point"]
 

@@ -14,8 +14,6 @@ from typing import Any, Literal
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, did_you_mean, set_integer, shown
 
-__all__ = ["Graph", "Op", "Parameter", "Phase"]
-
 Phase = Literal["forward", "backward"]
 """The two passes of an iteration."""
 

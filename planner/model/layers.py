@@ -9,18 +9,6 @@ from planner.model.graphs import Graph, Op, Parameter
 from planner.model.units import counted
 from planner.model.validation import MAX_VALUE, integer, set_integer, shown
 
-__all__ = [
-    "KINDS",
-    "Layer",
-    "chain_blocks",
-    "graph_of_layers",
-    "merged",
-    "module_range",
-    "parameters_of_layers",
-    "unique_names",
-    "with_spreads",
-]
-
 KINDS = ("conv", "full", "norm", "embedding", "activation", "pool", "view", "attention", "other")
 """Kinds of layers: `view` moves no numbers; `activation` treats each number by itself."""
 

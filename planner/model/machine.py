@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["VERSION", "Load", "affinity", "own_version", "processor", "processors", "versions"]
-
 VERSION = "0.1.0"
 """Version of this package. A constant, because a copy that is not installed has no metadata, and
 another distribution may have the same name."""

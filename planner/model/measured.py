@@ -22,8 +22,6 @@ from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, set_exact, set_integer, shown
 
-__all__ = ["COLLECTIVES", "Collective", "Link", "Measured", "MeasuredNetwork", "never_falling"]
-
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
 """Collectives: sum gradients, pull a batch of parameters, push a batch of gradients."""
 

@@ -14,8 +14,6 @@ from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.validation import set_exact, set_integer
 
-__all__ = ["AnyNetwork", "Network", "batch_cost", "links", "ring_cost", "scattered"]
-
 AnyNetwork = AffineCost | TableCost | DepthCost | Nic
 """A network: the cost of one communication over it, or its NICs."""
 

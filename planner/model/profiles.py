@@ -26,9 +26,6 @@ from planner.model.layers import (
 )
 from planner.model.validation import integer, set_integer, shown
 
-__all__ = ["STATISTICS", "Granularity", "Profile", "Provenance"]
-
-
 Granularity = Literal["block", "layer"]
 """Unit of a chain: one layer with parameters, or one block (its branches together)."""
 

@@ -17,8 +17,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.units import counted
 from planner.model.validation import MAX_VALUE, integer, set_exact, set_integer, shown
 
-__all__ = ["BCube", "Failures", "FatTree", "Rails", "Switch", "Topology"]
-
 
 @dataclass(frozen=True, slots=True)
 class BCube:

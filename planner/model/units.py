@@ -10,23 +10,6 @@ from fractions import Fraction
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = [
-    "counted",
-    "escaped",
-    "escaped_json",
-    "format_bytes",
-    "format_factor",
-    "format_ns",
-    "format_rate",
-    "format_share",
-    "parse_bytes",
-    "parse_rate",
-    "parse_time",
-    "printable",
-    "three_digits",
-    "unit_of",
-]
-
 _TIMES = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}

@@ -17,8 +17,6 @@ from planner.model.errors import MeasurementError
 from planner.profiling.graph import order_number
 from planner.profiling.tensors import byte_size
 
-__all__ = ["Call", "forward", "layer_names", "observed_modules", "trace"]
-
 
 @dataclass(slots=True)
 class Call:

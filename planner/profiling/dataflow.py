@@ -19,8 +19,6 @@ from planner.model.layers import unique_names
 from planner.profiling.calls import Call
 from planner.profiling.graph import order_number
 
-__all__ = ["Flow", "Operation", "Stretches", "flow", "operations", "updating_ops"]
-
 _SHOWN_NODES = 3
 """Node kinds in the name of an op; further kinds are abbreviated."""
 

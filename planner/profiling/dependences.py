@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-__all__ = ["dependences", "operations"]
-
 COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor")
 
 PURE = ("flex_attention", "flex_attention_backward", "triton_kernel_wrapper_functional")

@@ -14,8 +14,6 @@ from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.validation import integer, shown
 from planner.profiling.samples import sample_input
 
-__all__ = ["load_factory"]
-
 
 def load_factory(
     spec: str, input_shape: str | None = None, batch_size: int | None = None

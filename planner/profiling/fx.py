@@ -15,8 +15,6 @@ from torch._ops import OpOverload
 
 from planner.profiling.dependences import dependences
 
-__all__ = ["DOCUMENT_VERSION", "MERGEABLE", "collective_key", "collective_name", "fx_document"]
-
 DOCUMENT_VERSION = 1
 
 MERGEABLE = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")

@@ -8,8 +8,6 @@ from torch.autograd.graph import Node
 
 from planner.model.layers import chain_blocks
 
-__all__ = ["blocks_of_spans", "nodes_behind", "order_number"]
-
 
 def order_number(node: Node) -> int:
     """Return autograd's sequence number of a node; it grows in the order of computation."""

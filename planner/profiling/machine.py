@@ -7,8 +7,6 @@ from torch import nn
 
 from planner.model import machine
 
-__all__ = ["processor", "versions"]
-
 
 def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
     """Return the name of the processor, and of the accelerators that `model` is on."""

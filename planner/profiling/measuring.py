@@ -25,8 +25,6 @@ from planner.profiling.timing import Run, clock_for, time_bare, time_layers
 from planner.profiling.updates import time_updates, with_updates
 from planner.solving.deadline import Deadline
 
-__all__ = ["measure"]
-
 _Statistic = Callable[[Sequence[int]], float]
 
 

@@ -7,8 +7,6 @@ from torch import nn
 
 from planner.profiling.calls import Call
 
-__all__ = ["parameter_layers"]
-
 
 def parameter_layers(model: nn.Module, calls: Sequence[Call]) -> dict[nn.Parameter, int]:
     """Return the layer of each parameter: the first layer in the first call of its module.

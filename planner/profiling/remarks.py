@@ -12,8 +12,6 @@ from planner.profiling.structure import Structure
 from planner.profiling.timing import Run
 from planner.solving.diagnostics import Circumstances, Spread, disturbances
 
-__all__ = ["notes_of", "others_in", "warnings_of"]
-
 
 def others_in(loads: Sequence[machine.Load], first: int, end: int) -> float | None:
     """Return how many processors other programs used in rounds first to end, or from earlier on."""

@@ -13,8 +13,6 @@ from statistics import median, quantiles
 from planner.profiling.timing import Run
 from planner.solving.diagnostics import Spread
 
-__all__ = ["interquartile", "repeated", "spread_of"]
-
 
 def interquartile(times: Sequence[int]) -> int | None:
     """Return the interquartile range (ns), or None for a single time."""

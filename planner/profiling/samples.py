@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 
-__all__ = ["sample_input"]
-
 TYPES: Mapping[str, torch.dtype] = MappingProxyType(
     {
         "float32": torch.float32,

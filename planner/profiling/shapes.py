@@ -24,8 +24,6 @@ from planner.model.errors import MeasurementError
 from planner.profiling.calls import forward, observed_modules
 from planner.profiling.tensors import tensors_in
 
-__all__ = ["Description", "describe"]
-
 _ATTENTION = ("aten._scaled_dot_product_", "aten._flash_attention_forward")
 
 

@@ -23,8 +23,6 @@ from planner.profiling.graph import blocks_of_spans, nodes_behind, order_number
 from planner.profiling.ownership import parameter_layers
 from planner.profiling.tensors import loss_of, tensors_in
 
-__all__ = ["Structure", "observe"]
-
 
 @dataclass(frozen=True, slots=True)
 class Structure:

@@ -10,8 +10,6 @@ from torch import nn
 
 from planner.profiling.tensors import tensors_in
 
-__all__ = ["kept_gradients", "no_collection", "with_threads"]
-
 
 @contextmanager
 def kept_gradients(model: nn.Module, inputs: tuple[Any, ...]) -> Iterator[None]:

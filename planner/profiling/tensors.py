@@ -9,8 +9,6 @@ from torch import Tensor
 
 from planner.model.errors import MeasurementError
 
-__all__ = ["byte_size", "loss_of", "tensors_in"]
-
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested sequences, mappings and dataclasses, in order."""

@@ -16,8 +16,6 @@ from planner.profiling.graph import nodes_behind
 from planner.profiling.structure import Structure
 from planner.profiling.tensors import loss_of
 
-__all__ = ["Clock", "Run", "clock_for", "time_bare", "time_layers"]
-
 Clock = Callable[[], int]
 """Returns the time (ns) once all work submitted so far is complete."""
 

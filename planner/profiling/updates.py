@@ -22,8 +22,6 @@ from torch.optim import Optimizer
 from planner.model.graphs import Graph, Op
 from planner.profiling.timing import Clock
 
-__all__ = ["time_updates", "with_updates"]
-
 
 def time_updates(
     model: nn.Module,

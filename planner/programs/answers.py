@@ -22,8 +22,6 @@ from planner.programs.building import Layers, gradients, through_a_driver, trans
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
 from planner.programs.units import plan_of, units_of
 
-__all__ = ["Answer", "read_answer", "read_plan", "recipes_of"]
-
 Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | FsdpAnswer | IbatchAnswer | IterationAnswer
 ValueT = TypeVar("ValueT")
 

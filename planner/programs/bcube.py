@@ -12,8 +12,6 @@ from planner.model.topologies import BCube
 from planner.programs.answers import read_plan
 from planner.programs.collectives import SummingProgram, summing_program
 
-__all__ = ["bcube_program"]
-
 
 def bcube_program(
     bcube: BCube, plan: bytes | Mapping[str, Any] | BmlAnswer | Plan | None

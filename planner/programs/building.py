@@ -11,8 +11,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 from planner.programs.forms import Batch, Direction, GradientProgram, Piece, ShardProgram
 
-__all__ = ["Layers", "gradients", "shards", "through_a_driver", "transfers"]
-
 
 class Layers(NamedTuple):
     """One direction of a plan of `ibatch`: ranges of layers, and the layers' names and sizes."""
@@ -27,11 +25,16 @@ class Timed(Protocol):
     """The times at which a plan has a transfer ready, start and end."""
 
     @property
-    def ready_ns(self) -> int: ...
+    def ready_ns(self) -> int:
+        """When what it sends is ready."""
+
     @property
-    def start_ns(self) -> int: ...
+    def start_ns(self) -> int:
+        """When it starts."""
+
     @property
-    def end_ns(self) -> int: ...
+    def end_ns(self) -> int:
+        """When it ends."""
 
 
 def gradients(

@@ -18,8 +18,6 @@ from planner.model.errors import InvalidInputError
 from planner.programs.answers import Answer, recipes_of
 from planner.programs.building import through_a_driver
 
-__all__ = ["SummingProgram", "programs_of_transfers", "summing_program"]
-
 
 class SummingProgram(NamedTuple):
     """The program by which a plan sums up gradients.

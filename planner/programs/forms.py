@@ -10,21 +10,6 @@ from typing import Literal, NamedTuple, Self, TypeVar
 
 from planner.families.collectives.recipes import Recipe
 
-__all__ = [
-    "Batch",
-    "Direction",
-    "GradientProgram",
-    "Piece",
-    "Program",
-    "ShardProgram",
-    "ShardedUnit",
-    "SliceProgram",
-    "UnitProgram",
-    "digest",
-    "piece_of",
-    "with_pieces",
-]
-
 
 class Piece(NamedTuple):
     """Bytes start … stop-1 of a parameter's gradient; a `stop` of None is the end."""

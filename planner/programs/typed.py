@@ -14,8 +14,6 @@ from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
 from planner.programs.units import units_of
 from planner.solving.result import Result
 
-__all__ = ["TypedPlan", "family_of", "is_typed", "read_typed"]
-
 TypedPlan = (
     tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan, Any]]
     | tuple[iteration.Problem, iteration.Plan | Result[iteration.Plan, Any]]

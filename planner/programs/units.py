@@ -24,8 +24,6 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.validation import shown
 from planner.programs.forms import ShardedUnit, UnitProgram
 
-__all__ = ["Lists", "by_streams", "plan_of", "units_of"]
-
 Lists: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 """For each unit: the units that it prefetches in the forward and in the backward pass."""
 

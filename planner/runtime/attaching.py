@@ -29,8 +29,6 @@ from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.world import World
 
-__all__ = ["attach", "reads_as"]
-
 
 def attach(
     model: nn.Module,

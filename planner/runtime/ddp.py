@@ -29,8 +29,6 @@ from planner.model.errors import (
 from planner.programs import Program
 from planner.runtime.model.parameters import check_cover, named
 
-__all__ = ["PlannedDDP", "as_ddp", "ddp_bucket_caps", "ddp_buckets"]
-
 _SETS = ("bucket_cap_mb", "bucket_cap_mb_list", "module")
 _HELPERS = ("_build_params_for_reducer", "_ddp_init_helper", "_get_ddp_logging_data")
 _OF_REDUCER = ("_push_all_rebuilt_params", "_rebuild_buckets")

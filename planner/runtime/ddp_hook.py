@@ -25,8 +25,6 @@ from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Program
 from planner.runtime.model.parameters import check_cover, named
 
-__all__ = ["Audit", "Travelled", "audit", "follow_order"]
-
 _SETTLED = 2
 """DDP's buckets are final after these steps."""
 

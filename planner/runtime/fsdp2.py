@@ -22,8 +22,6 @@ from planner.programs import Program, UnitProgram
 from planner.runtime.fsdp2_units import shard_in_units
 from planner.runtime.model.parameters import check_cover
 
-__all__ = ["as_fsdp2", "fsdp2_groups"]
-
 
 def as_fsdp2(
     model: nn.Module, program: Program, mesh: Any = None, *, ahead: bool = True, **options: Any

@@ -24,8 +24,6 @@ from torch.distributed.fsdp import FSDPModule
 
 from planner.programs import UnitProgram
 
-__all__ = ["queue_collectives"]
-
 _ROUNDLESS = (torch.float32, torch.bfloat16)
 """Data types for which FSDP2 lets the collective compute the mean."""
 

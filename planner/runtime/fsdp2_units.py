@@ -33,8 +33,6 @@ from planner.model.validation import closest, shown
 from planner.programs import ShardedUnit, UnitProgram, digest
 from planner.runtime.fsdp2_queue import queue_collectives
 
-__all__ = ["shard_in_units"]
-
 
 def shard_in_units(
     model: nn.Module, program: UnitProgram, mesh: Any = None, **options: Any

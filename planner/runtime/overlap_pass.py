@@ -23,8 +23,6 @@ from planner.model.validation import shown
 from planner.profiling.dependences import dependences, operations
 from planner.solving.result import Result
 
-__all__ = ["impose_overlap"]
-
 Typed = tuple[overlap.Problem, overlap.Plan | Result[overlap.Plan, overlap.Evaluation]]
 
 

@@ -33,8 +33,6 @@ from planner.runtime.world.world import World
 from planner.solving.deadline import Deadline
 from planner.solving.targets import PLANNER, target_of
 
-__all__ = ["Progress", "make_plan", "shown_by"]
-
 Progress = Callable[[str, int, int], None]
 """Called with the current activity, the number of finished parts, and the total."""
 

@@ -24,8 +24,6 @@ from planner.runtime.executors.base import Executor
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 
-__all__ = ["Takeover", "take_over"]
-
 
 @dataclass(slots=True, eq=False)
 class Takeover:

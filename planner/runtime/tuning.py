@@ -33,8 +33,6 @@ from planner.solving.what_if import WORTH
 from planner.view.regret import advice_text
 from planner.view.wording import percent
 
-__all__ = ["ROUNDS", "Tuned", "tune"]
-
 ROUNDS = 3
 """Number of turns of each variant."""
 

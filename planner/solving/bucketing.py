@@ -7,18 +7,6 @@ gradients in each bucket. Families use them as baselines.
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import accumulate, pairwise
 
-__all__ = [
-    "BUCKET_COUNTS",
-    "DDP_BUCKET_BYTES",
-    "DDP_BUCKET_MB",
-    "DDP_FIRST_BUCKET_BYTES",
-    "DDP_LIMITS",
-    "ddp_buckets",
-    "fitting_buckets",
-    "mg_wfbp_groups",
-    "nearest_size",
-]
-
 DDP_FIRST_BUCKET_BYTES = 1024 * 1024
 DDP_BUCKET_BYTES = 25 * 1024 * 1024
 DDP_LIMITS = DDP_FIRST_BUCKET_BYTES, DDP_BUCKET_BYTES

@@ -18,20 +18,6 @@ from planner.solving.methods import concrete
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES
 
-__all__ = [
-    "ACTIVATIONS",
-    "FOR",
-    "IGNORE_MEMORY",
-    "MACHINES",
-    "REGRET",
-    "Case",
-    "Column",
-    "Comparable",
-    "Form",
-    "Option",
-    "Place",
-]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

@@ -8,8 +8,6 @@ from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Cancel
 from planner.solving.result import Result
 
-__all__ = ["Comparison", "compare"]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

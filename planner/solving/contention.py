@@ -23,14 +23,6 @@ from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method, Outcome
 from planner.solving.simulator import Iteration
 
-__all__ = [
-    "Beside",
-    "best_beside",
-    "mean_slowdown",
-    "plans_of",
-    "slowed",
-]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 

@@ -15,8 +15,6 @@ from typing import Any, Generic, Protocol, TypedDict, TypeVar
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 
-__all__ = ["NEVER", "Cancel", "Control", "Deadline", "Incumbent", "TimeUpError", "watched"]
-
 T = TypeVar("T")
 PlanT = TypeVar("PlanT")
 

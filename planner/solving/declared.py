@@ -19,8 +19,6 @@ from planner.solving.methods import Method, Outcome, with_plugins
 from planner.solving.plugins import is_plugged
 from planner.solving.scenarios import Scenario
 
-__all__ = ["Declared"]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

@@ -11,15 +11,6 @@ from typing import NamedTuple
 
 from planner.model.units import counted, format_ns
 
-__all__ = [
-    "LAYERS_SPREAD",
-    "LAYERS_SUM",
-    "TOTAL_SPREAD",
-    "Circumstances",
-    "Spread",
-    "disturbances",
-]
-
 TOTAL_SPREAD = 0.10
 """Largest interquartile range of whole iterations, as a share of their median. Plans differ by a
 few percent; with this spread, the median of ten iterations is accurate to about 3 %."""

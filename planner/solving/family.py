@@ -27,8 +27,6 @@ from planner.solving.plugins import is_plugged
 from planner.solving.result import Infeasibility, Result
 from planner.solving.tie_break import TieBreak, merged_neighbours
 
-__all__ = ["OUT_OF_TIME", "SIMPLE", "Family"]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

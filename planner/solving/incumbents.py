@@ -18,8 +18,6 @@ from planner.solving.result import Result
 if TYPE_CHECKING:
     from planner.solving.family import Family
 
-__all__ = ["Incumbents"]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

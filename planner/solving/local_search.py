@@ -12,8 +12,6 @@ from typing import TypeVar
 
 from planner.solving.deadline import Deadline
 
-__all__ = ["local_search"]
-
 PlanT = TypeVar("PlanT", bound=Hashable)
 Value = int | Fraction
 

@@ -12,17 +12,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.plugins import plugged
 from planner.solving.result import Infeasibility
 
-__all__ = [
-    "REPLAN",
-    "Method",
-    "Outcome",
-    "concrete",
-    "known_method",
-    "loaded",
-    "named",
-    "with_plugins",
-]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 

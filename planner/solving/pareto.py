@@ -7,8 +7,6 @@ Source: the maxima of a set of vectors, Kung, Luccio, Preparata, J. ACM 22 (1975
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["nondominated", "staircase"]
-
 T = TypeVar("T")
 
 

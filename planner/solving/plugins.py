@@ -17,8 +17,6 @@ from typing import Any
 
 from planner.model.errors import PluginError
 
-__all__ = ["is_plugged", "plugged"]
-
 
 @cache
 def _entries() -> Mapping[str, Mapping[str, Any]]:

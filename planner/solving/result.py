@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
 
-__all__ = ["Infeasibility", "Result", "Status"]
-
 
 class Status(StrEnum):
     """Quality of a plan: optimal, feasible, infeasible, or cut short by the time limit."""

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "NOMINAL",
-    "STRAINS",
-    "Limit",
-    "Step",
-    "Strain",
-    "end_under",
-    "most_robust",
-    "pareto",
-    "strained",
-]
-
 PlanT = TypeVar("PlanT")
 
 

@@ -21,21 +21,6 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph, Phase
 from planner.model.validation import exact, set_exact, shown
 
-__all__ = [
-    "LONGER",
-    "MOST",
-    "OBJECTIVES",
-    "SCENARIOS",
-    "Outlook",
-    "Part",
-    "Prospect",
-    "Scenario",
-    "graph_under",
-    "later",
-    "measured",
-    "refuse_changes",
-]
-
 Part = Literal["all", "backward", "first", "middle", "last", "forward"]
 """Computation that is longer by its spread: all, a pass, or a third of the backward pass."""
 

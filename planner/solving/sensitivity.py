@@ -23,8 +23,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.scenarios import Scenario
 
-__all__ = ["FACTORS", "Knob", "Planned", "SensitivityPoint", "break_even", "sensitivity"]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

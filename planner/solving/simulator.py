@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-__all__ = ["Iteration", "TimedTransfer", "simulate"]
-
 
 class TimedTransfer(NamedTuple):
     """One transfer of an iteration."""

@@ -20,21 +20,6 @@ from planner.model.validation import shown
 from planner.solving.bucketing import DDP_LIMITS
 from planner.solving.methods import known_method
 
-__all__ = [
-    "EVERY",
-    "FSDP2",
-    "PLANNER",
-    "TARGETS",
-    "TARGET_NAMES",
-    "Buckets",
-    "Exported",
-    "Order",
-    "Rule",
-    "Target",
-    "check_summing",
-    "target_of",
-]
-
 Order = Literal["recorded", "ready", "reversed"]
 """Order in which parameters fill buckets.
 

@@ -22,8 +22,6 @@ from planner.solving.deadline import Deadline
 if TYPE_CHECKING:
     from planner.solving.family import Family
 
-__all__ = ["Prefer", "TieBreak", "merged_neighbours"]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

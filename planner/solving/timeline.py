@@ -10,17 +10,6 @@ from typing import Literal
 
 from planner.model.errors import InvalidInputError, InvalidPlanError
 
-__all__ = [
-    "COMPUTES",
-    "Interval",
-    "Kind",
-    "Mark",
-    "Memory",
-    "Timeline",
-    "Window",
-    "busy_ns",
-]
-
 Kind = Literal[
     "startup", "all_reduce", "collective", "push", "pull", "backward", "forward", "computation"
 ]

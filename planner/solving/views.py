@@ -7,24 +7,6 @@ from dataclasses import dataclass
 
 from planner.model.units import format_ns, unit_of
 
-__all__ = [
-    "MAX_CELLS",
-    "PHASES",
-    "Compared",
-    "ConstantsRegret",
-    "GroupPoint",
-    "Groups",
-    "HotSpots",
-    "LayerTime",
-    "Point",
-    "Pulls",
-    "Range",
-    "Scaling",
-    "epoch_text",
-    "epoch_unit",
-    "share_text",
-]
-
 PHASES = ("forward", "backward", "update", "communication", "weight reading")
 """Parts of a layer's time; the first three are computation."""
 

@@ -30,8 +30,6 @@ from planner.solving.methods import Outcome
 from planner.solving.result import Result
 from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
 
-__all__ = ["WORTH", "Advice", "Progress", "Regret", "advise", "regrets", "robust_plan"]
-
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from planner.traces.recorded import Recorded, Spans
 from planner.traces.spans import both, clipped, length, merged, without
 
-__all__ = ["Breakdown", "StepParts", "breakdown_of", "parts_of", "periods_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:

@@ -14,8 +14,6 @@ from itertools import pairwise
 
 from planner.model.costs import AffineCost
 
-__all__ = ["fastest"]
-
 
 def fastest(points: Iterable[tuple[int, int]]) -> AffineCost:
     """Return the lower envelope of transfers, given as bytes (at least 1) and time (ns)."""

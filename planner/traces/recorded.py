@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Kernels", "Recorded", "Spans", "Step", "Transfer"]
-
 Spans = tuple[tuple[int, int], ...]
 """Starts and ends (ns), sorted, without overlaps."""
 

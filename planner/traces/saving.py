@@ -21,8 +21,6 @@ from planner.model.costs import AffineCost
 from planner.model.graphs import Graph
 from planner.solving.result import Result
 
-__all__ = ["Planned", "Saving", "saving_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Planned:

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 
 from planner.traces.recorded import Spans
 
-__all__ = ["both", "clipped", "length", "merged", "without"]
-
 
 def merged(spans: Iterable[tuple[int, int]]) -> Spans:
     """Return the union of spans that may overlap."""

@@ -22,8 +22,6 @@ from planner.traces.fastest import fastest
 from planner.traces.recorded import Recorded, Spans, Transfer
 from planner.traces.spans import both, clipped, length, merged, without
 
-__all__ = ["CAUSES", "Wait", "costs_of", "waits_of"]
-
 CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "bytes", "undivided")
 
 

@@ -13,8 +13,6 @@ from planner.traces.saving import Saving, saving_of
 from planner.traces.spans import clipped, length, without
 from planner.traces.waits import CAUSES, Wait, costs_of, one_of_several, waits_of
 
-__all__ = ["Why", "why"]
-
 
 @dataclass(frozen=True, slots=True)
 class Why:

@@ -11,8 +11,6 @@ from planner.solving.targets import FSDP2, TARGETS, Target
 from planner.view.html import Html, element, joined, paragraph
 from planner.view.wording import target_of
 
-__all__ = ["applying", "steps"]
-
 PLAN = "plan.json"
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["BarChart", "BarPanel", "BarSeries", "comparison_bars", "save_bars"]
-
 _TOPOLOGIES = (("bcube", "BCube", 0), ("fattree", "Fat-Tree", 1))
 """Name in data, name in text, and colour of each topology."""
 

@@ -5,8 +5,6 @@ from typing import Generic, TypeVar
 
 from planner.model.units import printable
 
-__all__ = ["Chart", "shortened", "shorter_title"]
-
 MAX_TITLE = 236
 """Longer titles are shortened to two lines (characters)."""
 

@@ -15,8 +15,6 @@ from planner.view.panels import save_scaling
 from planner.view.text import text_bars, text_gantt, text_groups, text_scaling
 from planner.view.trace import save_trace
 
-__all__ = ["BARS", "GANTT", "GROUPS", "HOT_SPOTS", "SCALING", "Drawing"]
-
 _TRACES = (".json", ".json.gz")
 _CHARTS = ".svg, .png, .pdf (a chart)"
 

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = [
-    "X",
-    "Y",
-    "draw_star",
-    "figure_in",
-    "label_rows",
-    "saving",
-    "set_range",
-    "set_ticks",
-    "title_lines",
-    "told",
-    "write_title",
-]
-
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-__all__ = ["save_gantt"]
-
 _WIDTH_INCHES = 11.0
 _LANE_INCHES = 0.7
 _MARK_INCHES = 0.2

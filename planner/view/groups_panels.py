@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["save_groups"]
-
 _LOGARITHMIC = 20
 """The overhead axis is logarithmic if an overhead exceeds this multiple of the limit."""
 _FEW = 8

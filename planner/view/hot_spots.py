@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-__all__ = ["above_bound", "save_hot_spots", "text_hot_spots"]
-
 _MAX_TEXT_CELLS = 16
 _MAX_NAME = 24
 

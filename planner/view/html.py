@@ -8,8 +8,6 @@ from html import escape
 from planner.model.units import printable
 from planner.view.style import KINDS, LATE
 
-__all__ = ["STYLE", "Html", "element", "joined", "listed", "paragraph", "scrolled", "table"]
-
 
 class Html(str):
     """Markup; all other strings are text."""

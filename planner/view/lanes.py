@@ -16,8 +16,6 @@ from planner.view.style import KINDS, ON_BAR, OUTLINE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BAR", "PIXELS", "draw_bar", "draw_transfers", "joined", "numbered", "runs", "span_text"]
-
 # ---
 # Join narrow bars, so that thousands of transfers stay visible.
 #

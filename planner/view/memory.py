@@ -10,8 +10,6 @@ from planner.view.style import BOUND, KINDS, MARK, SOFT
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MEMORY_INCHES", "draw_memory", "memory_lane"]
-
 MEMORY_INCHES = 1.5
 """Height of the panel."""
 

@@ -12,8 +12,6 @@ from planner.view.style import COLOURS, OUTLINE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Curve", "save_network"]
-
 _PANEL_INCHES = (5.6, 4.2)
 _ROOM = 1.5
 """The axes extend beyond the points by this factor."""

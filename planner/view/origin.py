@@ -12,8 +12,6 @@ from planner.model.units import counted
 from planner.view.html import Html, element, joined, listed, paragraph
 from planner.view.wording import size_text
 
-__all__ = ["memory", "origin"]
-
 _KINDS = {
     "measured": "measured",
     "imported": "read from another tool's file",

@@ -30,8 +30,6 @@ from planner.view.sections import (
 from planner.view.svg_gantt import gantt
 from planner.view.svg_lines import line_chart, line_legend, sweep_table, winners
 
-__all__ = ["Report", "page"]
-
 
 @dataclass(frozen=True, slots=True)
 class Report:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
     from matplotlib.transforms import Bbox
 
-__all__ = ["draw_front", "draw_landscape", "save_scaling", "thin_out"]
-
 # ---
 # Heat map of the best epoch time over workers per replica and replicas.
 

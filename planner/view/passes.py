@@ -16,8 +16,6 @@ from planner.view.style import KINDS, ON_BAR, SOFT
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_passes", "pass_blocks"]
-
 _APART = 5
 """Smallest width of an op that gets its own frame (points)."""
 _CHARACTER = 5.6

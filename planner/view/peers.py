@@ -9,8 +9,6 @@ from planner.solving.comparison import Comparison
 from planner.view.html import Html, element, joined, table
 from planner.view.wording import METHODS, percent, target_of, times
 
-__all__ = ["Peers", "baseline_of", "described", "peer_table", "time_of"]
-
 BASELINE = "ddp"
 """The method that speed-ups refer to."""
 

@@ -7,8 +7,6 @@ from planner.jsonio import PROBLEMS
 from planner.jsonio.heads import Head
 from planner.view.drawing import BARS, GANTT, GROUPS, HOT_SPOTS, SCALING, Drawing
 
-__all__ = ["DRAWINGS", "drawing_of", "plan_chart"]
-
 DRAWINGS: Mapping[str, Drawing] = {
     "ibatch": GANTT,
     "caramel": GANTT,

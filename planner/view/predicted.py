@@ -14,8 +14,6 @@ from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
 from planner.model.units import format_ns, format_rate
 
-__all__ = ["about_ns", "assumption", "digits_of"]
-
 FEWEST, MOST = 2, 4
 """Least and most digits: one digit rounds by up to a third; measured times show four."""
 

@@ -14,8 +14,6 @@ from planner.solving.what_if import WORTH
 from planner.view.html import Html, joined, paragraph, table
 from planner.view.wording import percent
 
-__all__ = ["COLUMNS", "advice_text", "cells", "prospect_text", "regret_table", "target_text"]
-
 COLUMNS = ("if", "this plan", "best plan found", "regret", "ddp", "layer by layer")
 """Header of a table of regrets."""
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from planner.model.units import printable, three_digits
 from planner.solving.views import LayerTime
 
-__all__ = ["factor_text", "grouped", "slowdown_text"]
-
 
 def factor_text(factor: float | None) -> str:
     """Return a constant's factor as text; – if no end was found."""

@@ -19,15 +19,6 @@ from planner.view.peers import Peers, baseline_of, described, time_of
 from planner.view.predicted import about_ns, assumption, digits_of
 from planner.view.wording import ALGORITHMS, CHANGES, MODES, abbreviated, percent, target_of, times
 
-__all__ = [
-    "alternative_table",
-    "reasons",
-    "rule_table",
-    "time_parts",
-    "transfer_table",
-    "verdict",
-]
-
 
 def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cluster) -> Html:
     """Return the result in three sentences, or the reason why there is no plan."""

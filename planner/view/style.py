@@ -7,20 +7,6 @@ from collections.abc import Mapping
 
 from planner.solving.timeline import Kind
 
-__all__ = [
-    "BOUND",
-    "COLOURS",
-    "DARK",
-    "GREY",
-    "KINDS",
-    "KIND_NAMES",
-    "LATE",
-    "MARK",
-    "ON_BAR",
-    "OUTLINE",
-    "SOFT",
-]
-
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")
 DARK = ("#0072B2", "#D55E00")
 GREY = "#9A9A9A"

@@ -21,8 +21,6 @@ from planner.view.lanes import numbered, runs
 from planner.view.passes import pass_blocks
 from planner.view.wording import tick_text, ticks
 
-__all__ = ["gantt"]
-
 _LEFT, _RIGHT, _WIDTH = 178, 1088, 1100
 _TOP, _LANE, _BAR = 30, 46, 32
 _ROW, _ROW_BAR = 20, 11

@@ -12,8 +12,6 @@ from planner.model.units import format_ns, unit_of
 from planner.view.html import Html, element, joined, listed, table
 from planner.view.wording import factor_text, logarithmic_ticks, tick_text
 
-__all__ = ["SERIES", "line_chart", "line_legend", "sweep_table", "winners"]
-
 SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
     "ddp": ("DDP with its default buckets", lambda point: point.ddp_ns),
     "kept": ("this plan, kept as it is", lambda point: point.kept_ns),

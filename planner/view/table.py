@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from planner.model.units import printable
 
-__all__ = ["cut", "format_table"]
-
 _MAX_ROWS = 40
 
 

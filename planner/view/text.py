@@ -27,8 +27,6 @@ from planner.view.memory import memory_lane
 from planner.view.scaling import factor_text, grouped, slowdown_text
 from planner.view.table import cut, format_table
 
-__all__ = ["text_bars", "text_gantt", "text_groups", "text_scaling"]
-
 _TIMES_WIDTH = 52
 """Usual width of a transfer's times (characters)."""
 _MIN_LABEL = 32

@@ -13,8 +13,6 @@ from typing import Any
 from planner.solving.timeline import Interval, Timeline, Window
 from planner.view.chart import Chart
 
-__all__ = ["save_trace"]
-
 
 def save_trace(chart: Chart[Timeline], path: Path) -> None:
     """Write `chart` as a trace, compressed if the name ends in ``.gz``."""

@@ -17,8 +17,6 @@ from planner.view.style import KIND_NAMES, KINDS, LATE, OUTLINE, SOFT
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MAX_ROWS", "draw_windows", "panel_inches", "window_rows"]
-
 MAX_ROWS = 40
 _LABEL_CHARACTERS = 48
 _ROW_INCHES = 0.17

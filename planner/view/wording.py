@@ -10,22 +10,6 @@ from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.units import format_bytes
 from planner.solving.targets import TARGETS, Target
 
-__all__ = [
-    "ALGORITHMS",
-    "CHANGES",
-    "METHODS",
-    "MODES",
-    "abbreviated",
-    "factor_text",
-    "logarithmic_ticks",
-    "percent",
-    "size_text",
-    "target_of",
-    "tick_text",
-    "ticks",
-    "times",
-]
-
 ALGORITHMS = {
     "none": "nothing is sent",
     "ring": "around a ring of all workers",

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from planner.cli.main import parser
 
-__all__ = ["Command", "commands"]
-
 
 class Command(NamedTuple):
     """A command: its words, such as ``("calibrate", "network")``, and the names of its options."""

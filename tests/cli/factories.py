@@ -4,8 +4,6 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-__all__ = ["counted", "failing"]
-
 
 class _Counted(nn.Linear):
     """Leaves a byte behind for each forward pass, and prints what nobody should read."""

@@ -7,8 +7,6 @@ from jsonschema_rs import Draft202012Validator
 
 from planner.jsonio import PROBLEMS, schema
 
-__all__ = ["check_answer", "check_printed"]
-
 
 def closed(found: Any) -> Any:
     """Return a schema that knows every field: objects with fields have no others."""

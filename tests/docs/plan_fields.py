@@ -18,8 +18,6 @@ from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.test_programs import BIGDL, BML, CARAMEL, IBATCH, solved
 from tests.test_summing_programs import MIXED
 
-__all__ = ["FAMILIES", "fates", "fields", "followed_samples", "samples"]
-
 FAMILIES = ("iteration", "caramel", "ibatch", "fsdp", "bigdl", "bml")
 
 Path = tuple[str, ...]

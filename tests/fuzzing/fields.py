@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from planner.jsonio import schema
 
-__all__ = ["BOUNDARIES", "TEXTS", "by_schema", "enriched", "option", "whole"]
-
 BOUNDARIES = [
     *(0, 1, 2, 3, -1, 7, 64, 1000, 1024, 4096, 65536, 10**6, 2**20, 2**30, 2**31, 2**32),
     *(2**53 + 1, 2**62 - 1, 2**62, 2**62 + 1, 2**63 - 2, 2**63 - 1, 2**63, 2**64, 10**30, 10**400),

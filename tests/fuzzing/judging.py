@@ -7,8 +7,6 @@ from planner.jsonio import decode_answer
 from planner.model.errors import InvalidInputError
 from tests import schemas
 
-__all__ = ["Fault", "told", "without_times", "wrong"]
-
 
 class Fault(NamedTuple):
     """What kind of thing is wrong, what exactly, and where: faults alike in this are one."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.fuzzing.fields import BOUNDARIES, TEXTS, option
 
-__all__ = ["damaged", "mutated", "unwritten", "written"]
-
 NUMBERS = [
     *("1E1000000000000000000000", "1e-9999999999999999999", "-0", "0e0", "1e400", "-1e400"),
     *("0.10000000000000000555", "1.50", "2.0000000000000000001", "1e-1001", "1e-999", "12e3"),

@@ -7,22 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-__all__ = [
-    "ROOT",
-    "Request",
-    "amount",
-    "cluster",
-    "cost",
-    "graph",
-    "interference",
-    "limit",
-    "network",
-    "profile",
-    "rate",
-    "rows",
-    "size",
-]
-
 ROOT = Path(__file__).parents[2]
 
 Request = dict[str, Any]

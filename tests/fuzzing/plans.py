@@ -10,8 +10,6 @@ from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultEr
 from tests.fuzzing.oddities import mutated
 from tests.fuzzing.valid import MAKERS
 
-__all__ = ["planned", "start_plan"]
-
 MADE = 16
 """Requests of each problem whose plans are kept."""
 

@@ -20,10 +20,9 @@ from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultEr
 from tests.fuzzing.fields import by_schema, enriched, whole
 from tests.fuzzing.judging import Fault, told, without_times, wrong
 from tests.fuzzing.oddities import damaged, unwritten, written
+from tests.fuzzing.parts import limit
 from tests.fuzzing.plans import planned, start_plan
-from tests.fuzzing.valid import MAKERS, limit, shipped
-
-__all__ = ["SLOW", "Asked", "Asker", "Finding", "findings", "requests"]
+from tests.fuzzing.valid import MAKERS, shipped
 
 SLACK_S = 1.0
 """Processor time an answer may take beyond its time limit, or after it was cancelled."""

@@ -7,8 +7,6 @@ from functools import partial, reduce
 from operator import getitem
 from typing import Any
 
-__all__ = ["smallest"]
-
 
 def smallest(request: Any, same: Callable[[Any], bool], tries: int) -> Any:
     """Return a request that is as small as can be, and for which something still holds.

@@ -21,8 +21,6 @@ from tests.fuzzing.parts import (
     size,
 )
 
-__all__ = ["MAKERS", "limit", "shipped"]
-
 
 def ibatch(draw: Random) -> Request:
     """Return layers to batch."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from planner.families.caramel.problem import Part
 from planner.families.iteration import Plan, Problem, Transfer
 from planner.families.iteration.plan import Kind
-from planner.families.iteration.problem import Part
 
 Groups = tuple[tuple[int, ...], ...]
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.families.caramel.problem import Part
 from planner.families.iteration import Plan, Problem, Transfer, check, evaluate
 from planner.families.iteration.checker import check_room, check_times
 from planner.families.iteration.plan import Kind
-from planner.families.iteration.problem import Part
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter

@@ -6,12 +6,12 @@ from fractions import Fraction
 import pytest
 from hypothesis import assume, given, settings
 
+from planner.families.caramel.problem import Part
 from planner.families.iteration import Plan, Problem, Synchronisation, best_of
 from planner.families.iteration.alternatives import alternatives
 from planner.families.iteration.baselines import enforced
 from planner.families.iteration.evaluation import evaluate, simplest, strained_of
 from planner.families.iteration.plan import Transfer
-from planner.families.iteration.problem import Part
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost
 from planner.model.graphs import Graph, Op, Parameter

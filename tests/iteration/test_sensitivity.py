@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from planner.families import iteration
 from planner.families.iteration import Problem
-from planner.families.iteration.sensitivity import FACTORS, Knob, SweepPoint, sweep
+from planner.families.iteration.sensitivity import SweepPoint, sweep
 from planner.model.clusters import Cluster, Nic, scaled_cluster
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Rails, Switch
 from planner.solving.deadline import Deadline
+from planner.solving.sensitivity import FACTORS, Knob
 from tests.iteration.iteration_strategies import clusters, problems
 from tests.iteration.pricing import lasts
 

@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import pytest
 
+from planner.families.caramel.problem import Part
 from planner.families.iteration import Problem, Transfer, check, evaluate
 from planner.families.iteration.baselines import enforced
 from planner.families.iteration.checker import check_times
 from planner.families.iteration.evaluation import lasting
 from planner.families.iteration.plan import Kind
-from planner.families.iteration.problem import Part
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter

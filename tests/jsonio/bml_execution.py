@@ -5,8 +5,6 @@ from typing import Any
 
 from planner.model.topologies import BCube
 
-__all__ = ["execute"]
-
 
 def unusable(bcube: BCube, failed: dict[str, Any]) -> set[tuple[tuple[int, ...], int]]:
     """Return the NICs that failures put out of use."""

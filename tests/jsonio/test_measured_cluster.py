@@ -14,7 +14,8 @@ from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost
 from planner.model.errors import InvalidInputError
-from planner.model.fitting import Collective, Sweep, Timing, fit_network
+from planner.model.fitting import Sweep, Timing, fit_network
+from planner.model.measured import Collective
 from planner.model.topologies import BCube, Switch
 
 COSTS = st.builds(AffineCost, st.integers(0, 10**9), st.fractions(Fraction(1, 100), 1000))

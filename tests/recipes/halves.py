@@ -18,8 +18,6 @@ from planner.solving.methods import Outcome, named
 from planner.solving.scenarios import Scenario
 from planner.solving.timeline import Interval, Timeline
 
-__all__ = ["HALVES", "Evaluation", "Plan", "Problem"]
-
 
 @dataclass(frozen=True)
 class Problem:

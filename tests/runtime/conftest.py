@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 @pytest.fixture(scope="session")
 def why_no_cluster() -> str | None:
     """Say why no cluster can be emulated here."""
-    from emulated_cluster import reason_unavailable
+    from emulated_network import reason_unavailable
 
     return reason_unavailable()
 

@@ -21,7 +21,8 @@ pytest.importorskip("torch")
 import emulated_cluster
 import torch
 import torch.distributed as dist
-from emulated_cluster import ClusterError, Host, Layout, clean, cluster
+from emulated_hosts import ClusterError, Host, Layout
+from emulated_network import clean, cluster
 
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube

@@ -18,8 +18,6 @@ from planner.families.bigdl.problem import Driver, Exchange, Plan, Problem
 from planner.model.errors import InvalidPlanError
 from planner.model.validation import shown
 
-__all__ = ["COMPLETE_NODES", "check", "check_levels", "check_pulls", "check_slices", "check_starts"]
-
 COMPLETE_NODES = 128
 """Largest number of nodes for which every pull of a plan is checked."""
 

@@ -17,8 +17,6 @@ from planner.families.bigdl.problem import Driver, Exchange, Plan, Problem, larg
 from planner.model.errors import NotApplicableError
 from planner.model.validation import MAX_TOTAL, shown
 
-__all__ = ["Evaluation", "Phase", "evaluate", "lower_bound_ns", "pulls_at_once", "window_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Phase:

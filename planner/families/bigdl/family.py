@@ -28,8 +28,6 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import named
 from planner.solving.scenarios import Scenario, refuse_changes
 
-__all__ = ["BIGDL", "METHODS", "Method", "solve"]
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 

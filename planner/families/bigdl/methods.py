@@ -16,15 +16,6 @@ from planner.families.bigdl.problem import Driver, Exchange, Plan, Problem
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = [
-    "reduce",
-    "rotated",
-    "same_order",
-    "tree_aggregate",
-    "tree_aggregate_torrent",
-    "tree_levels",
-]
-
 
 def rotated(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Return the exchange in which node i pulls from node i first, then i+1, and so on (mod N)."""

@@ -14,17 +14,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.network import Network
 from planner.model.validation import set_integer, shown, total
 
-__all__ = [
-    "MAX_NODES",
-    "MAX_PARTITIONS",
-    "Driver",
-    "Exchange",
-    "Plan",
-    "Problem",
-    "largest_slice",
-    "slice_of",
-]
-
 MAX_NODES = 2**20
 MAX_PARTITIONS = 2**20
 """Most partitions on one node."""

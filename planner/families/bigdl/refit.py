@@ -4,8 +4,6 @@ from dataclasses import replace
 
 from planner.families.bigdl.problem import Exchange, Plan, Problem
 
-__all__ = ["adapt"]
-
 
 def adapt(problem: Problem, plan: Plan) -> Plan:
     """Return an old plan with the problem's elements and nodes."""

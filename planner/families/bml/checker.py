@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["COMPLETE_CELLS", "Ground", "check", "check_complete", "check_piece"]
-
 COMPLETE_CELLS = 2**25
 """Number of contributor counts, (servers)²·pieces, up to which a plan is checked completely."""
 

@@ -18,15 +18,13 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from planner.families.bml.problem import Failures, Problem
-from planner.model.topologies import BCube
+from planner.families.bml.problem import Problem
+from planner.model.topologies import BCube, Failures
 from planner.solving.deadline import NEVER, Deadline, watched
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-__all__ = ["GRACE_S", "Damage", "damage_of"]
 
 GRACE_S = 0.35
 """Seconds after the time limit in which a plan may still be checked and priced."""

@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "Evaluation",
-    "Listed",
-    "StepLoad",
-    "both_ways",
-    "busiest_load",
-    "evaluate",
-    "listed",
-    "parts_of",
-    "steps_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class StepLoad:

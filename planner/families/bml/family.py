@@ -33,8 +33,6 @@ from planner.solving.scenarios import Scenario, refuse_changes
 if TYPE_CHECKING:
     pass
 
-__all__ = ["BML", "METHODS", "solve"]
-
 
 def _largest_term(problem: Problem) -> str:
     """Return the field to name if a time does not fit in 63 bits: T_F alone fits (`Problem`)."""

@@ -12,8 +12,6 @@ from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from planner.model.validation import shown
 
-__all__ = ["check_form"]
-
 
 def check_form(bcube: BCube, plan: Any) -> None:
     """Raise InvalidPlanError at the first field that does not fit the network."""

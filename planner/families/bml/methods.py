@@ -30,15 +30,6 @@ from planner.solving.result import Infeasibility
 if TYPE_CHECKING:
     from planner.families.bml.trees import RootedTree
 
-__all__ = [
-    "OWN_METHODS",
-    "AnyPlan",
-    "Method",
-    "ideal_ns",
-    "infeasibility_of",
-    "lower_bound_ns",
-]
-
 AnyPlan: TypeAlias = Schedule | TreePlan
 
 Method: TypeAlias = AnyMethod[Problem, AnyPlan]

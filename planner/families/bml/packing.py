@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Packing", "Tree", "few_trees", "load_of", "pack"]
-
 # ---
 # Result of packing spanning trees in a BCube, and its load, in fractions.
 

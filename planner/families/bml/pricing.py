@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Loads", "busiest_intact", "is_intact", "loads", "time_ns"]
-
 # ---
 # Bytes that every NIC sends and receives in every step of the aggregation.
 #

@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "MAX_DAMAGED_NICS",
-    "MAX_LAYERS",
-    "Failures",
-    "Hops",
-    "Plan",
-    "Problem",
-    "Stage",
-    "Transfer",
-]
-
 MAX_DAMAGED_NICS = 2**20
 """Largest network with failures, in NICs: re-planning visits each NIC."""
 

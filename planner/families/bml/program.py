@@ -15,8 +15,6 @@ from planner.families.collectives.bml import bml_program
 from planner.families.collectives.layout import KeptLayout, Layout
 from planner.families.collectives.program import ListedProgram, Message, Program
 
-__all__ = ["program_of"]
-
 
 def program_of(plan: Plan) -> Program:
     """Return a plan as a program; its rounds are the depth to run it with."""

@@ -18,8 +18,6 @@ from math import isqrt, prod
 
 from planner.solving.deadline import Deadline
 
-__all__ = ["solve_exactly"]
-
 PRIME = 2**26 - 5
 """Small enough that sums of thousands of products of two residues stay below 2^63."""
 

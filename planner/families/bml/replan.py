@@ -32,8 +32,6 @@ from planner.model.validation import integer
 from planner.solving.deadline import NEVER
 from planner.solving.methods import known_method
 
-__all__ = ["GENERATORS", "MAX_REPLANNED", "REPLAN", "made", "ranks_of", "replanned"]
-
 REPLAN = "bml_replan"
 """The generator of programs around failures; its shape is n, k and, if above 1, the rounds."""
 

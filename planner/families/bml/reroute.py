@@ -20,8 +20,6 @@ from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube
 from planner.solving.deadline import watched
 
-__all__ = ["detour"]
-
 
 def detour(damage: Damage) -> Schedule:
     """Return the schedule with detours around failures.

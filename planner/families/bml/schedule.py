@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FULL_WEIGHT", "Detour", "DetourPart", "Schedule", "slice_of"]
-
 FULL_WEIGHT = 64
 """The weight of a piece, where some are lighter."""
 

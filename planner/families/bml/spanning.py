@@ -17,8 +17,6 @@ from collections.abc import Iterable, Sequence
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, watched
 
-__all__ = ["Edge", "Port", "SurvivingNetwork", "Tree"]
-
 Port = tuple[int, int]
 """A server and a level."""
 

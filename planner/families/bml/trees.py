@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Branch", "RootedTree", "TreePlan", "root_at_centre", "trees_of"]
-
 
 class Branch(NamedTuple):
     """One hop of a tree, from `sender` to its parent `receiver`."""

@@ -28,8 +28,6 @@ from planner.families.bml.schedule import FULL_WEIGHT, Schedule, slice_of
 from planner.families.bml.trees import TreePlan
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
-__all__ = ["MAX_ROUNDS", "balanced", "with_best_rounds"]
-
 PlanT = TypeVar("PlanT", Schedule, TreePlan)
 
 MAX_ROUNDS = 1024

@@ -18,8 +18,6 @@ from math import inf
 
 from planner.model.graphs import Graph
 
-__all__ = ["activation_order", "activation_steps", "backward_order"]
-
 PATIENCE = 4
 """Mean visits per op and dependency before the search gives up; about 1 is usual on training
 graphs."""

@@ -21,21 +21,6 @@ from planner.solving.bucketing import DDP_LIMITS, ddp_buckets, mg_wfbp_groups
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = [
-    "BYTESCHEDULER_PARTITION_BYTES",
-    "HOROVOD_CYCLE_NS",
-    "HOROVOD_FUSION_BYTES",
-    "bytescheduler",
-    "ddp",
-    "horovod",
-    "layer_by_layer",
-    "mg_wfbp",
-    "parameter_servers",
-    "ready_order",
-    "unordered",
-    "whole",
-]
-
 HOROVOD_CYCLE_NS = 10**6
 HOROVOD_FUSION_BYTES = 128 * 2**20
 """Horovod's defaults since version 0.21 (before: 5 ms and 64 MiB)."""

@@ -20,8 +20,6 @@ from planner.solving.contention import Beside, best_beside, mean_slowdown, plans
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Method, Outcome
 
-__all__ = ["joined", "merged", "planned_beside"]
-
 
 def planned_beside(
     problem: Problem,

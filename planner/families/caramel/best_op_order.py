@@ -20,8 +20,6 @@ from planner.model.costs import TransferCost
 from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline
 
-__all__ = ["BestOpOrder", "best_op_order"]
-
 
 @dataclass(frozen=True, slots=True)
 class BestOpOrder:

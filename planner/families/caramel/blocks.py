@@ -19,8 +19,6 @@ import numpy as np
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 
-__all__ = ["block_bound"]
-
 GRID = 160
 """Number of heads, and of tails, that are considered."""
 

@@ -17,8 +17,6 @@ from planner.families.caramel.nested_windows import Targets, widened
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, DepthCost, Line, TransferCost, supporting_lines
 
-__all__ = ["NEAR", "concave_bounds", "lower_bound", "tighter_bound"]
-
 NEAR = 2000
 """A plan within 1/NEAR of its bound is good enough: slow bounds and searches are skipped."""
 

@@ -20,8 +20,6 @@ from planner.solving.pareto import nondominated
 from planner.solving.robustness import NOMINAL, STRAINS
 from planner.solving.targets import Buckets
 
-__all__ = ["KEPT", "MOST_BUCKETS", "ROBUST", "best_buckets", "every_size", "sizes_that_make"]
-
 KEPT = 8
 """Undominated ends kept per prefix of parameters."""
 

@@ -18,8 +18,6 @@ from heapq import heappop, heappush
 from planner.families.caramel.jackson import preemptive
 from planner.solving.deadline import Deadline
 
-__all__ = ["JobSequence", "carlier", "schrage", "sequence_value"]
-
 
 @dataclass(frozen=True, slots=True)
 class JobSequence:

@@ -22,8 +22,6 @@ from planner.families.caramel.pricing import Load
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 
-__all__ = ["ROUNDING", "ConcaveCost", "concave_bound", "concave_loads", "grid_of", "surely"]
-
 BOUND_GRID, PLAN_GRID = 128, 64
 """Grid points on each side."""
 

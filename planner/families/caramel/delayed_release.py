@@ -16,8 +16,6 @@ from planner.families.caramel.problem import Plan, Problem
 from planner.model.errors import InvalidPlanError
 from planner.solving.simulator import Iteration
 
-__all__ = ["check_held", "late_heads"]
-
 
 def late_heads(
     ready: Sequence[int], firsts: Sequence[int], backward_ns: Sequence[int]

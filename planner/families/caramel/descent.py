@@ -18,8 +18,6 @@ from planner.families.caramel.pricing import Load, LoadPricer
 from planner.solving.deadline import Deadline
 from planner.solving.robustness import NOMINAL, STRAINS, Limit, Strain
 
-__all__ = ["descend", "neighbours", "steadied"]
-
 MAX_CUTS = 8
 """Places at which a transfer is cut, at most."""
 

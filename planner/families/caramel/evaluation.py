@@ -21,18 +21,6 @@ from planner.model.errors import InvalidPlanError
 from planner.model.graphs import Graph, Op, Phase
 from planner.solving.simulator import Iteration, TimedTransfer, simulate
 
-__all__ = [
-    "Evaluation",
-    "TransferTimes",
-    "check",
-    "check_lanes",
-    "check_times",
-    "duration_ns",
-    "evaluate",
-    "lasting_ns",
-    "plan_heads",
-]
-
 
 class TransferTimes(NamedTuple):
     """When a group is ready, starts and ends, in ns from the start of the backward pass.

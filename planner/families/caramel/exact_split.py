@@ -21,8 +21,6 @@ from planner.model.costs import TransferCost
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.solving.deadline import Deadline
 
-__all__ = ["Grouping", "best_grouping"]
-
 
 @dataclass(frozen=True, slots=True)
 class Grouping:

@@ -20,8 +20,6 @@ from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline
 from planner.solving.robustness import Limit, Strain, most_robust, pareto
 
-__all__ = ["best_whole", "fewest_whole", "robust_whole"]
-
 _NEVER = np.iinfo(np.int64).max
 
 

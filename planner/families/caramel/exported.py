@@ -27,8 +27,6 @@ from planner.solving.bucketing import ddp_buckets, fitting_buckets, nearest_size
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.targets import TARGETS, Exported, Target
 
-__all__ = ["exported", "exported_to"]
-
 MOST_LOOKED_AT = 2 * 10**6
 """Largest product of groups and parameters for which the nearest size is searched: seconds."""
 

@@ -55,8 +55,6 @@ from planner.solving.methods import Outcome
 from planner.solving.scenarios import Scenario, graph_under
 from planner.solving.targets import target_of
 
-__all__ = ["CARAMEL", "METHODS", "solve"]
-
 ENUMERATED = 4
 """Up to this many parameters every plan of whole ones is priced over scenarios: 75 plans of four.
 """

@@ -34,8 +34,6 @@ from planner.solving.methods import Outcome, named
 from planner.solving.robustness import NOMINAL, Step, end_under
 from planner.solving.targets import Target
 
-__all__ = ["BEHIND_BARRIERS", "BUCKETS", "least_ns", "planned", "within"]
-
 BUCKETS = "buckets"
 """Name of the method."""
 

@@ -18,8 +18,6 @@ from math import ceil
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost, least_rate
 
-__all__ = ["Preemptive", "preemptive", "preemptive_bound"]
-
 
 @dataclass(frozen=True, slots=True)
 class Preemptive:

@@ -19,8 +19,6 @@ from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost, least_rate
 
-__all__ = ["most_urgent", "preemptive_pieces", "priority_batches"]
-
 
 def priority_batches(pricer: LoadPricer, limit: int, element_bytes: int = 1) -> list[Load]:
     """Return loads of at most `limit` bytes each, and of at least one element."""

@@ -37,8 +37,6 @@ from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 
-__all__ = ["EXACT_PARAMETERS", "OWN_METHODS", "RULES", "Method", "with_contention"]
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 EXACT_PARAMETERS = 12

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from planner.model.costs import LinearPiece, TransferCost
 
-__all__ = ["ModelLine", "Share", "is_subadditive", "model_lines", "rounded_up", "shares_of"]
-
 
 class Share(NamedTuple):
     """A number of pieces of one size that belong to a parameter."""

@@ -24,8 +24,6 @@ from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 from planner.model.validation import MAX_VALUE
 
-__all__ = ["Nested", "Openings", "Targets", "tightened", "widened"]
-
 
 @dataclass(frozen=True, slots=True)
 class Nested:

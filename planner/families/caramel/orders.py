@@ -13,8 +13,6 @@ from random import Random
 from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline
 
-__all__ = ["drawn_orders"]
-
 
 def drawn_orders(
     graph: Graph, workers: int, seed: int, deadline: Deadline

@@ -26,18 +26,6 @@ from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = [
-    "MAX_DEPTH",
-    "Item",
-    "adaptive_depth",
-    "caramel",
-    "control_edges",
-    "edges_of_order",
-    "pack",
-    "small_batches",
-    "threshold_of",
-]
-
 # ---
 # Caramel's batcher: small parameters share a transfer while the network is busy.
 #

@@ -15,8 +15,6 @@ from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost
 from planner.solving.robustness import NOMINAL, Step, Strain, end_under, strained
 
-__all__ = ["Load", "LoadPricer", "groups_of", "loads_of", "merged_neighbours", "plan_of"]
-
 Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
 

@@ -19,8 +19,6 @@ from planner.model.validation import integer, set_integer, shown, total
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.targets import Target, check_summing
 
-__all__ = ["Group", "OpOrder", "Part", "Plan", "Problem", "Stages"]
-
 NetworkCost = AffineCost | TableCost | DepthCost
 
 MAX_DRAWN_OPS = 2 * 10**6

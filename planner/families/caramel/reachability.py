@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from planner.model.graphs import Graph
 
-__all__ = ["activation_by_reachability"]
-
 _PICKED = np.iinfo(np.int64).max
 
 

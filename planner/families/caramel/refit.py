@@ -23,8 +23,6 @@ from planner.model.errors import InvalidPlanError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["adapt", "improved", "refit", "resized"]
-
 WORK = 20_000
 """Transfers and parts examined by the local search, about."""
 

@@ -25,8 +25,6 @@ from planner.families.caramel.threshold import batching_threshold
 from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline
 
-__all__ = ["best_loads"]
-
 BUDGET = 4000
 """Prices per descent at most, fewer with more than WORK / BUDGET parameters."""
 

@@ -21,16 +21,6 @@ from planner.solving.bucketing import ddp_buckets, fitting_buckets
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.targets import Target
 
-__all__ = [
-    "Lane",
-    "broken_rule",
-    "cost_of",
-    "default_counts",
-    "in_cycles",
-    "lane_of",
-    "plan_of_buckets",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Lane:

@@ -16,9 +16,6 @@ from functools import lru_cache
 from planner.model.costs import AffineCost, DepthCost, LinearPiece, TransferCost
 from planner.model.errors import InvalidInputError
 
-__all__ = ["batching_threshold"]
-
-
 DOUBLING = Fraction(4, 5)
 """θ."""
 

@@ -19,9 +19,6 @@ from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline
 
-__all__ = ["SentBytes", "TransferModel", "plan_value"]
-
-
 _LIMIT = 2**60
 """CP-SAT adds in 63 bits; every linear expression of a model stays below this."""
 

@@ -23,8 +23,6 @@ from planner.families.caramel.list_schedule import most_urgent
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.solving.deadline import Deadline
 
-__all__ = ["resize"]
-
 _STEPS = ("back", "back", "forth", "forth", "grow", "shrink", "merge", "cut", "wait", "wait", "go")
 
 FIRST_THRESHOLD = 8

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Windows", "are_orders", "last_ready", "ready_times", "windows"]
-
 
 @dataclass(frozen=True, slots=True)
 class Windows:

@@ -15,8 +15,6 @@ from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.network import scattered
 from planner.model.topologies import BCube
 
-__all__ = ["bml_bcube", "bml_program"]
-
 
 def bml_bcube(bcube: BCube) -> Collective:
     """Return the cost of BML on a BCube."""

@@ -15,8 +15,6 @@ from planner.families.collectives.cost import Cost
 from planner.families.collectives.symmetric import Hop, SymmetricProgram
 from planner.model.network import scattered
 
-__all__ = ["bruck_cost", "bruck_program"]
-
 
 def bruck_cost(ranks: int) -> Cost:
     """Return the cost of an all-reduce on a network where every rank reaches every other."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["check", "replay"]
-
 _Held = dict[tuple[int, int], "NDArray[np.int64]"]
 """How often each rank's contribution is in a buffer, by rank and buffer."""
 

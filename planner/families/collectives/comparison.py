@@ -45,8 +45,6 @@ from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.methods import known_method
 
-__all__ = ["COLLECTIVES", "PROGRAMS", "choose", "collective", "compare", "program"]
-
 Tensors = Sequence[Any] | None
 Maker = Callable[[BCube, Tensors], Collective]
 ProgramMaker = Callable[[BCube, Tensors], Program]

@@ -17,8 +17,6 @@ from planner.model.network import Network
 from planner.model.topologies import BCube, FatTree
 from planner.model.validation import integer, set_integer, total
 
-__all__ = ["Collective", "Cost", "Fabric", "Load", "cost_of", "loads", "lower_bound", "time_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:

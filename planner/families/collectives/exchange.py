@@ -21,16 +21,6 @@ from planner.families.collectives.symmetric import SymmetricProgram, lane_link
 from planner.model.network import scattered
 from planner.model.topologies import BCube
 
-__all__ = [
-    "direct_program",
-    "k_nics_fattree",
-    "ps_bcube",
-    "ps_fattree",
-    "routed_program",
-    "shuffle_bcube",
-    "shuffle_fattree",
-]
-
 
 def ps_bcube(bcube: BCube) -> Collective:
     """Return the cost of parameter servers on a BCube."""

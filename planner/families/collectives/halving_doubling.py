@@ -27,14 +27,6 @@ from planner.model.errors import NotApplicableError
 from planner.model.network import scattered
 from planner.model.topologies import BCube
 
-__all__ = [
-    "FoldedProgram",
-    "halving_doubling_bcube",
-    "halving_doubling_bcube_program",
-    "halving_doubling_fattree",
-    "halving_doubling_program",
-]
-
 
 def halving_doubling_bcube(bcube: BCube) -> Collective:
     """Return the cost on a BCube; a `NotApplicableError` if n is no power of two."""

@@ -20,16 +20,6 @@ from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.network import scattered
 from planner.model.topologies import BCube, FatTree
 
-__all__ = [
-    "groups_of",
-    "hierarchical_bcube",
-    "hierarchical_bcube_program",
-    "hierarchical_cost",
-    "hierarchical_fattree",
-    "hierarchical_program",
-    "tree_groups",
-]
-
 
 def groups_of(fabric: Fabric) -> tuple[int, int, int]:
     """Return the group sizes at the edge, in a pod and over the cores; their product is N."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["EvenLayout", "KeptLayout", "Layout", "RangedLayout", "WeightedLayout"]
-
 _SQUARES = 2**31
 """Above this number of pieces, products of two piece numbers may exceed 64 bits."""
 

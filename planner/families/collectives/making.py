@@ -7,8 +7,6 @@ from planner.model.errors import NotApplicableError
 from planner.model.network import scattered
 from planner.model.topologies import BCube
 
-__all__ = ["on_bcube", "on_fabric"]
-
 
 def on_bcube(
     algorithm: str, bcube: BCube, steps: int, volume: Fraction, reduced: Fraction | None = None

@@ -22,8 +22,6 @@ from planner.model.measured import Collective, MeasuredNetwork
 from planner.model.topologies import BCube, Rails
 from planner.model.units import format_ns, format_rate
 
-__all__ = ["measured_nic", "nic_of", "with_measured_nics"]
-
 FIRST: tuple[Collective, ...] = ("all_gather", "reduce_scatter", "all_reduce")
 """Collectives in order of preference: the time of a half says most about single messages."""
 

@@ -25,9 +25,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective, Measured, MeasuredNetwork, never_falling
 from planner.model.network import scattered
 
-__all__ = ["Basis", "Predicted", "predicted", "range_note"]
-
-
 Basis = Literal["measured", "interpolated", "extrapolated", "taken for another"]
 """Evidence of a cost: a table of these ranks, tables around, tables on one side, or of others."""
 

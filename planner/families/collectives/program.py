@@ -19,18 +19,6 @@ from typing import Literal, NamedTuple, Self
 from planner.families.collectives.layout import EvenLayout, Layout
 from planner.model.errors import InvalidInputError
 
-__all__ = [
-    "KINDS",
-    "OWN",
-    "Kind",
-    "ListedProgram",
-    "Message",
-    "Program",
-    "in_parts",
-    "layouts_of",
-    "sizes_of",
-]
-
 Kind = Literal["all_reduce", "reduce_scatter", "all_gather"]
 KINDS: tuple[Kind, ...] = ("all_reduce", "reduce_scatter", "all_gather")
 

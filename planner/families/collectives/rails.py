@@ -23,8 +23,6 @@ from planner.model.errors import NotApplicableError
 from planner.model.network import scattered
 from planner.model.topologies import Rails
 
-__all__ = ["RAILS", "RAIL_PROGRAMS", "RailSteps"]
-
 
 class RailSteps(NamedTuple):
     """Some steps, and the load of the busiest link and NIC in them.

@@ -30,8 +30,6 @@ from planner.model.topologies import BCube, Failures, Rails
 from planner.model.validation import integer
 from planner.solving.methods import known_method
 
-__all__ = ["GENERATORS", "Recipe", "made", "ranks_of"]
-
 MAX_RANKS = 2**16
 
 

@@ -20,8 +20,6 @@ from planner.families.collectives.symmetric import Hop, SymmetricProgram, one_li
 from planner.model.network import scattered
 from planner.model.topologies import BCube
 
-__all__ = ["gray_cycle", "ring_bcube", "ring_bcube_program", "ring_fattree", "ring_program"]
-
 
 def ring_bcube(bcube: BCube) -> Collective:
     """Return the cost on a BCube, along `gray_cycle`."""

@@ -20,8 +20,6 @@ from planner.families.collectives.layout import Layout
 from planner.families.collectives.program import OWN, Message, Program, sizes_of
 from planner.model.errors import InvalidPlanError
 
-__all__ = ["Script", "ScriptHop", "Step", "scripts", "talking"]
-
 
 class ScriptHop(NamedTuple):
     """Elements start … stop-1 that are sent to a peer or received from it.

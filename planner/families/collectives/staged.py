@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 
 from planner.families.collectives.symmetric import Hop, SymmetricProgram, one_link
 
-__all__ = ["staged"]
-
 
 def staged(
     name: str,

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Hop", "SymmetricProgram", "Way", "lane_link", "one_link"]
-
 
 class Hop(NamedTuple):
     """A message that every rank sends once, relative to the sender.

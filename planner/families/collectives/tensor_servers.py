@@ -26,14 +26,6 @@ from planner.families.collectives.program import ListedProgram, Message
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integers, total
 
-__all__ = [
-    "least_loaded",
-    "ps_tensors_fattree",
-    "ps_tensors_greedy_fattree",
-    "round_robin",
-    "tensors_program",
-]
-
 
 def round_robin(tensors: Iterable[Any], servers: int) -> tuple[int, ...]:
     """Return the bytes on each server that gets a tensor, if tensors go round robin."""

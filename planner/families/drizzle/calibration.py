@@ -20,8 +20,6 @@ from typing import NamedTuple
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, shown
 
-__all__ = ["CONSTANTS", "Calibration", "Measurement", "best_of", "calibrate", "independent"]
-
 # ---
 # Exact non-negative least squares with few unknowns.
 #

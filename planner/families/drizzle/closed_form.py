@@ -23,8 +23,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
-__all__ = ["curve", "largest_group", "smallest_group", "solve_exact"]
-
 
 def smallest_group(problem: Problem) -> int | None:
     """Return the smallest group size within the limit on overhead, or None."""

@@ -19,8 +19,6 @@ from planner.families.drizzle.problem import Plan, Problem
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, exact, integer, set_exact, set_integer
 
-__all__ = ["Band", "State", "adjusted", "group_sizes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Band:

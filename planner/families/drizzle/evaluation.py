@@ -16,8 +16,6 @@ from planner.families.drizzle.problem import Plan, Problem, Stage, Triggers
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import shown
 
-__all__ = ["Evaluation", "check", "check_triggers", "evaluate", "told_apart"]
-
 # ---
 # Shares as decimals with enough digits to show which is larger.
 

@@ -21,8 +21,6 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.scenarios import Scenario, refuse_changes
 
-__all__ = ["DRIZZLE", "METHODS", "Method", "limits_text", "solve"]
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 

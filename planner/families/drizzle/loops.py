@@ -20,16 +20,6 @@ from planner.families.drizzle.problem import Problem, Stage
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted
 
-__all__ = [
-    "Loop",
-    "Round",
-    "in_words",
-    "loops_of",
-    "main_loop",
-    "measurements_of",
-    "problem_of",
-]
-
 MAX_PATTERN = 64
 """Largest number of jobs in an iteration."""
 REPEATS = 3

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["GROUP_PROPERTY", "Application", "Job", "Spent", "StageShape"]
-
 GROUP_PROPERTY = "planner.iterations"
 """The job property that states how many iterations the job runs at once."""
 

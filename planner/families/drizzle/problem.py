@@ -19,18 +19,6 @@ from typing import Any
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, did_you_mean, set_exact, set_integer, shown, total
 
-__all__ = [
-    "MAX_GROUP_NS",
-    "MAX_OVERHEAD",
-    "Plan",
-    "Problem",
-    "Stage",
-    "Triggers",
-    "checked_stages",
-    "topological",
-    "triggers_of",
-]
-
 # ---
 # Stages of one iteration, and the triggers of their tasks.
 #

@@ -8,8 +8,6 @@ from planner.model.errors import InvalidPlanError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["adapt", "refit"]
-
 
 def adapt(problem: Problem, plan: Plan) -> Plan:
     """Return an old plan with the tasks of the problem's stages.

@@ -19,20 +19,6 @@ from planner.families.fsdp.prefetch import Needs, Shape, at_use, issued_by, need
 from planner.families.fsdp.problem import Plan, Problem, Unit
 from planner.solving.pareto import staircase
 
-__all__ = [
-    "MAX_STARTS",
-    "RULES",
-    "fitted",
-    "fsdp2",
-    "fsdp2_ahead_2",
-    "fsdp_milp",
-    "no_reshard",
-    "one_unit",
-    "overlap_pass",
-    "units_exposing_least",
-    "zero_3",
-]
-
 # ---
 # The greedy overlap pass of PyTorch's compiler, as a baseline in the same simulator.
 #

@@ -22,8 +22,6 @@ from planner.families.fsdp.problem import Mesh, Problem
 from planner.model.costs import AffineCost, TransferCost, least_rate
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
-__all__ = ["MAX_LAYERS", "MeshBounds", "affine_below", "lower_bound"]
-
 _Bound: TypeAlias = Callable[[Problem, Mesh, Deadline], Fraction]
 
 MAX_LAYERS = 400

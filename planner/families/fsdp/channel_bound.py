@@ -26,8 +26,6 @@ from planner.families.fsdp.problem import Mesh, Problem
 from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline
 
-__all__ = ["Fitting", "Work", "least_work"]
-
 PRICES = tuple(Fraction(2) ** power for power in range(-2, 5))
 """Prices of a kept byte, relative to the time per byte of gathering the whole model."""
 

@@ -12,8 +12,6 @@ from planner.families.fsdp.problem import Plan, Problem, Unit
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.units import format_bytes
 
-__all__ = ["check", "check_issues", "checked_peak"]
-
 _WAIT, _COPY, _COMPUTE, _SCATTER, _MOMENTS = range(5)  # moments of a step, and their number
 
 

@@ -16,26 +16,6 @@ from typing import NamedTuple
 from planner.families.fsdp.lanes import GATHERS, REDUCES, lanes_of
 from planner.families.fsdp.problem import Channels, Plan, Problem
 
-__all__ = [
-    "MOMENTS",
-    "Evaluation",
-    "Level",
-    "Load",
-    "Merit",
-    "Schedule",
-    "Step",
-    "Transfer",
-    "evaluate",
-    "follow",
-    "iteration_ns",
-    "levels",
-    "loads_of",
-    "merit",
-    "peak_of",
-    "sent_by",
-]
-
-
 MOMENTS = {
     "wait": "ready_ns",
     "copy": "start_ns",

@@ -31,8 +31,6 @@ from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["MAX_LAYERS", "exact"]
-
 MAX_LAYERS = 12
 """Longest chain; tied layers count as one."""
 

@@ -34,8 +34,6 @@ from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility
 from planner.solving.scenarios import Scenario, later, refuse_changes
 
-__all__ = ["FSDP", "METHODS", "solve"]
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 SMALL = 5

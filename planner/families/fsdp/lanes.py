@@ -14,8 +14,6 @@ from typing import Protocol
 
 from planner.families.fsdp.problem import Channels
 
-__all__ = ["GATHERS", "REDUCES", "SUMS", "Lanes", "lanes_of"]
-
 GATHERS, REDUCES, SUMS = 0, 1, 2  # all-gathers, reduce-scatters, all-reduces over replicas
 
 

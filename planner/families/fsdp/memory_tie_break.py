@@ -15,8 +15,6 @@ from planner.families.fsdp.prefetch import Ahead, Needs, Shape, filled_room, nee
 from planner.families.fsdp.problem import Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
 
-__all__ = ["slimmed"]
-
 EFFORT = 30_000
 """Steps simulated."""
 

@@ -22,9 +22,6 @@ from planner.model.units import format_bytes
 from planner.solving.pareto import staircase
 from planner.solving.result import Infeasibility
 
-__all__ = ["Least", "finest", "fitting", "least_memory", "too_little", "wrapped"]
-
-
 MAX_UNITS = 100
 """Up to this many smallest units, larger units are tried for the least memory."""
 

@@ -17,8 +17,6 @@ from planner.families.fsdp.min_memory import finest
 from planner.families.fsdp.problem import Problem
 from planner.solving.pareto import staircase
 
-__all__ = ["cheapest_units"]
-
 # Units of up to EVERY smallest units: every length is tried; the longest has about MOST.
 EVERY, MOST = 32, 256
 

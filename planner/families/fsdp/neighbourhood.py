@@ -11,8 +11,6 @@ from planner.families.fsdp.min_memory import finest
 from planner.families.fsdp.prefetch import Ahead, Shape
 from planner.families.fsdp.problem import Problem
 
-__all__ = ["changes"]
-
 
 def changes(problem: Problem, shape: Shape, ahead: Ahead) -> Iterator[tuple[Shape, Ahead]]:
     """Yield every shape and prefetch distance that is one change away."""

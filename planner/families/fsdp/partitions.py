@@ -21,8 +21,6 @@ from planner.families.fsdp.problem import Mesh, Problem
 from planner.model.costs import TransferCost
 from planner.solving.deadline import NEVER, Deadline
 
-__all__ = ["Partition", "best_units"]
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 

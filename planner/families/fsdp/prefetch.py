@@ -16,21 +16,6 @@ from typing import NamedTuple
 from planner.families.fsdp.evaluation import levels, loads_of
 from planner.families.fsdp.problem import Plan, Problem, Unit
 
-__all__ = [
-    "FARTHEST",
-    "Ahead",
-    "Needs",
-    "Room",
-    "Shape",
-    "at_use",
-    "filled",
-    "filled_room",
-    "issued_by",
-    "needs_of",
-    "room_of",
-    "shape_of",
-]
-
 
 class Shape(NamedTuple):
     """A plan without the steps that issue gathers; fields as in `Plan` and `Unit`."""

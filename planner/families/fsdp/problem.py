@@ -31,8 +31,6 @@ from planner.model.validation import (
     total,
 )
 
-__all__ = ["CHANNELS", "Channels", "Cost", "Mesh", "Plan", "Problem", "Unit", "layer_ranges"]
-
 Cost: TypeAlias = AffineCost | TableCost | DepthCost
 """Cost of a collective by its bytes."""
 

@@ -14,8 +14,6 @@ from planner.model.errors import InvalidPlanError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["refit"]
-
 EFFORT = 400
 """Steps simulated, which takes milliseconds."""
 

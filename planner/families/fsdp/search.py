@@ -28,8 +28,6 @@ from planner.families.fsdp.problem import Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["search"]
-
 EFFORT = 100_000
 """Simulated steps for the best mesh and local search; half for each next mesh and long chains."""
 

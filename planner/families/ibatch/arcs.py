@@ -10,8 +10,6 @@ from planner.families.ibatch.problem import Problem
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline
 
-__all__ = ["MAX_LAYERS", "Arc", "all_arcs", "path_through", "refuse_large"]
-
 MAX_LAYERS = 400
 """Limit for models over all batches: with more layers they take too much time and memory."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Arrivals"]
-
 
 class Arrivals:
     """Latest arrivals of batches, by first layer, under fixed limits and one last limit.

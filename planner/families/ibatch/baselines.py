@@ -14,8 +14,6 @@ from planner.solving.bucketing import ddp_buckets, mg_wfbp_groups
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["ddp", "layer_by_layer", "mg_wfbp", "one_batch"]
-
 
 def one_batch(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Send all layers in one communication."""

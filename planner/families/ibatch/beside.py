@@ -23,8 +23,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.methods import Method, Outcome
 from planner.solving.simulator import TimedTransfer, simulate
 
-__all__ = ["least_beside", "merged", "planned_beside"]
-
 ENUMERATED = 10
 """Up to this many layers every plan is priced: 512 plans."""
 

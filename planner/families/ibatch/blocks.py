@@ -18,8 +18,6 @@ from planner.model.units import format_ns, format_share
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility, Result
 
-__all__ = ["OWN_UNITS", "Blocks"]
-
 OWN_UNITS = frozenset(("one_batch", "layer_by_layer", "mg_wfbp", "ddp"))
 """Baselines whose batches follow from layers, whatever the blocks."""
 

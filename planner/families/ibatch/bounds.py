@@ -20,8 +20,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
-__all__ = ["nothing_covers", "out_of_time", "relaxation"]
-
 
 def relaxation(problem: Problem) -> int:
     """Return a lower bound on the objective (ns)."""

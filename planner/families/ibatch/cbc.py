@@ -18,8 +18,6 @@ from pulp.apis.coin_api import pulp_cbc_path
 
 from planner.solving.deadline import Deadline, TimeUpError
 
-__all__ = ["solve_with_cbc"]
-
 WRITING = 4
 """Writing a model takes up to this many times as long as building it took."""
 

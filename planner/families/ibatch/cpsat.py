@@ -20,8 +20,6 @@ from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["solve_cpsat"]
-
 _MAX_BITS = 45
 """CP-SAT adds up to L² numbers of this size in 63 bits."""
 

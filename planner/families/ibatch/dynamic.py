@@ -18,8 +18,6 @@ from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["fewest", "solve_general", "within"]
-
 _NEVER = np.iinfo(np.int64).max
 
 

@@ -19,23 +19,6 @@ from planner.solving.robustness import STRAINS, Step, Strain, end_under
 from planner.solving.simulator import TimedTransfer, simulate
 from planner.solving.timeline import Interval, Kind, Timeline, busy_ns
 
-__all__ = [
-    "BatchTimes",
-    "Evaluation",
-    "boundaries_of",
-    "check",
-    "check_batches",
-    "evaluate",
-    "lasts_under",
-    "objective_ns",
-    "priced",
-    "schedule",
-    "strained_of",
-    "timeline",
-    "timeline_of",
-    "times_of",
-]
-
 
 class BatchTimes(NamedTuple):
     """When one batch communicates and computes (ns from the start of the phase)."""

@@ -38,8 +38,6 @@ from planner.solving.targets import target_of
 if TYPE_CHECKING:
     from planner.families.ibatch.blocks import Blocks
 
-__all__ = ["IBATCH", "METHODS", "Method", "solve"]
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 BOUND_MAX_LAYERS = 1024

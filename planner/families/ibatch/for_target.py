@@ -23,8 +23,6 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome
 from planner.solving.targets import FSDP2, Exported, Target
 
-__all__ = ["check_modules", "default", "exported", "within"]
-
 
 def check_modules(layers: Sequence[Sequence[str]] | None, target: Target) -> None:
     """Check that each layer has whole modules, which a target sends in one piece.

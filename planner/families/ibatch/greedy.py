@@ -17,8 +17,6 @@ from planner.model.errors import BrokenConstraintError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["greedy", "greedy_backward", "greedy_forward"]
-
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return the better of Algorithms 1 and 2; among equals the one less sensitive to delays."""

@@ -20,8 +20,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.robustness import NOMINAL, Limit
 
-__all__ = ["solve_additive", "sweep"]
-
 
 def solve_additive(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the makespan of a problem that has a `transfer_prefix`."""

@@ -24,8 +24,6 @@ from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["solve_milp"]
-
 
 def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the objective with CBC; raise `NotApplicableError` for too many layers."""

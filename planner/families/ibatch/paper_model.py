@@ -20,8 +20,6 @@ from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["MAX_LAYERS", "solve_paper_model", "within"]
-
 MAX_LAYERS = 4096
 """With more layers the table V is too large (134 MB at the limit)."""
 

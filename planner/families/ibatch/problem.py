@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["COLLECTIVES", "Plan", "Problem"]
-
 DIRECTIONS = ("pull", "push")
 OBJECTIVES = ("makespan", "eq4")
 

@@ -21,8 +21,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.robustness import NOMINAL
 
-__all__ = ["refit"]
-
 WORK = 10_000
 """Batches priced by the local search, approximately."""
 

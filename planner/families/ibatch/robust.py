@@ -22,8 +22,6 @@ from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.robustness import Limit, most_robust
 
-__all__ = ["robust"]
-
 
 def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outcome[Plan]:
     """Replace the plan of an exact method by the least delay-sensitive plan of equal objective."""

@@ -41,8 +41,6 @@ from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.result import Infeasibility
 
-__all__ = ["Alternative", "alternatives"]
-
 LEAST_SECONDS = 0.001
 """Time for each alternative even after the deadline: a baseline's plan, and its bound."""
 

@@ -16,25 +16,14 @@ from types import MappingProxyType
 
 from planner.families import caramel
 from planner.families.caramel.methods import Method
+from planner.families.caramel.problem import Part
 from planner.families.caramel.problem import Plan as GradientPlan
 from planner.families.iteration.plan import Kind, Plan, Transfer
-from planner.families.iteration.problem import Part, Problem
+from planner.families.iteration.problem import Problem
 from planner.families.iteration.sharded import both_ways
 from planner.families.iteration.ways import MEASURED, Way
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER, Deadline
-
-__all__ = [
-    "BY_ANY_ALGORITHM",
-    "FAMILIES",
-    "PEERS",
-    "RULES",
-    "Rule",
-    "by_gradients",
-    "from_gradients",
-    "layers_apart",
-    "servers",
-]
 
 Rule = Callable[[Problem, Way, Deadline], Plan]
 

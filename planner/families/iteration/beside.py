@@ -34,8 +34,6 @@ from planner.solving.contention import Beside, best_beside, mean_slowdown, slowe
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["fewer_transfers", "planned_beside", "with_both"]
-
 Search: TypeAlias = Callable[[Problem, Way, int, Deadline, bool], tuple[list[Plan], bool]]
 """A search for pushes and pulls: takes a bound, a deadline, and whether to search."""
 

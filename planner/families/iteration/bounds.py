@@ -27,8 +27,6 @@ from planner.families.iteration.ways import Way, bounding_lines, lines_of
 from planner.model.contention import bound_beside
 from planner.model.costs import AffineCost, DepthCost, Line, TransferCost
 
-__all__ = ["bound", "network_bound", "raised"]
-
 
 def bound(
     problem: Problem,

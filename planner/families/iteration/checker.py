@@ -15,15 +15,13 @@ from functools import cache
 from planner.families.caramel.delayed_release import check_held
 from planner.families.caramel.evaluation import check as check_gradients
 from planner.families.caramel.evaluation import check_lanes
-from planner.families.caramel.problem import Group
+from planner.families.caramel.problem import Group, Part
 from planner.families.caramel.problem import Plan as GradientPlan
 from planner.families.iteration.evaluation import heads_of
 from planner.families.iteration.plan import How, Kind, Plan, Transfer
-from planner.families.iteration.problem import Part, Problem
+from planner.families.iteration.problem import Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.solving.simulator import Iteration
-
-__all__ = ["as_gradients", "check", "check_room", "check_times"]
 
 
 def check(problem: Problem, plan: Plan) -> None:

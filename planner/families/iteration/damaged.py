@@ -26,8 +26,6 @@ from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube, Failures
 from planner.solving.result import Infeasibility
 
-__all__ = ["ROUNDS", "Half", "cut_off", "half_of_replan", "least_volume", "refuse_broken"]
-
 ROUNDS = 16
 """Rounds of the re-plan in rounds (`bml_rounds`)."""
 

@@ -21,8 +21,6 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.profiles import Profile
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["EpochEstimate", "batch_size_of", "computation_ns", "yan_estimates"]
-
 MAX_WORKERS = MAX_MACHINES - 1
 """Most workers in Yan's model: one machine is the server."""
 

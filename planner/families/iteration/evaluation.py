@@ -24,18 +24,6 @@ from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.solving.robustness import Step, strained
 from planner.solving.simulator import Iteration, TimedTransfer, simulate
 
-__all__ = [
-    "Evaluation",
-    "cost_of",
-    "evaluate",
-    "heads_of",
-    "lasting",
-    "simplest",
-    "simplicity",
-    "strained_of",
-]
-
-
 Costs = Mapping[How, Way]
 
 

@@ -61,18 +61,6 @@ from planner.solving.plugins import plugged
 from planner.solving.result import Infeasibility, Result
 from planner.solving.scenarios import Scenario, graph_under
 
-__all__ = [
-    "ITERATION",
-    "JOINT",
-    "METHODS",
-    "Method",
-    "best_of",
-    "bound_under",
-    "by_rule",
-    "solve",
-    "solve_all",
-]
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 JOINT = "joint"

@@ -16,13 +16,12 @@ from dataclasses import replace
 from functools import cache, partial
 from heapq import heappop, heappush
 
+from planner.families.caramel.problem import Part
 from planner.families.iteration.baselines import enforced
 from planner.families.iteration.plan import Kind, Mode, Plan, Transfer
-from planner.families.iteration.problem import Part, Problem
+from planner.families.iteration.problem import Problem
 from planner.families.iteration.ways import Way, fastest
 from planner.model.costs import TransferCost
-
-__all__ = ["filled", "settled"]
 
 
 def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool) -> Plan:

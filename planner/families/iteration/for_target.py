@@ -32,8 +32,6 @@ from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility
 from planner.solving.targets import TARGETS, Exported, Target
 
-__all__ = ["exported", "within"]
-
 Planned = Callable[[caramel.Problem, Deadline, int | None], Outcome[GradientPlan]]
 
 

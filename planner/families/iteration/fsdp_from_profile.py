@@ -28,8 +28,6 @@ from planner.model.topologies import Rails
 from planner.model.validation import shown
 from planner.solving.compare import Place
 
-__all__ = ["from_profile", "meshes_of", "sharded_problem"]
-
 
 def sharded_problem(
     profile: Profile,

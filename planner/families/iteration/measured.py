@@ -17,15 +17,6 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.measured import Collective
 from planner.model.validation import MAX_VALUE
 
-__all__ = [
-    "KINDS",
-    "assumed_startups",
-    "least_rates",
-    "measured_on",
-    "notes_of",
-    "prediction",
-]
-
 KINDS: dict[str, Collective] = {
     "all_reduce": "all_reduce",
     "push": "reduce_scatter",

@@ -18,8 +18,6 @@ from planner.model.profiles import Profile
 from planner.model.units import format_bytes
 from planner.model.validation import set_exact, set_integer
 
-__all__ = ["Footprint"]
-
 
 @dataclass(frozen=True, slots=True)
 class Footprint:

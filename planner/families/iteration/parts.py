@@ -25,8 +25,6 @@ from planner.model.errors import NotApplicableError
 from planner.model.network import scattered
 from planner.model.topologies import Rails, Switch
 
-__all__ = ["costs_between_copies", "costs_within_copies", "use_other_links"]
-
 Costs = tuple[AffineCost | TableCost, AffineCost | TableCost, AffineCost | TableCost]
 """Costs of an all-gather, a reduce-scatter and an all-reduce, by the bytes of the whole part."""
 

@@ -6,9 +6,6 @@ from typing import Literal
 from planner.families.caramel.problem import Part
 from planner.families.iteration.ways import MIXED
 
-__all__ = ["MODES", "How", "Kind", "Mode", "Plan", "Transfer"]
-
-
 Kind = Literal["all_reduce", "push", "pull"]
 """Kind of a transfer: all-reduce, push (reduce-scatter) or pull (all-gather)."""
 

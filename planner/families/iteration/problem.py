@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 from planner.families import caramel
-from planner.families.caramel.problem import Part
 from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.memory import Footprint
 from planner.families.iteration.plan import MODES, How, Kind, Mode
@@ -23,8 +22,6 @@ from planner.model.layers import graph_of_layers
 from planner.model.profiles import Profile
 from planner.model.validation import MAX_VALUE, exact, integers, set_integer, shown, total
 from planner.solving.targets import Target, check_summing
-
-__all__ = ["Part", "Problem", "scaled"]
 
 
 @dataclass(frozen=True)

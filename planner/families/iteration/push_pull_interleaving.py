@@ -17,14 +17,13 @@ from itertools import accumulate, groupby, pairwise
 from math import ceil
 
 from planner.families.caramel.nested_windows import Nested, Targets
+from planner.families.caramel.problem import Part
 from planner.families.caramel.windows import Windows
 from planner.families.iteration.plan import Kind, Transfer
-from planner.families.iteration.problem import Part, Problem
+from planner.families.iteration.problem import Problem
 from planner.families.iteration.sharded_bound import UnitCost, ends_by, least_end
 from planner.model.costs import Line
 from planner.solving.deadline import Deadline
-
-__all__ = ["interleaved"]
 
 BUDGET = 400
 """Values computed at most."""

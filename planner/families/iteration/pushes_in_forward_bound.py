@@ -19,8 +19,6 @@ from planner.families.caramel.concave_bound import ROUNDING, ConcaveCost, Floats
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 
-__all__ = ["earliest_end", "right_pushes_bound"]
-
 GRID = 128
 """Grid points: moments, and numbers of bytes pushed right."""
 

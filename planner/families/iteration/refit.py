@@ -27,8 +27,6 @@ from planner.families.iteration.ways import Way
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["adapt", "refit"]
-
 
 def adapt(problem: Problem, plan: Plan) -> Plan:
     """Adapt an old plan to the sizes of the problem's parameters.

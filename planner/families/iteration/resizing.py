@@ -14,8 +14,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Rails, Switch
 from planner.model.validation import integer
 
-__all__ = ["resized"]
-
 
 def resized(problem: Problem, workers: int) -> Problem:
     """Return the problem of the same model and kind of cluster, with `workers` workers.

@@ -22,15 +22,6 @@ from planner.model.profiles import Profile
 from planner.solving.compare import Place
 from planner.solving.result import Result
 
-__all__ = [
-    "MAX_GROUP_NS",
-    "MAX_OVERHEAD",
-    "from_profile",
-    "group_size",
-    "scheduled",
-    "scheduling_problem",
-]
-
 
 def scheduled(
     cluster: Cluster, iteration_ns: int, **limits: Any

@@ -31,8 +31,6 @@ from planner.solving.sensitivity import (
     sensitivity,
 )
 
-__all__ = ["FACTORS", "Knob", "SweepPoint", "Sweeps", "sweep"]
-
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:

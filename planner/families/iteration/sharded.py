@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from planner.families import ibatch
+from planner.families.caramel.problem import Part
 from planner.families.iteration.plan import Kind, Transfer
-from planner.families.iteration.problem import Part, Problem
+from planner.families.iteration.problem import Problem
 from planner.families.iteration.ways import Way
-
-__all__ = ["both_ways"]
 
 
 def both_ways(

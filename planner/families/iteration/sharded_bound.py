@@ -23,8 +23,6 @@ from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 from planner.model.validation import MAX_VALUE
 
-__all__ = ["UnitCost", "ends_by", "least_end", "sharded_bound"]
-
 STATES = 1500
 """States examined for one set of nested windows; targets not refuted by then count as reachable."""
 

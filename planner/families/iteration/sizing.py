@@ -37,13 +37,6 @@ from planner.model.validation import integer, total
 from planner.solving.deadline import Cancel, Deadline
 from planner.solving.result import Infeasibility, Result
 
-__all__ = [
-    "Candidate",
-    "Sizing",
-    "choose_size",
-    "resized",
-]
-
 LEAST_SECONDS = 0.001
 """Least planning time for a number of machines."""
 

@@ -37,15 +37,6 @@ from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube, FatTree, Rails
 
-__all__ = [
-    "ALGORITHMS",
-    "DEPTHS",
-    "KNOWN",
-    "least",
-    "recipe_on",
-    "synchronisations",
-]
-
 DEPTHS = (1, 2, 4, 8)
 """Depths considered, up to Caramel's."""
 

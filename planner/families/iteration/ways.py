@@ -18,21 +18,6 @@ from typing import TypeAlias
 from planner.model.costs import AffineCost, DepthCost, Line, TableCost, supporting_lines
 from planner.solving.result import Infeasibility
 
-__all__ = [
-    "BML",
-    "IN_ROUNDS",
-    "MEASURED",
-    "MIXED",
-    "Mixture",
-    "Synchronisation",
-    "Way",
-    "affine",
-    "bounding_lines",
-    "fastest",
-    "lines_of",
-    "mixture",
-]
-
 MIXED = "mixed"
 """Each transfer takes the cheapest of the requested algorithms and depths."""
 

@@ -27,8 +27,6 @@ from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.sensitivity import break_even
 
-__all__ = ["Change", "Explanation", "changes", "explain", "runner_up"]
-
 # ---
 # Break-even factors: the change of the network at which the runner-up plan wins.
 #

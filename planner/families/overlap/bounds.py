@@ -14,8 +14,6 @@ from heapq import heappop, heappush
 from planner.families.overlap.problem import Kind, Problem, followers
 from planner.solving.deadline import Deadline
 
-__all__ = ["MAX_EXACT", "lower_bound_ns"]
-
 MAX_EXACT = 20_000
 """Most nodes for which all ancestors of each node are stored: one bit per pair."""
 

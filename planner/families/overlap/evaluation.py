@@ -12,16 +12,6 @@ from planner.families.overlap.plan import Plan
 from planner.families.overlap.problem import Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 
-__all__ = [
-    "Evaluation",
-    "Transfer",
-    "check",
-    "check_memory",
-    "check_structure",
-    "evaluate",
-    "peak_memory",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Transfer:

@@ -22,8 +22,6 @@ from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
-__all__ = ["MAX_MERGED", "MAX_NODES", "applicable", "solve_exact"]
-
 MAX_NODES = 40
 MAX_MERGED = 8
 _MAX_BITS = 45

@@ -25,8 +25,6 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded, named
 from planner.solving.scenarios import Scenario, refuse_changes
 
-__all__ = ["METHODS", "OVERLAP", "Method", "small", "solve"]
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 _SMALL = 14

@@ -7,8 +7,6 @@ from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
-__all__ = ["no_order", "proven_infeasible"]
-
 
 def no_order(problem: Problem, *, timed_out: bool = False) -> Outcome[Plan]:
     """Return the outcome without a plan: proven infeasible by a single moment, or nothing found."""

@@ -20,9 +20,6 @@ from planner.solving.deadline import NEVER, Deadline
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Profile", "Rules", "due_keys", "list_schedule", "profile_of", "topological"]
-
-
 _NOTHING = -(2**62)
 """Memory at a place that has been issued: never a maximum."""
 

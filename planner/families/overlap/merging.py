@@ -14,8 +14,6 @@ from planner.families.overlap.units import Units
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Room", "groups_up_to", "merge_order", "room_of", "split_or_join"]
-
 Groups = tuple[tuple[int, ...], ...]
 
 

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from planner.families.overlap.problem import Problem
 
-__all__ = ["Plan", "own_order"]
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -17,18 +17,6 @@ from typing import Any
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, shown, total
 
-__all__ = [
-    "MAX_NODES",
-    "Collective",
-    "Kind",
-    "Node",
-    "Problem",
-    "Tensor",
-    "cycle_of",
-    "followers",
-    "with_limit",
-]
-
 # ---
 # Validity of a graph's dependences, and the graph queries of the family; O(n + m).
 

@@ -22,8 +22,6 @@ from planner.families.overlap.units import Units, contract
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome, named
 
-__all__ = ["greedy", "own", "search"]
-
 _TRIES = 400
 """Single changes tried without a time limit."""
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from planner.families.overlap.plan import Plan
 from planner.families.overlap.problem import Problem, cycle_of, followers
 
-__all__ = ["Units", "contract"]
-
 
 @dataclass(frozen=True, slots=True)
 class Units:

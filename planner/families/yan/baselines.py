@@ -21,8 +21,6 @@ from planner.families.yan.search import Space
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
-__all__ = ["data_parallel", "model_parallel"]
-
 
 def data_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return the best configuration with one worker per replica.

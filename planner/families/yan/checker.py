@@ -15,8 +15,6 @@ from planner.families.yan.segments import error_terms, inputs
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.model.validation import integer
 
-__all__ = ["check", "check_machines", "server_bytes", "worker_bytes"]
-
 
 def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) -> int:
     """Return the memory (bytes) of the largest segment of a layer on a worker.

@@ -18,8 +18,6 @@ from planner.families.yan.cuts import Array, Places
 from planner.families.yan.tables import Choice, Tables
 from planner.solving.deadline import Deadline
 
-__all__ = ["Coarse"]
-
 
 class Coarse:
     """Coarse bounds of one problem; TimeUpError at the deadline."""

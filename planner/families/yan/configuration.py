@@ -9,21 +9,6 @@ from planner.families.yan.layers import NeuronLayer
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, set_integer
 
-__all__ = [
-    "Configuration",
-    "Explored",
-    "Fixed",
-    "LayerChoice",
-    "LayerMapping",
-    "Plan",
-    "Ranked",
-    "canonical_mapping",
-    "check_choice",
-    "check_segments",
-    "matched",
-    "segment_at",
-]
-
 # ---
 # The canonical mapping: which worker of a replica holds which segment of a layer.
 #

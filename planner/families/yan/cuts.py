@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from planner.families.yan.layers import NeuronLayer
 
-__all__ = ["Array", "Cut", "FieldArrays", "Places", "Runs", "held_rows", "passed_units", "runs_of"]
-
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 

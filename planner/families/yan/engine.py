@@ -30,9 +30,6 @@ from planner.families.yan.search import SearchResult, Space, search
 from planner.families.yan.tables import Choice, Tables
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
-__all__ = ["GRACE_S", "Engine", "Exactly", "Solved", "configuration_of", "normal", "rank"]
-
-
 GRACE_S = 0.1
 """Seconds that the first configuration may take after the time limit."""
 

@@ -32,8 +32,6 @@ from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["any_mapping_bound", "best_of", "exact"]
-
 
 def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return the optimal configuration; NotApplicableError if machines differ."""

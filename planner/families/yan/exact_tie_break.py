@@ -22,8 +22,6 @@ from planner.families.yan.problem import Problem
 from planner.families.yan.segments import segments_of
 from planner.families.yan.tables import Choice
 
-__all__ = ["Exact", "exact_best"]
-
 MAX_PAIRS = 20_000
 """Most pairs of choices that may be tied."""
 

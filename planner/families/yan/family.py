@@ -29,8 +29,6 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded
 from planner.solving.scenarios import Scenario, refuse_changes
 
-__all__ = ["METHODS", "YAN", "Method", "solve"]
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 SAMPLES = 10**6

@@ -20,8 +20,6 @@ from planner.families.yan.search import Space
 from planner.families.yan.tables import Choice, partitions_of
 from planner.solving.result import Infeasibility
 
-__all__ = ["fewest_servers", "infeasibility", "least_memory", "least_triple", "space_of"]
-
 
 def fewest_servers(problem: Problem) -> int:
     """Return how many servers the weights need."""

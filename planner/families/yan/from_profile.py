@@ -27,8 +27,6 @@ from planner.model.topologies import Rails
 from planner.model.units import counted, format_ns
 from planner.model.validation import integer, shown
 
-__all__ = ["NO_STARTUP_NS", "ProfiledProblem", "nic_rate", "profiled"]
-
 NO_STARTUP_NS = Fraction(1, 10**9)
 """Stands for a start-up of 0 in Yan's model, whose constants are above 0."""
 

@@ -40,8 +40,6 @@ from planner.families.yan.tables import Choice, Tables
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
-__all__ = ["Greedy", "Path", "greedy"]
-
 PRICES = 40
 """Most prices of memory that are tried."""
 

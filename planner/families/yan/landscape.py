@@ -21,8 +21,6 @@ from planner.families.yan.problem import Problem
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER, Deadline
 
-__all__ = ["MAX_CELLS", "landscape"]
-
 MAX_CELLS = 2_000
 """Most cells of a landscape, those of about 300 machines."""
 

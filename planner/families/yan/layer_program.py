@@ -23,9 +23,6 @@ from planner.families.yan.cuts import Array
 from planner.families.yan.tables import Choice, Tables
 from planner.solving.deadline import NEVER, Deadline
 
-__all__ = ["Chosen", "LayerProgram", "LayerState", "Rows", "Triple", "state_at"]
-
-
 Rows = NDArray[np.int64]
 
 MAX_BLOCK = 2**21

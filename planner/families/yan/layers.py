@@ -16,8 +16,6 @@ from typing import Literal, NamedTuple
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, set_exact, set_integer, shown
 
-__all__ = ["Fields", "NeuronLayer", "fields", "offsets"]
-
 MAX_COUNT = 2**53
 """Most neurons, connections or weights of a layer: counts stay exact in floating point."""
 

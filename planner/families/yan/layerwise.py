@@ -27,9 +27,6 @@ from planner.families.yan.model import reading_factor, volume
 from planner.families.yan.tables import Choice, Tables, choices
 from planner.solving.deadline import NEVER, Deadline
 
-__all__ = ["Layerwise", "Options"]
-
-
 KEPT = 64
 """Triples whose bounds are cached: a promising triple is solved soon after it is bounded."""
 

@@ -23,8 +23,6 @@ from planner.families.yan.layer_program import Chosen, LayerProgram, LayerState,
 from planner.families.yan.layerwise import BEAM, Layerwise
 from planner.families.yan.problem import Problem
 
-__all__ = ["Memory", "fitting", "smallest"]
-
 PRICES = 40
 """Most prices of memory that are tried."""
 

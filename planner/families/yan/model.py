@@ -23,19 +23,6 @@ from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.problem import Problem
 from planner.families.yan.segments import Segment, segments_of
 
-__all__ = [
-    "Estimate",
-    "LayerTimes",
-    "Phases",
-    "cut",
-    "estimate",
-    "phases",
-    "priced",
-    "reading",
-    "reading_factor",
-    "volume",
-]
-
 
 class LayerTimes(NamedTuple):
     """Time of one layer in an epoch (ns), each phase of its slowest segment.

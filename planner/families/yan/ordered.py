@@ -31,8 +31,6 @@ from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
-__all__ = ["OrderedMachines", "ordered"]
-
 Speed = tuple[Fraction, Fraction]
 """Speed of a machine's computation, and of its NIC."""
 

@@ -27,8 +27,6 @@ from planner.families.yan.preconditions import DEPENDS, refuse_different
 from planner.families.yan.problem import Problem
 from planner.solving.deadline import Deadline
 
-__all__ = ["FrugalEngine", "pareto_front"]
-
 MAX_TIME = sys.float_info.max / 4
 """Bound where no configuration exists; finite, because bounds are subtracted."""
 

@@ -3,8 +3,6 @@
 from planner.families.yan.problem import Problem
 from planner.model.errors import NotApplicableError
 
-__all__ = ["DEPENDS", "refuse_different", "refuse_fixed"]
-
 
 def refuse_fixed(problem: Problem, method: str) -> None:
     """Raise NotApplicableError if configurations are fixed: the method only searches."""

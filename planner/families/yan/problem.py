@@ -11,8 +11,6 @@ from planner.families.yan.layers import MAX_COUNT, Fields, NeuronLayer, fields
 from planner.model.errors import InvalidInputError
 from planner.model.validation import exact, integer, set_integer, shown
 
-__all__ = ["Constants", "Problem", "Rates"]
-
 MAX_MACHINES = 2**12
 MAX_THREADS = 2**10
 MAX_LAYERS = 2**10

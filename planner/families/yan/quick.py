@@ -24,8 +24,6 @@ from planner.model.errors import BrokenConstraintError
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
-__all__ = ["quick"]
-
 
 def quick(problem: Problem, space: Space | None = None) -> Outcome[Plan]:
     """Return a configuration whose triple is in `space`, all by default."""

@@ -11,8 +11,6 @@ from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem
 from planner.model.errors import InvalidInputError, InvalidPlanError
 
-__all__ = ["adapt"]
-
 RANKED = 4
 """Configurations priced again."""
 

@@ -20,8 +20,6 @@ from planner.families.yan.layer_program import Triple
 from planner.families.yan.layerwise import Layerwise
 from planner.solving.deadline import Deadline, TimeUpError
 
-__all__ = ["SearchResult", "Solution", "Space", "search"]
-
 SolvedT = TypeVar("SolvedT")
 
 

@@ -15,8 +15,6 @@ from typing import NamedTuple
 from planner.families.yan.configuration import LayerChoice
 from planner.families.yan.problem import Problem
 
-__all__ = ["Segment", "error_terms", "inputs", "segments_of"]
-
 
 class Segment(NamedTuple):
     """Work and traffic of one segment for one of its samples.

@@ -28,8 +28,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 from planner.solving.deadline import NEVER, Deadline
 
-__all__ = ["ERROR", "FARTHEST", "TOLERANCE", "FactorRange", "Sensitivity", "scaled", "sensitivity"]
-
 FARTHEST = 1_000
 """Factors are examined from 1 / FARTHEST to FARTHEST."""
 

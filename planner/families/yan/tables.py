@@ -31,8 +31,6 @@ from planner.families.yan.cuts import (
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.problem import Problem
 
-__all__ = ["ROUNDING", "Choice", "Tables", "choices", "partitions_of"]
-
 Choice = tuple[int, int]
 """Partitions and copies of a layer."""
 

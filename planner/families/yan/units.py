@@ -24,8 +24,6 @@ from planner.model.layers import Layer, merged, unique_names
 from planner.model.profiles import Profile
 from planner.model.validation import shown
 
-__all__ = ["Window", "block_window", "neuron_layers", "refuse_incomplete"]
-
 # ---
 # Windows of rows: which input rows an output row of a block needs.
 #

@@ -21,8 +21,6 @@ from planner.programs import (
     read_plan,
 )
 
-__all__ = ["gradient_batches", "gradients_of", "pull_batches", "pulls_of", "whole_names"]
-
 
 def gradients_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...]:
     """Return the batches in which plans send gradients, with their sizes if known.

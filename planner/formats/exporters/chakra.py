@@ -29,8 +29,6 @@ from planner.model.validation import shown
 from planner.programs import Answer, read_plan
 from planner.programs.collectives import programs_of_transfers
 
-__all__ = ["node", "trace", "write_chakra", "write_messages"]
-
 # ---
 # The wire format of Chakra's execution traces: a file's version, and its nodes.
 #

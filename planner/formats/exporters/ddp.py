@@ -16,8 +16,6 @@ from typing import Any
 from planner.formats.exporters.batches import whole_names
 from planner.programs import Batch
 
-__all__ = ["ddp_settings", "mebibytes"]
-
 _NOTE = (
     "DistributedDataParallel(model, bucket_cap_mb_list=...) makes these buckets from the step "
     "after the first on, if gradients become ready in this order; planner.runtime.ddp.as_ddp "

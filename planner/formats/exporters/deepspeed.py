@@ -22,8 +22,6 @@ from planner.model.validation import integer, shown
 from planner.programs import Batch
 from planner.solving.bucketing import fitting_buckets, nearest_size
 
-__all__ = ["deepspeed_pull_settings", "deepspeed_settings", "elements_of"]
-
 _NOTE = (
     "DeepSpeed passes over 'planner'. Sizes are in elements. 'exact' are the planned batches that "
     "DeepSpeed's rule reproduces, by position in the plan; 'buckets' is all it makes, in order."

@@ -25,20 +25,6 @@ from planner.model.errors import NotApplicableError
 from planner.programs import Batch, UnitProgram, program_of
 from planner.programs.units import Lists, by_streams, plan_of
 
-__all__ = [
-    "ASYNCHRONOUS",
-    "BUFFERS",
-    "SEPARATE",
-    "ModuleGroups",
-    "fsdp2_settings",
-    "fsdp2_unit_settings",
-    "module_groups",
-    "needed",
-    "prefetched",
-    "registered_in",
-    "without",
-]
-
 _NOTE = (
     "Call fully_shard on the modules of each group, groups in the order of shard_order, then on "
     "the model if no group has it ('' is the model itself), then "

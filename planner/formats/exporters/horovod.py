@@ -18,8 +18,6 @@ from planner.formats.exporters.batches import whole_names
 from planner.model.errors import NotApplicableError
 from planner.programs import Batch
 
-__all__ = ["horovod_settings"]
-
 _PADDING = 16
 _CYCLE_MS = 1.0
 """Groups are complete when they are seen, so a longer cycle would only delay them."""

@@ -19,8 +19,6 @@ from planner.model.errors import InvalidInputError
 from planner.programs import Batch
 from planner.solving.bucketing import ddp_buckets, nearest_size
 
-__all__ = ["megatron_settings"]
-
 _NOTE = (
     "'arguments' are those of the training script; sizes are in elements. 'exact' are the planned "
     "batches that come out exactly, by position in the plan; 'buckets' is all there will be."

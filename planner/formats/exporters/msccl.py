@@ -23,8 +23,6 @@ from planner.families.collectives.program import OWN, Message, Program, in_parts
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, shown
 
-__all__ = ["Protocol", "check_name", "write_msccl"]
-
 Protocol = Literal["Simple", "LL", "LL128"]
 """NCCL's protocols: most bandwidth, least latency, and in between on NVLink."""
 

@@ -22,8 +22,6 @@ from planner.formats.exporters.mscclpp_blocks import MAX_AT_ONCE, Channel, Chunk
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, shown
 
-__all__ = ["ChannelKind", "write_mscclpp"]
-
 ChannelKind = Literal["port", "memory"]
 """Transfer by DMA or RDMA (port), or by thread stores into a peer's memory (memory)."""
 

@@ -12,8 +12,6 @@ Complexity: linear in the operations. Source: own.
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["MAX_AT_ONCE", "Channel", "Chunks", "Operation", "Rank"]
-
 MAX_OPERATIONS = 64
 """Operations of a thread block."""
 

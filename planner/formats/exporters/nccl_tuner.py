@@ -21,8 +21,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective, MeasuredNetwork
 from planner.model.validation import shown
 
-__all__ = ["ALGORITHMS", "PROTOCOLS", "Rule", "encode_rules", "parse_rules", "regret", "rules_of"]
-
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
 

@@ -14,8 +14,6 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["FAMILIES", "Family", "called", "computes", "library_of", "might_send"]
-
 
 class Family(NamedTuple):
     """A library, and a pattern that its kernels' names match."""

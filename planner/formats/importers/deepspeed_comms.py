@@ -23,8 +23,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["HEADER", "read_deepspeed_comms"]
-
 HEADER = re.compile(r"Comm\. Op\s+Message Size\s+Count\b")
 """The header of either table."""
 

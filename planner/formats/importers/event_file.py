@@ -22,8 +22,6 @@ import msgspec
 
 from planner.model.errors import InvalidInputError
 
-__all__ = ["EventFile", "decoded"]
-
 T = TypeVar("T")
 
 PIECE = 1 << 22

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from planner.formats.importers import deepspeed_comms, nccl_tables
 
-__all__ = ["FOREIGN", "SEARCHED", "Foreign", "foreign"]
-
 SEARCHED = 1 << 24
 """Bytes in which a mark is sought."""
 

@@ -15,8 +15,6 @@ from planner.jsonio.fx import FxDocument, FxNode
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 
-__all__ = ["check_ranks", "problem_of"]
-
 
 def check_ranks(documents: Sequence[FxDocument], names: Sequence[str]) -> None:
     """Refuse ranks that start a group's collectives in different orders: they would hang."""

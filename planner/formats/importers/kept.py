@@ -13,8 +13,6 @@ Source: PyTorch's notes on autograd and its formulas of gradients; the rest is o
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["VIEWS", "kept_bytes"]
-
 VIEWS = (
     "View",
     "Size",

@@ -25,8 +25,6 @@ from planner.model.layers import Layer, unique_names
 from planner.model.profiles import STATISTICS, Profile, Provenance
 from planner.model.validation import shown
 
-__all__ = ["profile_in", "read_kineto"]
-
 _COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
 _NOTABLE = 0.8
 """If ops fill less than this share of a step, a warning names the rest."""

@@ -16,8 +16,6 @@ from typing import Any
 
 from planner.formats.importers.kineto_shapes import Inputs
 
-__all__ = ["Call", "CollectiveRecord", "Event", "calls_of", "named_as_today"]
-
 _MODULE = "nn.Module: "
 _RUN = "autograd::engine::evaluate_function: "
 _ACCUMULATE = "torch::autograd::AccumulateGrad"

@@ -23,8 +23,6 @@ from planner.formats.importers.kineto_shapes import LAYERS, Inputs, inputs_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["DEVICE", "READ", "RUNTIMES", "Kept", "RawEvent"]
-
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 READ = ("cpu_op", "user_annotation", "python_function", *DEVICE)
 RUNTIMES = ("_runtime", "_driver")

@@ -16,8 +16,6 @@ from planner.formats.importers.kineto_calls import Event
 from planner.formats.importers.kineto_trace import Trace
 from planner.traces.recorded import Kernels
 
-__all__ = ["by_name", "has_several", "in_doubt", "launched_by_sending", "told_apart"]
-
 _COPIES = re.compile(r"(hip)?mem(cpy|set)|copy(host|device|buffer)|fillbuffer", re.IGNORECASE)
 _SENDING = re.compile(
     r"(c10d|_c10d_functional\w*|symm_mem)::|record_param_comms"

@@ -34,8 +34,6 @@ from planner.formats.importers.kineto_trace import Trace
 from planner.traces.recorded import Recorded, Step, Transfer
 from planner.traces.spans import merged
 
-__all__ = ["recorded_in"]
-
 _RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
 _COLLECTIVES = {
     "crossdevicereduce": "all_reduce",

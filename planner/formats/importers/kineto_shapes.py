@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 from planner.model.validation import MAX_VALUE
 
-__all__ = ["LAYERS", "Inputs", "inputs_of", "shapes_of"]
-
 Shape = tuple[int, ...]
 
 _POINTWISE = (

@@ -24,8 +24,6 @@ from planner.formats.importers.kineto_trace import Trace
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["BackwardOp", "Gradient", "TrainingStep", "steps_of"]
-
 _RUN = "autograd::engine::evaluate_function: "
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
 _STEP = "ProfilerStep#"

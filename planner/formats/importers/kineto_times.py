@@ -18,8 +18,6 @@ from planner.formats.importers.communication_kernels import library_of
 from planner.formats.importers.kineto_calls import Call, Event
 from planner.model.errors import InvalidInputError
 
-__all__ = ["Times", "busy_ns", "step_ns", "times_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Times:

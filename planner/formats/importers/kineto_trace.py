@@ -22,8 +22,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import shown
 
-__all__ = ["Distributed", "Trace", "clock_remarks", "read_trace"]
-
 # ---
 # Recognises traces of tools other than PyTorch's profiler, and says what to give instead.
 #

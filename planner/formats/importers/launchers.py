@@ -14,8 +14,6 @@ from bisect import bisect_right
 from collections import Counter
 from typing import NamedTuple
 
-__all__ = ["PrintedLine", "printed_lines"]
-
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _PARTS = re.compile(r"([0-9]+|\s+)")
 

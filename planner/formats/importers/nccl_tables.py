@@ -19,8 +19,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["CPU_TIMES", "HEADER", "ListedRank", "Row", "Run", "Side", "Sides", "rows_of", "test_of"]
-
 HEADER = re.compile(r"(#\s*)?\bsize\s+count\s+type\b.*\b(cpu)?time\b")
 """The header of a table, from its own first character."""
 

@@ -34,8 +34,6 @@ from planner.model.measured import COLLECTIVES, Collective
 from planner.model.units import counted
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["read_nccl_tests"]
-
 SLACK = 0.02
 """Allowed relative deviation of printed bandwidths from size / time, besides their last digit."""
 

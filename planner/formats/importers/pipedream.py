@@ -25,8 +25,6 @@ from planner.model.layers import Layer, chain_blocks, graph_of_layers
 from planner.model.profiles import Profile, Provenance
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["read_pipedream"]
-
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 
 

@@ -8,8 +8,6 @@ from math import prod
 from planner.formats.importers.kept import VIEWS
 from planner.model.units import format_bytes
 
-__all__ = ["Node", "doubts"]
-
 _FLOAT_BYTES = 4
 _TINY_BYTES = 1 << 20
 """Work on less than this may take no measurable time."""

@@ -16,8 +16,6 @@ from planner.formats.importers.kept import VIEWS
 from planner.formats.importers.pipedream_rows import Node
 from planner.model.validation import MAX_VALUE
 
-__all__ = ["shapes_of"]
-
 _NUMBER_BYTES = 4
 _NORMS = ("BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm", "LocalResponseNorm")
 _POINTWISE = ("ReLU", "Dropout", "Dropout2d", "Add", "Sub", "Sigmoid", "Tanh", "Concat", "Identity")

@@ -15,8 +15,6 @@ from planner.model.profiles import Profile
 from planner.model.validation import shown
 from planner.solving.plugins import plugged
 
-__all__ = ["READERS", "Reader"]
-
 
 class Reader(NamedTuple):
     """A format that can be read as a profile.

@@ -38,8 +38,6 @@ from planner.formats.importers.spark_messages import (
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted
 
-__all__ = ["read_events", "read_spark_log"]
-
 _MS = 10**6
 _MAX_NS = 2**62
 _TIMES, _SUMS = 6, 10

@@ -19,8 +19,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from planner.model.errors import InvalidInputError, MissingExtraError
 
-__all__ = ["Line", "lines_of", "parts_of"]
-
 PIECE = 1 << 20
 """Bytes that are read at once."""
 MAX_LINE = 1 << 28

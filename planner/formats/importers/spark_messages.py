@@ -7,25 +7,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "DECODERS",
-    "AppEnd",
-    "AppStart",
-    "Environment",
-    "ExecutorAdded",
-    "ExecutorInfo",
-    "JobEnd",
-    "JobStart",
-    "LogStart",
-    "Metrics",
-    "ShuffleRead",
-    "ShuffleWrite",
-    "StageEvent",
-    "StageInfo",
-    "TaskEnd",
-    "TaskInfo",
-]
-
 
 def _named(name: str, default: Any) -> Any:
     return msgspec.field(default=default, name=name)

@@ -17,8 +17,6 @@ from planner.model.measured import Collective, Link, Measured, MeasuredNetwork
 from planner.model.network import scattered
 from planner.model.units import counted, format_bytes
 
-__all__ = ["LINES", "TimedRow", "bus_factor", "listed", "network_of"]
-
 LINES = 5
 """Largest number of lines that a warning lists."""
 

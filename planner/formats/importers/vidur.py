@@ -18,8 +18,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
 from planner.model.validation import MAX_VALUE, shown
 
-__all__ = ["read_vidur"]
-
 _NEEDED = ("num_workers", "size", "collective", "devices_per_node")
 
 

@@ -15,8 +15,6 @@ from planner.programs.bcube import bcube_program
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.world.world import World
 
-__all__ = ["BcubeAllReduce"]
-
 
 class BcubeAllReduce(Interpreter):
     """All-reduce of tensors over the ranks of a BCube(n, k).

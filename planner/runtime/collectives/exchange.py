@@ -15,8 +15,6 @@ from torch import Tensor
 
 from planner.runtime.world.world import blaming
 
-__all__ = ["exchange"]
-
 
 def exchange(
     group: Any, received: Mapping[int, Tensor], sent: Mapping[int, Tensor], tag: int = 0

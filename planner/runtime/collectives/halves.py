@@ -24,8 +24,6 @@ from planner.runtime.collectives.exchange import exchange
 from planner.runtime.collectives.interpreter import PARTS, Interpreter
 from planner.runtime.world.world import AT_ONCE
 
-__all__ = ["LEAST_BYTES", "Halves", "ProgramHalves", "in_turn", "most_columns"]
-
 LEAST_BYTES = 2**18
 """Batches up to this size are a single message."""
 

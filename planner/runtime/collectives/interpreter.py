@@ -31,8 +31,6 @@ from planner.runtime.collectives.lane import Lane
 from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.world.world import World
 
-__all__ = ["PARTS", "Interpreter", "collective_of"]
-
 _LOOK_S = 0.1
 _KEPT_SCRIPTS = 1024
 PARTS = 8

@@ -17,8 +17,6 @@ from planner.families.collectives.script import Script, ScriptHop
 from planner.runtime.world.store import first_line
 from planner.runtime.world.world import PeerError
 
-__all__ = ["Lane"]
-
 
 class Lane(threading.Thread):
     """Thread that runs the scripts of one lane, one tensor after the other.

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_PIECES", "AllReduce", "QueuedRing", "Ring", "pieces_of"]
-
 PIECE_BYTES = 2**20
 """Queued messages above this size are cut."""
 

@@ -17,8 +17,6 @@ from planner.runtime.model.parameters import described
 from planner.runtime.optimisers.state import settings, state
 from planner.runtime.world.world import World
 
-__all__ = ["agree", "spread"]
-
 
 def agree(
     world: World, plan: str, parameters: Mapping[str, nn.Parameter], optimizer: Optimizer

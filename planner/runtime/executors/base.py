@@ -27,8 +27,6 @@ from planner.runtime.model.gate import Gate
 from planner.runtime.model.parameters import trainable, trained_ids
 from planner.runtime.world.world import World
 
-__all__ = ["Executor", "parameters_of"]
-
 
 class Executor(ABC):
     """Runs the communication of a model's training steps.

@@ -25,8 +25,6 @@ from planner.runtime.executors.overtaking import Overtaking
 from planner.runtime.measuring.trace import Event, Trace
 from planner.runtime.world.world import World
 
-__all__ = ["Channel", "Ticket"]
-
 _LOOK_S = 0.1
 
 

@@ -12,8 +12,6 @@ from typing import NoReturn
 
 from torch import Tensor, nn
 
-__all__ = ["Gradients", "Taken", "version"]
-
 Taken = list[tuple[Tensor, int] | None]
 """Gradients with their versions, by parameter number; None until a gradient is complete."""
 

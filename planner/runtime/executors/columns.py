@@ -23,8 +23,6 @@ from planner.programs import Batch, Piece
 from planner.runtime.collectives.halves import LEAST_BYTES, most_columns
 from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
-__all__ = ["Columns", "SliceMessage", "cells_in", "cells_of", "messages_of", "slice_of"]
-
 
 class Columns(NamedTuple):
     """Columns [first, last) of a cell, and the column `place` of the message where they begin."""

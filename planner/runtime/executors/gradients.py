@@ -30,8 +30,6 @@ from planner.runtime.model.parameters import check_cover
 from planner.runtime.optimisers.some_parameters import SomeParameters
 from planner.runtime.world.world import World
 
-__all__ = ["GradientExecutor"]
-
 _WORTH = 2**18
 """Gradient bytes (256 KiB) whose update takes longer than the call of the optimiser."""
 

@@ -21,8 +21,6 @@ from planner.runtime.executors.collected import Taken
 from planner.runtime.executors.placing import Stretch, lay_out
 from planner.runtime.model.parameters import Elements
 
-__all__ = ["Message", "Sending", "means_of", "messages_of"]
-
 _RUN = 2**16
 """Elements divided at a time, right after copying, while they are still in a cache."""
 

@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["EVERY", "Overtaking"]
-
 EVERY = 8
 """Steps between two counts."""
 _SHARE = 0.1

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 from planner.programs import Batch
 from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
-__all__ = ["Stretch", "lay_out"]
-
 
 class Stretch:
     """The part of a batch in one data type: contiguous memory `flat` with pieces in order."""

@@ -38,8 +38,6 @@ from planner.runtime.model.parameters import Elements, check_cover, named
 from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.world.world import World
 
-__all__ = ["ShardExecutor"]
-
 
 class ShardExecutor(SlicedExecutor):
     """Executes a `ShardProgram`.

@@ -16,8 +16,6 @@ from planner.runtime.executors.columns import SliceMessage, slice_of
 from planner.runtime.model.parameters import Elements
 from planner.runtime.world.world import AT_ONCE
 
-__all__ = ["pull", "push", "room_for"]
-
 
 def room_for(messages: Sequence[SliceMessage]) -> Tensor:
     """Return buffers for the largest message, one pair for each message in flight."""

@@ -12,8 +12,6 @@ from planner.runtime.executors.collected import Gradients, version
 from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.sliced import SlicedOptimizer, flat_values
 
-__all__ = ["SlicedExecutor"]
-
 
 class SlicedExecutor(Executor):
     """An executor in which each rank updates some elements; see `optimisers.sliced`.

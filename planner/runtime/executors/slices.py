@@ -30,8 +30,6 @@ from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.world.world import World
 
-__all__ = ["SliceExecutor", "check_slices"]
-
 
 class SliceExecutor(SlicedExecutor):
     """Executes a `SliceProgram`.

@@ -23,7 +23,8 @@ import torch
 from torch import distributed, nn
 
 from planner.model.contention import Interference
-from planner.model.fitting import ELEMENT_BYTES, Collective, fit_affine
+from planner.model.fitting import ELEMENT_BYTES, fit_affine
+from planner.model.measured import Collective
 from planner.profiling.timing import clock_for, time_bare
 from planner.programs import Batch, Piece
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
@@ -32,8 +33,6 @@ from planner.runtime.executors.messages import Sending, messages_of
 from planner.runtime.measuring.sweep import transfer
 from planner.runtime.measuring.trace import Trace
 from planner.runtime.world.world import World
-
-__all__ = ["measure_interference", "passes_of"]
 
 SAMPLE_S = 0.2
 """Duration of the transfers in one round, alone and with computation."""

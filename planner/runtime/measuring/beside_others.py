@@ -10,8 +10,6 @@ from planner.solving.diagnostics import Circumstances
 if TYPE_CHECKING:
     from planner.runtime.world.world import World
 
-__all__ = ["machine_of", "together"]
-
 
 def machine_of(world: "World", threads: int, before: machine.Load) -> Circumstances:
     """Return the circumstances on the machine of rank 0 since `before`. Every rank has to call it.

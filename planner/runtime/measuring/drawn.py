@@ -13,8 +13,6 @@ from planner.runtime.measuring.measured import timeline_of
 from planner.runtime.measuring.trace import Event
 from planner.solving.timeline import Interval, Mark, Timeline
 
-__all__ = ["Moment", "beside_each_other", "in_layers", "predicted_timeline", "shown_step"]
-
 _COMPUTATION, _NETWORK = "computation", "network"
 
 

@@ -21,8 +21,6 @@ from planner.runtime.measuring.predictions import predicted_computation, predict
 from planner.runtime.measuring.trace import Event
 from planner.solving.diagnostics import Circumstances, disturbances
 
-__all__ = ["RatioInterval", "against", "explained", "other_threads"]
-
 OFF = 0.10
 """Tolerance: on a shared machine runs of the same plan differ by about as much."""
 

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from planner.profiling.tensors import tensors_in
 from planner.runtime.measuring.drawn import Moment
 
-__all__ = ["watching"]
-
 
 @contextmanager
 def watching(model: nn.Module) -> Iterator[list[Moment]]:

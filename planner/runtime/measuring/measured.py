@@ -24,19 +24,6 @@ from planner.programs import Answer
 from planner.runtime.measuring.trace import Event
 from planner.solving.timeline import Interval, Kind, Timeline
 
-__all__ = [
-    "BatchTime",
-    "MeasuredTime",
-    "StepTime",
-    "batch_times",
-    "batches_of",
-    "compared",
-    "off_by",
-    "slowest",
-    "steps_of",
-    "timeline_of",
-]
-
 
 class StepTime(NamedTuple):
     """Times of one step on one rank (ns).

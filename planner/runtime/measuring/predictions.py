@@ -10,8 +10,6 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.programs import Answer
 
-__all__ = ["PredictedTransfer", "predicted_computation", "predicted_transfers"]
-
 
 class PredictedTransfer(NamedTuple):
     """The predicted time of a transfer, and its bytes; None if the plan does not know them."""

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-__all__ = ["SAMPLE_NS", "Sample", "repeats", "settle"]
-
 SAMPLE_NS = 20_000_000
 """Least duration of a sample."""
 

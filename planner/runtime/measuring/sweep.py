@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, distributed, nn
 
 from planner.model.errors import InvalidInputError, MeasurementError
-from planner.model.fitting import COLLECTIVES, ELEMENT_BYTES, Collective, Sweep, Timing, sweep_sizes
+from planner.model.fitting import ELEMENT_BYTES, Sweep, Timing, sweep_sizes
+from planner.model.measured import COLLECTIVES, Collective
 from planner.model.validation import integer, integers
 from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
@@ -30,8 +31,6 @@ from planner.runtime.executors.columns import cells_of, messages_of
 from planner.runtime.executors.shares import pull, push, room_for
 from planner.runtime.measuring.settling import Sample, repeats, settle
 from planner.runtime.world.world import AT_ONCE, World
-
-__all__ = ["MAX_REPETITIONS", "check_depths", "measure_network", "transfer"]
 
 MAX_REPETITIONS = 10_000
 _MAX_DEPTH = 64

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
-__all__ = ["Event", "Kind", "Trace"]
-
 Kind = Literal["forward", "backward", "update", "transfer", "wait", "step", "ready"]
 
 

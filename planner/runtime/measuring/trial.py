@@ -19,8 +19,6 @@ from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.measuring.trace import Event
 from planner.runtime.world.world import World
 
-__all__ = ["Trial", "ddp_steps", "run_ddp", "run_plan"]
-
 Progress = Callable[[int, int], None]
 
 

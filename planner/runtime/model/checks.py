@@ -11,8 +11,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.units import counted
 from planner.model.validation import shown
 
-__all__ = ["check_model", "check_optimizer"]
-
 
 def check_model(model: nn.Module) -> None:
     """Check that hooks observe the model and that no other wrapper communicates for it.

@@ -19,8 +19,6 @@ import torch
 from torch import nn
 from torch._compile import _disable_dynamo
 
-__all__ = ["Compilations", "hides_its_reads", "is_compiled", "uncompiled"]
-
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 

@@ -22,8 +22,6 @@ from torch.overrides import TorchFunctionMode
 from planner.model.errors import PlannerError
 from planner.runtime.model.compiled import Compilations, hides_its_reads
 
-__all__ = ["Gate"]
-
 
 class Gate:
     """Watches a model's forward passes.

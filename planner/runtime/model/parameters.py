@@ -11,18 +11,6 @@ from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.validation import closest, shown
 from planner.programs import Batch, Piece
 
-__all__ = [
-    "Elements",
-    "by_dtype",
-    "check_cover",
-    "described",
-    "elements_of",
-    "named",
-    "plain_name",
-    "trainable",
-    "trained_ids",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Elements:

@@ -21,8 +21,6 @@ from planner.model.errors import InvalidInputError
 from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.some_parameters import SomeParameters, copied
 
-__all__ = ["ELEMENTWISE", "SlicedOptimizer", "check_elementwise", "flat_values"]
-
 ELEMENTWISE: tuple[type[Optimizer], ...] = (
     torch.optim.SGD,
     torch.optim.Adam,

@@ -18,8 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-__all__ = ["SomeParameters", "copied"]
-
 
 class SomeParameters:
     """The parameters of an optimiser, some of which are updated at a time, by their number."""

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-__all__ = ["contents", "settings", "state"]
-
 
 def settings(optimizer: Optimizer) -> tuple[object, ...]:
     """Return an optimiser's class, and the size and settings of each group."""

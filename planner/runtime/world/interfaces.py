@@ -4,8 +4,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["only", "using"]
-
 
 def only(interfaces: Sequence[str]) -> str | None:
     """Return the interface if there is exactly one."""

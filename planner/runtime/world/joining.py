@@ -25,8 +25,6 @@ from planner.runtime.world.verdict import down
 from planner.runtime.world.watch import Watch, grace_s
 from planner.runtime.world.world import World, new_gloo_group, ranks_named
 
-__all__ = ["join"]
-
 
 def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> World:
     """Join the job for which a launcher has started this process.

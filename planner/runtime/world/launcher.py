@@ -4,8 +4,6 @@ import os
 
 from planner.model.errors import InvalidInputError, PlannerError
 
-__all__ = ["attempt", "holds_store", "job", "listed"]
-
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _MAX_RANKS = 2**16
 

@@ -20,8 +20,6 @@ from typing import TypeVar
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import Store
 
-__all__ = ["LOOK_S", "first_line", "hand_out", "missing", "reach", "within"]
-
 LOOK_S = 0.05
 """Longest polling interval; it starts shorter, since most values arrive soon."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from planner.model.errors import CommunicationError
 
-__all__ = ["down", "verdict_error"]
-
 _SIOCGIFFLAGS = 0x8913
 _UP_AND_RUNNING = 0x1 | 0x40
 

@@ -26,8 +26,6 @@ from planner.model.errors import CommunicationError
 from planner.runtime.world.store import first_line
 from planner.runtime.world.verdict import down, verdict_error
 
-__all__ = ["Watch", "grace_s"]
-
 _INTERVAL_S = 0.1
 _STORE_TIMEOUT = timedelta(seconds=2)
 

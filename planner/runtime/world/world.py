@@ -22,8 +22,6 @@ from planner.runtime.world.interfaces import only, using
 from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, grace_s
 
-__all__ = ["AT_ONCE", "PeerError", "World", "blaming", "ranks_named"]
-
 AT_ONCE = 2
 """Transfers of a queue in flight at a time, as in torch's own groups."""
 

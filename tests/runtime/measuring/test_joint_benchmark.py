@@ -11,6 +11,7 @@ from runtime_ablations import ABLATIONS, bucketed, ddp_plan
 from runtime_cluster import fitted, unmeasured
 
 from planner.families import iteration
+from planner.families.caramel.problem import Part
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.synchronisation import synchronisations
 from planner.model.clusters import Cluster, Nic
@@ -109,7 +110,7 @@ def test_ddps_buckets_leave_where_the_plan_has_their_first_bytes() -> None:
     plan = iteration.Plan(
         "ring",
         tuple(
-            iteration.Transfer("all_reduce", (iteration.problem.Part(j, 0, 400 * (j + 1)),))
+            iteration.Transfer("all_reduce", (Part(j, 0, 400 * (j + 1)),))
             for j in range(10)  # the reverse of what is ready first
         ),
         (problem.base.order.backward,),

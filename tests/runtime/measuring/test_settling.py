@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 import pytest
-from emulated_cluster import Layout, cluster
+from emulated_hosts import Layout
+from emulated_network import cluster
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -15,7 +15,8 @@ import planner
 from planner.jsonio.network_measurements import encode_network
 from planner.model.costs import TableCost
 from planner.model.errors import CommunicationError, DisagreementError, InvalidInputError
-from planner.model.fitting import COLLECTIVES, Sweep, fit_network
+from planner.model.fitting import Sweep, fit_network
+from planner.model.measured import COLLECTIVES
 from planner.runtime.measuring import beside
 from planner.runtime.measuring.beside import measure_interference
 from planner.runtime.measuring.settling import SAMPLE_NS

@@ -106,7 +106,8 @@ def test_a_process_is_stopped_before_the_first_step(rank: int) -> None:
 @pytest.mark.emulated
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_link_is_cut(rank: int) -> None:
-    from emulated_cluster import Layout, cluster
+    from emulated_hosts import Layout
+    from emulated_network import cluster
 
     fault = Fault("cut", (rank,), "transfer")
     with cluster(Layout.flat(3), 50_000_000) as hosts:

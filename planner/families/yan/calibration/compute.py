@@ -33,8 +33,6 @@ from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.profiles import Provenance
 from planner.model.validation import integer
 
-__all__ = ["Computation", "available_processors", "measure_computation"]
-
 WINDOW_NS = 20_000_000
 """Duration of each measurement of a round."""
 

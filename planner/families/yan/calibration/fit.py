@@ -24,8 +24,6 @@ from planner.families.yan.problem import Constants, Problem
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer
 
-__all__ = ["Fit", "fit"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fit:

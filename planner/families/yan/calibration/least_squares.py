@@ -27,9 +27,6 @@ from planner.families.yan.problem import Constants, Problem
 from planner.families.yan.segments import Segment
 from planner.model.validation import MAX_VALUE
 
-__all__ = ["FITTED", "MeasuredEpoch", "Row", "constants_of", "solve"]
-
-
 FITTED = ("muladd_ns", "activation_ns", "error_ns", "latency_ns", "nic_bits_per_s")
 
 ROUNDS = 50

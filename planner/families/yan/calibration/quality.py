@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import fsum
 
-__all__ = ["Errors", "correlations", "errors", "regret"]
-
 
 @dataclass(frozen=True, slots=True)
 class Errors:

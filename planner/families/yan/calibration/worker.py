@@ -16,8 +16,6 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-__all__ = ["NEURONS", "SIDE", "kernels", "main", "timed"]
-
 SIDE = 512
 """Neurons of the dense layer, and inputs of each.
 
