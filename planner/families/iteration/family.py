@@ -363,7 +363,11 @@ def solve_all(
     listed: list[Alternative] = []
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        listed.extend(alternatives(problem, deadline, progress))
+        for made in alternatives(problem, deadline, progress):
+            plan, most_ns = made.plan, made.objective_ns
+            if plan is not None and most_ns is not None:  # as few transfers as the plan chosen has
+                plan = fewer_transfers(problem, plan, most_ns, deadline)
+            listed.append(replace(made, plan=plan))
         return _best_of(problem, listed)
 
     deadline = Deadline.of(time_limit, control.get("cancel"))
