@@ -80,7 +80,7 @@ JOINT = "joint"
 
 
 def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    return _best_of(problem, alternatives(problem, deadline))
+    return _best_of(problem, alternatives(problem, deadline, simple=False))
 
 
 def by_rule(method: str, rule: Rule) -> Method:
@@ -363,11 +363,7 @@ def solve_all(
     listed: list[Alternative] = []
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        for made in alternatives(problem, deadline, progress):
-            plan, most_ns = made.plan, made.objective_ns
-            if plan is not None and most_ns is not None:  # as few transfers as the plan chosen has
-                plan = fewer_transfers(problem, plan, most_ns, deadline)
-            listed.append(replace(made, plan=plan))
+        listed.extend(alternatives(problem, deadline, progress))
         return _best_of(problem, listed)
 
     deadline = Deadline.of(time_limit, control.get("cancel"))
