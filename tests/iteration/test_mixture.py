@@ -150,6 +150,8 @@ def test_no_choice_of_algorithms_undercuts_a_bound(problem: Problem) -> None:
     assert result.lower_bound_ns is not None
     assert result.objective_ns is not None
     for mode, made in (("replicated", brute_force.replicated), ("sharded", brute_force.sharded)):
+        if mixed.refusal(mode):  # failures leave workers without a share
+            continue
         best = min(
             evaluate(problem, chosen).iteration_ns
             for plan in made(problem, name)

@@ -26,7 +26,7 @@ from planner.families.iteration.baselines import (
     layers_apart,
     servers,
 )
-from planner.families.iteration.beside import planned_beside
+from planner.families.iteration.beside import fewer_transfers, planned_beside
 from planner.families.iteration.bounds import bound, raised
 from planner.families.iteration.evaluation import heads_of, lasting, simplest, simplicity
 from planner.families.iteration.fitting_transfers import filled, settled
@@ -84,6 +84,8 @@ def alternatives(
     problem: Problem,
     deadline: Deadline,
     progress: Callable[[str], None] | None = None,
+    *,
+    simple: bool = True,
 ) -> tuple[Alternative, ...]:
     """Return every algorithm in both modes, in the order of the algorithms.
 
@@ -95,6 +97,8 @@ def alternatives(
         When to stop planning. The first algorithm has a plan even then.
     progress : callable, optional
         Called with the name of each alternative before it is planned.
+    simple : bool
+        Whether to send together what can be without taking longer.
     """
     size = sum(problem.pushed + problem.pulled)
     distinct = {_price(option): option for option in reversed(problem.options)}  # the mixture first
@@ -128,11 +132,23 @@ def alternatives(
                     if planned.objective_ns == least
                 )
             )
+    if simple:
+        known = {
+            price: {mode: _simple(problem, made, deadline) for mode, made in by_mode.items()}
+            for price, by_mode in known.items()
+        }
     return tuple(
         _renamed(known[_price(option)][mode], option)
         for option in problem.options
         for mode in problem.modes
     )
+
+
+def _simple(problem: Problem, made: Alternative, deadline: Deadline) -> Alternative:
+    if made.plan is None or made.objective_ns is None:
+        return made
+    plan = fewer_transfers(problem, made.plan, made.objective_ns, deadline)
+    return replace(made, plan=plan)
 
 
 _Price = tuple[AffineCost | TableCost | DepthCost, ...]

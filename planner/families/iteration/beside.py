@@ -120,9 +120,11 @@ def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadli
     gradients = problem.gradients.get(plan.way)
     if gradients is None or plan.mode != "replicated" or not problem.interference.is_none:
         return plan
-    fewer = caramel.CARAMEL.simplest(
-        gradients, as_gradients(plan, plan.transfers), most_ns, deadline
-    )
+    old = as_gradients(plan, plan.transfers)
+    try:
+        fewer = caramel.CARAMEL.simplest(gradients, old, most_ns, deadline)
+    except TimeUpError:
+        return plan
     way = next(option for option in problem.options if option.algorithm == plan.way)
     made = settled(capped(problem, from_gradients(plan.algorithm, fewer)), way)
     longer = lasting(problem, made)(problem.costs) > most_ns

@@ -68,7 +68,7 @@ JOINT = "joint"
 
 
 def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    return _best_of(problem, alternatives(problem, deadline))
+    return _best_of(problem, alternatives(problem, deadline, simple=False))
 
 
 def by_rule(method: str, rule: Rule) -> Method:
