@@ -15,7 +15,7 @@ from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost
 from planner.solving.robustness import NOMINAL, Step, Strain, end_under, strained
 
-__all__ = ["Load", "LoadPricer", "groups_of", "loads_of", "merged_neighbours", "plan_of"]
+__all__ = ["Load", "LoadPricer", "groups_of", "loads_of", "merged_loads", "plan_of"]
 
 Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
@@ -92,7 +92,7 @@ class LoadPricer:
             yield Step(head, self.cost_ns(size), tail)
 
 
-def merged_neighbours(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> list[Load]:
+def merged_loads(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> list[Load]:
     """Return the loads of an iteration within `most_ns`, neighbours sent together where that fits.
 
     Greedy from the first to the last: whether more fits is told by the latest time at which the
