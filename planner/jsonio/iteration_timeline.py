@@ -150,7 +150,7 @@ def _check_costs(
         cost = costs.get((transfer.kind, name, transfer.depth or 1))
         if cost is None:
             if all(used.algorithm != name for used in synchronisation.algorithms):
-                why = f"{shown(name)} is none of {synchronisation.named}"
+                why = f"expected one of {synchronisation.named}, got {shown(name)}"
                 raise InvalidInputError(f"{path}.algorithm", why)
             why = f"synchronisation says nothing of {name} at depth {transfer.depth or 1}"
             raise InvalidInputError(f"{path}.depth", why)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, TableCost
-from planner.families.caramel.pricing import Load, LoadPricer, merged_neighbours
+from planner.families.caramel.pricing import Load, LoadPricer, merged_loads
 from planner.families.caramel.windows import Windows
 from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs
@@ -50,4 +50,4 @@ def test_neighbours_are_sent_together_as_by_trying(
 ) -> None:
     pricer, loads = LoadPricer(known, cost), data.draw(transfers(known))
     most = pricer.iteration_ns(loads) + data.draw(st.sampled_from([0, 0, 1, 5, 40]))
-    assert merged_neighbours(pricer, loads, most) == literal(pricer, loads, most)
+    assert merged_loads(pricer, loads, most) == literal(pricer, loads, most)

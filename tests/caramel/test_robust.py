@@ -89,6 +89,10 @@ def test_scaling_and_naming_change_nothing(known: Windows, cost: AffineCost, fac
 
 @settings(max_examples=300)
 @given(windows_strategy(6), costs)
+@example(
+    Windows((1, 1, 1, 1, 100, 1), (0, 0, 0, 1, 2, 1000), (0,) * 6, 1000, 0),
+    AffineCost(1, Fraction(10)),
+)
 def test_what_is_steadied_is_never_worse(known: Windows, cost: TransferCost) -> None:
     pricer = LoadPricer(known, cost)
     for start in (apart(known), best_of_whole(known, cost)):

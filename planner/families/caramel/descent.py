@@ -177,6 +177,8 @@ def steadied(
     limits = [Limit(NOMINAL, value)]
     for strain in STRAINS:
         target = max(min(strain) * value, strain.compute * pricer.windows.compute_ns)
-        best = descend(pricer, best, target, budget, deadline, strain, limits)
+        found = descend(pricer, best, target, budget, deadline, strain, limits)
+        if pricer.under(strain, found) < pricer.under(strain, best):  # else worse under a later one
+            best = found
         limits.append(Limit(strain, pricer.under(strain, best)))
     return best

@@ -34,7 +34,7 @@ from planner.families.caramel.methods import (
     Method,
     with_contention,
 )
-from planner.families.caramel.pricing import LoadPricer, loads_of, merged_neighbours, plan_of
+from planner.families.caramel.pricing import LoadPricer, loads_of, merged_loads, plan_of
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.refit import adapt, refit
 from planner.families.caramel.search import BUDGET
@@ -171,7 +171,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             return super().simplest(problem, plan, most_ns, deadline)
         order = OpOrder(plan.backward_orders[0], plan.forward_order)
         pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
-        loads = merged_neighbours(pricer, loads_of(plan), most_ns)
+        loads = merged_loads(pricer, loads_of(plan), most_ns)
         if len(loads) > 2 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
             from planner.families.caramel.exact_whole import fewest_whole
 

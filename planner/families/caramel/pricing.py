@@ -90,7 +90,7 @@ class LoadPricer:
             yield Step(head, self.cost_ns(size), tail)
 
 
-def merged_neighbours(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> list[Load]:
+def merged_loads(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> list[Load]:
     """Return the loads of an iteration within `most_ns`, neighbours sent together where that fits.
 
     Greedy from the first to the last: whether more fits is told by the latest time at which the

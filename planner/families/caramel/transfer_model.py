@@ -250,7 +250,7 @@ class TransferModel:
             solver = cp_model.CpSolver()
             solver.parameters.num_workers = 1
             solver.parameters.random_seed = 1
-            # With times of 10⁹ ns it propagates for seconds, and does not look at the clock.
+            # Probing propagates times of 10⁹ ns for seconds, and does not look at the clock.
             solver.parameters.cp_model_probing_level = 0
             solver.parameters.linearization_level = levels[turn % len(levels)]
             budget = left

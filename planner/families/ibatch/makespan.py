@@ -65,7 +65,7 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
     latest, step = -total, arrival[count] + (count + 1) * behind
     while at < count:
         startups += behind
-        # How long before the end of all computation a batch arrives, if it has no bytes.
+        # With the time of all bytes up to a batch's last and `total`, when the plan ends for it.
         lead = startups - done[at]
         stop = bisect_right(arrival, slack - lead, at + 1) - 1
         reach = problem.reach(at) if capped else count

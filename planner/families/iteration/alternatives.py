@@ -26,9 +26,10 @@ from planner.families.iteration.baselines import (
     layers_apart,
     servers,
 )
-from planner.families.iteration.beside import fewer_transfers, planned_beside
+from planner.families.iteration.beside import planned_beside
 from planner.families.iteration.bounds import bound, raised
 from planner.families.iteration.evaluation import heads_of, lasting, simplest, simplicity
+from planner.families.iteration.fewer_transfers import fewer_transfers
 from planner.families.iteration.fitting_transfers import filled, settled
 from planner.families.iteration.plan import Mode, Plan
 from planner.families.iteration.problem import Problem

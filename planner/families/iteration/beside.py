@@ -16,12 +16,10 @@ from functools import partial
 from math import ceil
 from typing import TypeAlias
 
-from planner.families import caramel
 from planner.families.caramel.beside import joined
-from planner.families.iteration.baselines import BY_ANY_ALGORITHM, from_gradients
+from planner.families.iteration.baselines import BY_ANY_ALGORITHM
 from planner.families.iteration.bounds import bound
-from planner.families.iteration.checker import as_gradients
-from planner.families.iteration.evaluation import cost_of, evaluate, lasting
+from planner.families.iteration.evaluation import cost_of, evaluate
 from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.plan import Mode, Plan, Transfer
 from planner.families.iteration.problem import Problem
@@ -113,22 +111,6 @@ def _by_rules(
         if plan.mode == mode:
             plans.append(plan)
     return plans, False
-
-
-def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
-    """Return a plan of all-reduces with fewer transfers within a time, as `caramel` finds them."""
-    gradients = problem.gradients.get(plan.way)
-    if gradients is None or plan.mode != "replicated" or not problem.interference.is_none:
-        return plan
-    old = as_gradients(plan, plan.transfers)
-    try:
-        fewer = caramel.CARAMEL.simplest(gradients, old, most_ns, deadline)
-    except TimeUpError:
-        return plan
-    way = next(option for option in problem.options if option.algorithm == plan.way)
-    made = settled(capped(problem, from_gradients(plan.algorithm, fewer)), way)
-    longer = lasting(problem, made)(problem.costs) > most_ns
-    return plan if longer or len(made.transfers) >= len(plan.transfers) else made
 
 
 def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:

@@ -27,7 +27,7 @@ from planner.families.iteration.baselines import (
     layers_apart,
     servers,
 )
-from planner.families.iteration.beside import fewer_transfers, with_both
+from planner.families.iteration.beside import with_both
 from planner.families.iteration.bounds import bound, raised
 from planner.families.iteration.checker import check, check_room, check_times
 from planner.families.iteration.damaged import cut_off
@@ -38,6 +38,7 @@ from planner.families.iteration.evaluation import (
     simplest,
     simplicity,
 )
+from planner.families.iteration.fewer_transfers import fewer_transfers
 from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.for_target import within
 from planner.families.iteration.measured import notes_of
@@ -68,7 +69,7 @@ JOINT = "joint"
 
 
 def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    return _best_of(problem, alternatives(problem, deadline, simple=False))
+    return _best_of(problem, alternatives(problem, deadline, simple=False), deadline)
 
 
 def by_rule(method: str, rule: Rule) -> Method:
@@ -83,7 +84,9 @@ def by_rule(method: str, rule: Rule) -> Method:
     return run
 
 
-def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Plan]:
+def _best_of(
+    problem: Problem, candidates: Iterable[Alternative], deadline: Deadline = NEVER
+) -> Outcome[Plan]:
     listed = list(candidates)
     if not listed:
         return Outcome(None, infeasibility=cut_off(problem.cluster))
@@ -103,7 +106,7 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
     if len(shortest) == 1 or timed_out:
         plan = min(shortest, key=simplicity)
     else:  # one algorithm's transfers may be sent together where another's may not
-        plans = {plan: fewer_transfers(problem, plan, least, NEVER) for plan in shortest}
+        plans = {plan: fewer_transfers(problem, plan, least, deadline) for plan in shortest}
         simple = simplest(problem, tuple(plans.values()))
         plan = next(plan for plan, fewer in plans.items() if fewer == simple)
     lowest = min(
@@ -352,7 +355,7 @@ def solve_all(
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         listed.extend(alternatives(problem, deadline, progress))
-        return _best_of(problem, listed)
+        return _best_of(problem, listed, deadline)
 
     deadline = Deadline.of(time_limit, control.get("cancel"))
     result = ITERATION.run(

@@ -71,7 +71,7 @@ _TOOLS = (
 
 
 def other_trace(head: bytes) -> str:
-    """Return the tool that wrote a file and what to give instead; empty if none is recognised."""
+    """Return which tool wrote a file and what to give instead; an empty text if it is unknown."""
     for tool in _TOOLS:
         if tool.signs.search(head):
             return f"{tool.says}; {_GIVE}"
