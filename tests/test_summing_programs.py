@@ -15,7 +15,6 @@ from planner.cli import main
 from planner.families.collectives import check
 from planner.families.collectives.program import in_parts, layouts_of
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
-from planner.families.iteration.plan import Kind
 from planner.formats import write_msccl
 from planner.formats.exporters.chakra import write_messages
 from planner.formats.exporters.mscclpp import write_mscclpp
@@ -32,6 +31,7 @@ from planner.programs.collectives import (
     summing_program,
 )
 from planner.solving.deadline import Deadline
+from planner.solving.transfers import Kind
 from tests.jsonio.test_iteration import CLUSTER, REQUEST
 from tests.test_programs import BIGDL, BML, CARAMEL, solved
 

@@ -117,8 +117,7 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     wanted = wanted_of(request, problem)
     foreseen = planned(BML, request, problem, control)
     result, fields = foreseen.result, foreseen.fields
-    left = last.remaining_s
-    listing = last.within(left and left / 2)  # encoding takes as long as listing
+    listing = last.share(2)  # encoding takes as long as listing
     try:
         made = with_verdict(answer(problem, result, wanted, listing), last)
         made = structs.replace(made, **fields)

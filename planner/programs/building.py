@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from planner.families.iteration.plan import Kind
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 from planner.programs.forms import Batch, Direction, GradientProgram, Piece, ShardProgram
+from planner.solving.transfers import Kind
 
 
 class Layers(NamedTuple):

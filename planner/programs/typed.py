@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from planner.families import bigdl, caramel, fsdp, ibatch, iteration
-from planner.families.caramel.problem import Part
 from planner.families.iteration.synchronisation import recipe_on
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
@@ -13,6 +12,7 @@ from planner.programs.building import Layers, gradients, through_a_driver, trans
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
 from planner.programs.units import units_of
 from planner.solving.result import Result
+from planner.solving.transfers import Part
 
 TypedPlan = (
     tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan, Any]]

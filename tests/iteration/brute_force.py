@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from planner.families.caramel.problem import Part
 from planner.families.iteration import Plan, Problem, Transfer
-from planner.families.iteration.plan import Kind
+from planner.solving.transfers import Kind, Part
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -23,7 +22,9 @@ def groupings(items: Sequence[int]) -> Iterator[Groups]:
 
 
 def transfers(kind: Kind, groups: Groups, sizes: Sequence[int]) -> tuple[Transfer, ...]:
-    return tuple(Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in group)) for group in groups)
+    return tuple(
+        Transfer(tuple(Part(j, 0, sizes[j]) for j in group), kind=kind) for group in groups
+    )
 
 
 def _plan(problem: Problem, algorithm: str, sent: Sequence[Transfer]) -> Plan:

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.problem import Part
 from planner.families.iteration import Plan, Problem, Transfer, check, evaluate
 from planner.families.iteration.checker import check_room, check_times
-from planner.families.iteration.plan import Kind
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Switch
+from planner.solving.transfers import Kind, Part
 
 F1, F2, B2, B1, B0 = range(5)
 GRAPH = Graph(
@@ -36,7 +35,7 @@ ORDERS = {"backward_orders": ((B2, B1, B0),), "forward_order": (F1, F2)}
 
 
 def one(kind: Kind, *parts: tuple[int, int, int], not_before_ns: int = 0) -> Transfer:
-    return Transfer(kind, tuple(Part(*part) for part in parts), not_before_ns)
+    return Transfer(tuple(Part(*part) for part in parts), 1, not_before_ns, kind)
 
 
 def plan(*transfers: Transfer, **options: object) -> Plan:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.families.caramel.problem import Part
 from planner.families.iteration import Plan, Problem, Transfer, alternatives, explain, solve
 from planner.families.iteration.baselines import enforced
 from planner.families.iteration.bounds import bound, network_bound
@@ -26,6 +25,7 @@ from planner.model.contention import Interference
 from planner.model.measured import COLLECTIVES, Measured, MeasuredNetwork
 from planner.model.topologies import Rails, Switch
 from planner.solving.deadline import NEVER
+from planner.solving.transfers import Part
 from tests.cli.test_cli import PROFILE
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import problems
@@ -193,7 +193,7 @@ def test_cut_transfers_may_cost_less_than_whole_ones() -> None:
     )
     problem = Problem.from_profile(decode_profile(json.dumps(PROFILE).encode()), cluster)
     transfers = [
-        Transfer(kind, (Part(j, start, start + 4000),))
+        Transfer((Part(j, start, start + 4000),), kind=kind)
         for kind in ("push", "pull")
         for j, size in enumerate(problem.pushed)
         for start in range(0, size, 4000)

@@ -6,18 +6,17 @@ from fractions import Fraction
 import pytest
 from hypothesis import assume, given, settings
 
-from planner.families.caramel.problem import Part
 from planner.families.iteration import Plan, Problem, Synchronisation, best_of
 from planner.families.iteration.alternatives import alternatives
 from planner.families.iteration.baselines import enforced
 from planner.families.iteration.evaluation import evaluate, simplest, strained_of
-from planner.families.iteration.plan import Transfer
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Switch
 from planner.solving.deadline import NEVER
 from planner.solving.robustness import STRAINS, Strain
+from planner.solving.transfers import Part, Transfer
 from tests.iteration.iteration_strategies import problems, whole_rates
 from tests.iteration.pricing import lasts
 from tests.iteration.test_mixture import RAILS, one_large_one_small
@@ -75,10 +74,8 @@ def test_of_equal_plans_that_of_fewest_transfers_is_taken() -> None:
     cluster = Cluster("two", "a test", 2, Switch(2), Nic(Fraction(10**9), 0))
     problem = Problem(Graph(ops, parameters), cluster)
     large, small = Part(0, 0, 85), Part(1, 0, 5)
-    one = enforced(problem, "ring", (Transfer("all_reduce", (large, small)),))
-    two = enforced(
-        problem, "ring", (Transfer("all_reduce", (large,)), Transfer("all_reduce", (small,)))
-    )
+    one = enforced(problem, "ring", (Transfer((large, small)),))
+    two = enforced(problem, "ring", (Transfer((large,)), Transfer((small,))))
     assert {evaluate(problem, plan).iteration_ns for plan in (one, two)} == {210}
     assert strained_of(problem, two) < strained_of(problem, one)
     assert simplest(problem, [one, two]) == simplest(problem, [two, one]) == one

@@ -5,16 +5,15 @@ from fractions import Fraction
 
 import pytest
 
-from planner.families.caramel.problem import Part
 from planner.families.iteration import Problem, Transfer, check, evaluate
 from planner.families.iteration.baselines import enforced
 from planner.families.iteration.checker import check_times
 from planner.families.iteration.evaluation import lasting
-from planner.families.iteration.plan import Kind
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Switch
+from planner.solving.transfers import Kind, Part
 
 
 def test_times_by_hand() -> None:
@@ -32,10 +31,10 @@ def test_times_by_hand() -> None:
     problem = Problem(graph, cluster)
     w1, w2 = Part(0, 0, 100), Part(1, 0, 200)
     sent = [
-        Transfer("push", (w2,)),  # 30 to 140
-        Transfer("push", (w1,)),  # to 200
-        Transfer("pull", (w1,)),  # to 260, when f1 starts
-        Transfer("pull", (w2,)),  # to 370, when f2 starts
+        Transfer((w2,), kind="push"),  # 30 to 140
+        Transfer((w1,), kind="push"),  # to 200
+        Transfer((w1,), kind="pull"),  # to 260, when f1 starts
+        Transfer((w2,), kind="pull"),  # to 370, when f2 starts
     ]
     found = evaluate(problem, enforced(problem, "ring", sent))
     assert [tuple(times) for times in found.times] == [
@@ -64,7 +63,7 @@ def test_a_pull_between_pushes_waits_for_the_backward_pass() -> None:
     problem = Problem(graph, Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 10)))
     w1, w2 = Part(0, 0, 100), Part(1, 0, 20)
     kinds: list[tuple[Kind, Part]] = [("push", w2), ("pull", w2), ("push", w1), ("pull", w1)]
-    plan = enforced(problem, "ring", [Transfer(kind, (part,)) for kind, part in kinds])
+    plan = enforced(problem, "ring", [Transfer((part,), kind=kind) for kind, part in kinds])
     check(problem, plan)
     found = evaluate(problem, plan)
     assert [tuple(times) for times in found.times] == [

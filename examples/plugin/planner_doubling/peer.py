@@ -12,5 +12,5 @@ def one_bucket(problem: iteration.Problem, way: Way, _: Deadline) -> iteration.P
     """Return the plan for one algorithm; planner asks for each there is."""
     parts = tuple(Part(index, 0, size) for index, size in enumerate(problem.pushed))
     order = problem.base.order
-    transfers = (iteration.Transfer("all_reduce", parts),)
+    transfers = (iteration.Transfer(parts),)
     return iteration.Plan(way.algorithm, transfers, (order.backward,), order.forward)

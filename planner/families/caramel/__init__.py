@@ -6,7 +6,8 @@ Computation Scheduling", arXiv 2004.14020.
 
 from planner.families.caramel.evaluation import Evaluation, check, evaluate
 from planner.families.caramel.family import CARAMEL, METHODS, solve
-from planner.families.caramel.problem import Group, OpOrder, Part, Plan, Problem, Stages
+from planner.families.caramel.problem import Group, OpOrder, Plan, Problem, Stages
+from planner.solving.transfers import Part
 
 __all__ = [
     "CARAMEL",

@@ -14,12 +14,13 @@ from heapq import heappop, heappush
 from itertools import accumulate, pairwise
 
 from planner.families.caramel.evaluation import plan_heads
-from planner.families.caramel.problem import Group, Part, Plan, Problem
+from planner.families.caramel.problem import Plan, Problem
 from planner.model.costs import DepthCost
 from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import DDP_LIMITS, ddp_buckets, mg_wfbp_groups
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
+from planner.solving.transfers import Part, Transfer
 
 HOROVOD_CYCLE_NS = 10**6
 HOROVOD_FUSION_BYTES = 128 * 2**20
@@ -38,10 +39,10 @@ def unordered(problem: Problem, deadline: Deadline) -> Plan:
     return Plan((), problem.drawn_orders(deadline), problem.order.forward)
 
 
-def whole(problem: Problem, parameters: Sequence[int]) -> Group:
+def whole(problem: Problem, parameters: Sequence[int]) -> Transfer:
     """Return the group of these parameters, uncut, at depth 1."""
     sizes = problem.windows.sizes
-    return Group(tuple(Part(j, 0, sizes[j]) for j in parameters))
+    return Transfer(tuple(Part(j, 0, sizes[j]) for j in parameters))
 
 
 def ready_order(heads: Sequence[int]) -> list[int]:
@@ -113,7 +114,7 @@ def horovod(
     heads = plan_heads(problem.graph, plan)
     sizes, cost = problem.windows.sizes, _cost_ns(problem)
     waiting = ready_order(heads)[::-1]
-    groups: list[Group] = []
+    groups: list[Transfer] = []
     tick = 0
     while waiting:
         if heads[waiting[-1]] > tick:  # skip cycles that find no gradient
@@ -123,7 +124,7 @@ def horovod(
         while waiting and heads[waiting[-1]] <= tick:
             ready.append(waiting.pop())
         for taken in _fused(ready, sizes, fusion_bytes):
-            groups.append(Group(whole(problem, taken).parts, not_before_ns=tick))
+            groups.append(Transfer(whole(problem, taken).parts, not_before_ns=tick))
             free += cost(groups[-1].size_bytes)
         tick = max(tick + cycle_ns, free)
     return Outcome(Plan(tuple(groups), plan.backward_orders, plan.forward_order, barrier=True))
@@ -164,7 +165,7 @@ def bytescheduler(
     cost = _cost_ns(problem)
     arriving = sorted(range(len(sizes)), key=lambda j: (heads[j], j), reverse=True)
     queue: list[tuple[int, int, int]] = []  # (-tail, parameter, next byte)
-    groups: list[Group] = []
+    groups: list[Transfer] = []
     now = 0
     while arriving or queue:
         if groups and not len(groups) % 1024 and deadline.passed:
@@ -179,7 +180,7 @@ def bytescheduler(
             heappush(queue, (-tails[j], j, 0))
         priority, j, start = heappop(queue)
         stop = min(start + step, sizes[j])
-        groups.append(Group((Part(j, start, stop),)))
+        groups.append(Transfer((Part(j, start, stop),)))
         now += cost(stop - start)
         if stop < sizes[j]:
             heappush(queue, (priority, j, stop))

@@ -13,12 +13,13 @@ from dataclasses import replace
 from math import ceil
 
 from planner.families.caramel.evaluation import duration_ns, evaluate
-from planner.families.caramel.problem import Group, Part, Plan, Problem
+from planner.families.caramel.problem import Plan, Problem
 from planner.model.contention import ALONE, bound_beside
 from planner.model.costs import DepthCost, scaled_cost
 from planner.solving.contention import Beside, best_beside, mean_slowdown, plans_of, slowed
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Method, Outcome
+from planner.solving.transfers import Part, Transfer
 
 
 def planned_beside(
@@ -72,7 +73,7 @@ def merged(problem: Problem, plan: Plan, place: int) -> Plan | None:
         return None
     size = first.size_bytes + second.size_bytes
     depth = problem.cost.best_depth(size) if isinstance(problem.cost, DepthCost) else 1
-    both = Group(parts, depth, max(first.not_before_ns, second.not_before_ns))
+    both = Transfer(parts, depth, max(first.not_before_ns, second.not_before_ns))
     return replace(plan, groups=(*plan.groups[:place], both, *plan.groups[place + 2 :]))
 
 

@@ -65,9 +65,7 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Be
     forward = graph.pass_order("forward")
     ops = graph.pass_order("backward")
     known = windows(graph, ops, forward)
-    left = deadline.remaining_s
-    part = deadline.within(None if left is None else left / 4)
-    start = best_grouping(known, cost, deadline=part)
+    start = best_grouping(known, cost, deadline=deadline.share(4))
     assert start.value is not None
     limit = start.value
     total, count = sum(known.sizes), len(known.sizes)

@@ -13,13 +13,14 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from planner.families.caramel.delayed_release import check_held, late_heads
-from planner.families.caramel.problem import Group, Plan, Problem
+from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.windows import are_orders, last_ready, ready_times
 from planner.model.contention import progress
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidPlanError
 from planner.model.graphs import Graph, Op, Phase
 from planner.solving.simulator import Iteration, TimedTransfer, simulate
+from planner.solving.transfers import Transfer
 
 
 class TransferTimes(NamedTuple):
@@ -82,7 +83,7 @@ class Evaluation:
         return self.computation_ns / self.iteration_ns if self.iteration_ns else 1.0
 
 
-def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1)) -> int:
+def duration_ns(problem: Problem, group: Transfer, traffic: Fraction = Fraction(1)) -> int:
     """Return how long a group occupies the network (ns), at its depth if costs by depth are known.
 
     More traffic never takes less time, even if a measured cost falls with the size.
@@ -240,6 +241,8 @@ def _check_groups(problem: Problem, plan: Plan) -> None:
         path = f"groups[{number}]"
         if not group.parts:
             raise InvalidPlanError(path, "carries nothing")
+        if group.kind != "all_reduce" or group.algorithm is not None:
+            raise InvalidPlanError(path, "expected an all-reduce by the algorithm that was priced")
         if group.depth < 1 or (depths is not None and group.depth not in depths):
             raise InvalidPlanError(f"{path}.depth", f"no cost is known for depth {group.depth}")
         if group.not_before_ns < 0:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.families.caramel.evaluation import lasting_ns, plan_heads
-from planner.families.caramel.problem import Group, Plan, Problem
+from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.target_schedule import (
     Lane,
     default_counts,
@@ -26,6 +26,7 @@ from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import ddp_buckets, fitting_buckets, nearest_size
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.targets import TARGETS, Exported, Target
+from planner.solving.transfers import Transfer
 
 MOST_LOOKED_AT = 2 * 10**6
 """Largest product of groups and parameters for which the nearest size is searched: seconds."""
@@ -65,7 +66,7 @@ def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline
     return Exported(lasting_ns(free, sent), default)
 
 
-def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Group]) -> Plan:
+def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfer]) -> Plan:
     """Return the plan that a target makes of groups of whole parameters."""
     if target.buckets != "any":
         named = [[part.parameter for part in group.parts] for group in groups]
@@ -77,7 +78,7 @@ def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Group])
 
         _, counts = nearest_size(lane.order, lane.sizes, named, rule)
         return plan_of_buckets(problem, target, lane, counts)
-    plain = [Group(group.parts) for group in groups]
+    plain = [Transfer(group.parts) for group in groups]
     if target.cycle_ns:
         heads = plan_heads(problem.graph, lane.plan)
         plain = in_cycles(problem, target.cycle_ns, plain, heads)

@@ -18,13 +18,14 @@ from typing import NamedTuple
 from planner.families.caramel.activation_order import activation_steps
 from planner.families.caramel.baselines import unordered, whole
 from planner.families.caramel.evaluation import duration_ns, plan_heads
-from planner.families.caramel.problem import Group, Part, Plan, Problem
+from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.threshold import batching_threshold
 from planner.model.costs import DepthCost
 from planner.model.graphs import Graph
 from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
+from planner.solving.transfers import Part, Transfer
 
 # ---
 # Caramel's batcher: small parameters share a transfer while the network is busy.
@@ -210,7 +211,7 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
     def alone(size: int) -> int:
         """Return the time of one transfer at the depth it will have."""
-        return duration_ns(problem, _with_depth(problem, Group((Part(0, 0, size),)), threshold))
+        return duration_ns(problem, _with_depth(problem, Transfer((Part(0, 0, size),)), threshold))
 
     # §4.2: small parameters join in the order of updates. §4.4: the depth follows the size.
     batches = (
@@ -237,13 +238,13 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(plan, timed_out=timed_out)
 
 
-def _with_depth(problem: Problem, group: Group, threshold: int | None) -> Group:
+def _with_depth(problem: Problem, group: Transfer, threshold: int | None) -> Transfer:
     size, cost = group.size_bytes, problem.cost
     if isinstance(cost, DepthCost):
         depth = adaptive_depth(size, threshold, [depth for depth, _ in cost.by_depth])
     else:
         depth = adaptive_depth(size, threshold)
-    return Group(group.parts, depth)
+    return Transfer(group.parts, depth)
 
 
 # ---

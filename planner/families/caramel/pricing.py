@@ -10,10 +10,11 @@ Complexity: O(parts) per list of loads.
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from planner.families.caramel.problem import Group, OpOrder, Part, Plan, Problem
+from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost
 from planner.solving.robustness import NOMINAL, Step, Strain, end_under, strained
+from planner.solving.transfers import Part, Transfer
 
 Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
@@ -128,7 +129,7 @@ def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
 
 def groups_of(
     loads: Sequence[Load], sizes: Sequence[int], element_bytes: int, cost: TransferCost
-) -> tuple[Group, ...]:
+) -> tuple[Transfer, ...]:
     """Return transfers that carry these loads, each at its cheapest depth."""
     reached: dict[int, int] = {}
     groups = []
@@ -146,7 +147,7 @@ def groups_of(
             parts.append(Part(j, start, start + size))
         size = sum(together.values())
         depth = cost.best_depth(size) if isinstance(cost, DepthCost) else 1
-        groups.append(Group(tuple(parts), depth))
+        groups.append(Transfer(tuple(parts), depth))
     return tuple(groups)
 
 

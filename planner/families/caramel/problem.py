@@ -18,6 +18,7 @@ from planner.model.profiles import Profile
 from planner.model.validation import integer, set_integer, shown, total
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.targets import Target, check_summing
+from planner.solving.transfers import Transfer
 
 NetworkCost = AffineCost | TableCost | DepthCost
 
@@ -246,39 +247,8 @@ class Problem:
             raise InvalidInputError("op_order", f"{shown(missing)} is missing")
 
 
-class Part(NamedTuple):
-    """Bytes start … stop-1 of one parameter (an index into `Graph.parameters`)."""
-
-    parameter: int
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The contents of one transfer.
-
-    Attributes
-    ----------
-    parts : tuple of Part
-        At least one, none empty.
-    depth : int
-        Number of chunks in flight.
-    not_before_ns : int
-        Earliest start of the transfer, even if it is ready before (systems that send at intervals).
-    """
-
-    parts: tuple[Part, ...]
-    depth: int = 1
-    not_before_ns: int = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the transfer."""
-        if len(self.parts) == 1:  # most, if there are thousands of transfers
-            ((_, start, stop),) = self.parts
-            return stop - start
-        return sum(part.stop - part.start for part in self.parts)
+Group = Transfer
+"""What Caramel calls the contents of a transfer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +257,7 @@ class Plan:
 
     Attributes
     ----------
-    groups : tuple of Group
+    groups : tuple of Transfer
         In transfer order.
     backward_orders : tuple of tuple of int
         One order of the backward ops if all workers keep to it, else one per worker; a gradient is
@@ -304,7 +274,7 @@ class Plan:
         previous transfer.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[Transfer, ...]
     backward_orders: tuple[tuple[int, ...], ...]
     forward_order: tuple[int, ...]
     barrier: bool = False

@@ -16,12 +16,13 @@ from planner.families.caramel.bounds import concave_bounds
 from planner.families.caramel.descent import descend
 from planner.families.caramel.nested_windows import Targets, tightened, widened
 from planner.families.caramel.pricing import Load, LoadPricer, loads_of, plan_of
-from planner.families.caramel.problem import OpOrder, Part, Plan, Problem
+from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import windows
 from planner.model.costs import TransferCost
 from planner.model.errors import InvalidPlanError
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
+from planner.solving.transfers import Part
 
 WORK = 20_000
 """Transfers and parts examined by the local search, about."""

@@ -15,11 +15,12 @@ from itertools import accumulate, pairwise
 from planner.families.caramel.baselines import horovod, ready_order, unordered, whole
 from planner.families.caramel.buckets import sizes_that_make
 from planner.families.caramel.evaluation import plan_heads
-from planner.families.caramel.problem import Group, Plan, Problem
+from planner.families.caramel.problem import Plan, Problem
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.solving.bucketing import ddp_buckets, fitting_buckets
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.targets import Target
+from planner.solving.transfers import Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,8 @@ def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequen
 
 
 def in_cycles(
-    problem: Problem, cycle_ns: int, groups: Sequence[Group], heads: Sequence[int]
-) -> list[Group]:
+    problem: Problem, cycle_ns: int, groups: Sequence[Transfer], heads: Sequence[int]
+) -> list[Transfer]:
     """Return groups in the order, and with the starts, in which cycles find them complete.
 
     Cycles are those of `planner.families.caramel.baselines.horovod`. `heads`: when each gradient is

@@ -42,9 +42,6 @@ from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.result import Infeasibility
 
-LEAST_SECONDS = 0.001
-"""Time for each alternative even after the deadline: a baseline's plan, and its bound."""
-
 ROUNDING = 10**6
 """Sharded plans within 1/ROUNDING of each other are equally good. Plans that cut no parameter are
 preferred then: they are simpler, and can be exported."""
@@ -275,11 +272,8 @@ def _replicated(
     name = synchronisation.algorithm
     if not searched:
         return [_nested(problem, synchronisation, least)], False
-    seconds = deadline.remaining_s
-    if seconds is not None:
-        seconds = max(seconds, LEAST_SECONDS)
     gradients = problem.gradients[name]
-    result = caramel.solve(gradients, time_limit=seconds, cancel=deadline.cancel, tie_break=None)
+    result = caramel.solve(gradients, time_limit=deadline.share(1), tie_break=None)
     assert result.plan is not None
     plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
     timed_out = result.timed_out

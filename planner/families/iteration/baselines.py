@@ -16,25 +16,22 @@ from types import MappingProxyType
 
 from planner.families import caramel
 from planner.families.caramel.methods import Method
-from planner.families.caramel.problem import Part
 from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.iteration.plan import Kind, Plan, Transfer
+from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.sharded import both_ways
 from planner.families.iteration.ways import MEASURED, Way
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER, Deadline
+from planner.solving.transfers import Kind, Part, Transfer, undivided
 
 Rule = Callable[[Problem, Way, Deadline], Plan]
 
 
 def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
-    """Return a plan of gradient transfers as a plan of a whole iteration."""
-    transfers = tuple(
-        Transfer("all_reduce", group.parts, group.not_before_ns) for group in plan.groups
-    )
+    """Return a plan of gradient transfers as a plan of a whole iteration, all at depth 1."""
     orders = plan.backward_orders, plan.forward_order
-    return Plan(algorithm, transfers, *orders, plan.barrier, plan.late)
+    return Plan(algorithm, undivided(plan.groups), *orders, plan.barrier, plan.late)
 
 
 def by_gradients(method: Method) -> Rule:
@@ -87,7 +84,7 @@ def _apart(problem: Problem, synchronisation: Way, units: Sequence[Sequence[int]
 
 
 def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
-    return Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in unit))
+    return Transfer(tuple(Part(j, 0, sizes[j]) for j in unit), kind=kind)
 
 
 def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:

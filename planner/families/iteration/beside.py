@@ -21,7 +21,7 @@ from planner.families.iteration.baselines import BY_ANY_ALGORITHM
 from planner.families.iteration.bounds import bound
 from planner.families.iteration.evaluation import cost_of, evaluate
 from planner.families.iteration.fitting_transfers import settled
-from planner.families.iteration.plan import Mode, Plan, Transfer
+from planner.families.iteration.plan import Mode, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.transfer_limit import capped
 from planner.families.iteration.ways import Mixture, Synchronisation, Way
@@ -31,6 +31,7 @@ from planner.model.errors import NotApplicableError
 from planner.solving.contention import Beside, best_beside, mean_slowdown, slowed
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
+from planner.solving.transfers import Transfer
 
 Search: TypeAlias = Callable[[Problem, Way, int, Deadline, bool], tuple[list[Plan], bool]]
 """A search for pushes and pulls: takes a bound, a deadline, and whether to search."""
@@ -124,7 +125,7 @@ def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None
     parts = joined(first.parts, second.parts)
     if parts is None:
         return None
-    both = Transfer(first.kind, parts, max(first.not_before_ns, second.not_before_ns))
+    both = Transfer(parts, 1, max(first.not_before_ns, second.not_before_ns), first.kind)
     transfers = (*plan.transfers[:place], both, *plan.transfers[place + 2 :])
     return settled(replace(plan, transfers=transfers), way)
 

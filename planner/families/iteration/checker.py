@@ -15,13 +15,13 @@ from functools import cache
 from planner.families.caramel.delayed_release import check_held
 from planner.families.caramel.evaluation import check as check_gradients
 from planner.families.caramel.evaluation import check_lanes
-from planner.families.caramel.problem import Group, Part
 from planner.families.caramel.problem import Plan as GradientPlan
 from planner.families.iteration.evaluation import heads_of
-from planner.families.iteration.plan import How, Kind, Plan, Transfer
+from planner.families.iteration.plan import How, Plan
 from planner.families.iteration.problem import Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.solving.simulator import Iteration
+from planner.solving.transfers import Kind, Part, Transfer, undivided
 
 
 def check(problem: Problem, plan: Plan) -> None:
@@ -83,13 +83,9 @@ def check_room(problem: Problem, plan: Plan) -> None:
 
 
 def as_gradients(plan: Plan, transfers: Sequence[Transfer]) -> GradientPlan:
-    """Return the transfers that sum gradients, as a plan of gradient transfers."""
-    groups = tuple(
-        Group(transfer.parts, not_before_ns=transfer.not_before_ns) for transfer in transfers
-    )
-    return GradientPlan(
-        groups, plan.backward_orders, plan.forward_order, plan.barrier, late=plan.late
-    )
+    """Return the transfers that sum gradients, as a plan of gradient transfers at depth 1."""
+    orders = plan.backward_orders, plan.forward_order
+    return GradientPlan(undivided(transfers), *orders, plan.barrier, late=plan.late)
 
 
 def _check_pulls(problem: Problem, plan: Plan) -> None:

@@ -17,12 +17,13 @@ from planner.families.caramel.delayed_release import late_heads
 from planner.families.caramel.evaluation import TransferTimes, plan_heads
 from planner.families.caramel.problem import Plan as GradientPlan
 from planner.families.caramel.windows import windows
-from planner.families.iteration.plan import How, Kind, Plan, Transfer
+from planner.families.iteration.plan import How, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.ways import Way
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.solving.robustness import Step, strained
 from planner.solving.simulator import Iteration, TimedTransfer, simulate
+from planner.solving.transfers import Kind, Transfer
 
 Costs = Mapping[How, Way]
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import cache, partial
 from heapq import heappop, heappush
 
-from planner.families.caramel.problem import Part
 from planner.families.iteration.baselines import enforced
-from planner.families.iteration.plan import Kind, Mode, Plan, Transfer
+from planner.families.iteration.plan import Mode, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.ways import Way, fastest
 from planner.model.costs import TransferCost
+from planner.solving.transfers import Kind, Part, Transfer
 
 
 def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool) -> Plan:
@@ -86,7 +86,7 @@ class _Side:
             if self._sent[index] == size:
                 heappop(self._ready)
         self.bytes -= self.room - left
-        return Transfer(self._kind, tuple(parts))
+        return Transfer(tuple(parts), kind=self._kind)
 
 
 def _sent(side: _Side, heads: Sequence[int], waiting: bool) -> Iterator[Transfer]:

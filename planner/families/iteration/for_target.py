@@ -44,16 +44,12 @@ def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
     """Return the price of a plan under the rules of each target, as far as the time suffices."""
     prices = {}
-    summed = as_gradients(plan, plan.transfers)
-    groups = tuple(
-        replace(group, depth=transfer.depth)
-        for group, transfer in zip(summed.groups, plan.transfers, strict=True)
-    )
+    gradients = replace(as_gradients(plan, plan.transfers), groups=plan.transfers)
     for name, target in TARGETS.items():
         try:
             prices[name] = min(
                 (
-                    exported_to(under, target, replace(summed, groups=groups), deadline)
+                    exported_to(under, target, gradients, deadline)
                     for under in _problems(problem, target)
                 ),
                 key=lambda price: (price.default_ns, price.plan_ns or 0),

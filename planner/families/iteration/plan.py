@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.families.caramel.problem import Part
 from planner.families.iteration.ways import MIXED
-
-Kind = Literal["all_reduce", "push", "pull"]
-"""Kind of a transfer: all-reduce, push (reduce-scatter) or pull (all-gather)."""
+from planner.solving.transfers import Transfer
 
 How = tuple[str, int]
 """An algorithm, and a depth."""
@@ -17,39 +14,6 @@ Mode = Literal["replicated", "sharded"]
 
 MODES: tuple[Mode, ...] = ("replicated", "sharded")
 """Every mode by the name requests use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """The contents of one transfer, and how it is sent.
-
-    Attributes
-    ----------
-    kind : {"all_reduce", "push", "pull"}
-        All-reduce, reduce-scatter or all-gather.
-    parts : tuple of Part
-        At least one, none empty: bytes of gradients; of parameters for a pull.
-    not_before_ns : int
-        Earliest start (systems that send at intervals).
-    algorithm : str, optional
-        Its synchronisation algorithm, if not that of its plan.
-    depth : int
-        Number of parts in which it is sent, each a step behind the one before.
-    """
-
-    kind: Kind
-    parts: tuple[Part, ...]
-    not_before_ns: int = 0
-    algorithm: str | None = None
-    depth: int = 1
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the transfer."""
-        if len(self.parts) == 1:  # most, if there are thousands of transfers
-            ((_, start, stop),) = self.parts
-            return stop - start
-        return sum(part.stop - part.start for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from planner.families import caramel
 from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.memory import Footprint
-from planner.families.iteration.plan import MODES, How, Kind, Mode
+from planner.families.iteration.plan import MODES, How, Mode
 from planner.families.iteration.synchronisation import ALGORITHMS, KNOWN, least, synchronisations
 from planner.families.iteration.ways import MEASURED, MIXED, Synchronisation, Way, mixture
 from planner.model.clusters import Cluster
@@ -22,6 +22,7 @@ from planner.model.layers import graph_of_layers
 from planner.model.profiles import Profile
 from planner.model.validation import MAX_VALUE, exact, integers, set_integer, shown, total
 from planner.solving.targets import Target, check_summing
+from planner.solving.transfers import Kind
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,12 @@ from itertools import accumulate, groupby, pairwise
 from math import ceil
 
 from planner.families.caramel.nested_windows import Nested, Targets
-from planner.families.caramel.problem import Part
 from planner.families.caramel.windows import Windows
-from planner.families.iteration.plan import Kind, Transfer
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.sharded_bound import UnitCost, ends_by, least_end
 from planner.model.costs import Line
 from planner.solving.deadline import Deadline
+from planner.solving.transfers import Kind, Part, Transfer
 
 BUDGET = 400
 """Values computed at most."""
@@ -281,5 +280,5 @@ def _transfers(sides: _Sides, steps: Sequence[tuple[Kind, Load]]) -> tuple[Trans
                 start = reached.get((kind, j), 0)
                 reached[kind, j] = start + size
             parts.append(Part(j, start, start + size))
-        transfers.append(Transfer(kind, tuple(parts)))
+        transfers.append(Transfer(tuple(parts), kind=kind))
     return tuple(transfers)

@@ -12,11 +12,12 @@ never worse than the old transfers in the old order; mode and algorithms stay. C
 from dataclasses import replace
 
 from planner.families.caramel.pricing import LoadPricer, groups_of, loads_of
-from planner.families.caramel.problem import Group, OpOrder
+from planner.families.caramel.problem import OpOrder
 from planner.families.caramel.problem import Plan as GradientPlan
 from planner.families.caramel.refit import improved, resized
 from planner.families.caramel.windows import windows
 from planner.families.iteration.baselines import enforced, from_gradients
+from planner.families.iteration.checker import as_gradients
 from planner.families.iteration.evaluation import lasting
 from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.plan import Plan
@@ -86,8 +87,7 @@ def _resized(problem: Problem, plan: Plan) -> Plan:
 def _gradients(problem: Problem, plan: Plan, way: Way, deadline: Deadline) -> Plan | None:
     """Return better all-reduces in the same op order, or None."""
     order = OpOrder(plan.backward_orders[0], plan.forward_order)
-    groups = tuple(Group(transfer.parts) for transfer in plan.transfers)
-    old = loads_of(GradientPlan(groups, plan.backward_orders, plan.forward_order))
+    old = loads_of(as_gradients(plan, plan.transfers))
     pricer = LoadPricer(windows(problem.graph, *order), way.all_reduce)
     element = problem.element_bytes
     loads, _ = improved(pricer, old, way.all_reduce, element, deadline)

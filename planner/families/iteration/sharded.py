@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from planner.families import ibatch
-from planner.families.caramel.problem import Part
-from planner.families.iteration.plan import Kind, Transfer
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.ways import Way
+from planner.solving.transfers import Kind, Part, Transfer
 
 
 def both_ways(
@@ -65,6 +64,6 @@ def _batches(
     plan = ibatch.solve(side).plan
     assert plan is not None  # every parameter fits by itself
     return [
-        Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in order[start:stop]))
+        Transfer(tuple(Part(j, 0, sizes[j]) for j in order[start:stop]), kind=kind)
         for start, stop in plan.batches
     ]

@@ -37,9 +37,6 @@ from planner.model.validation import integer, total
 from planner.solving.deadline import Cancel, Deadline
 from planner.solving.result import Infeasibility, Result
 
-LEAST_SECONDS = 0.001
-"""Least planning time for a number of machines."""
-
 SHOWN = 3
 """Unplanned numbers of machines that are shown, besides one and all."""
 
@@ -234,9 +231,7 @@ class _Search:
         """Plan for a number of machines, and return the time of an epoch."""
         if self._progress:
             self._progress(f"{machines} of {len(self._ranked)} machines")
-        left = self._deadline.remaining_s
-        limit = None if left is None else max(left, LEAST_SECONDS)
-        result, listed = solve_all(problem, time_limit=limit, cancel=self._deadline.cancel)
+        result, listed = solve_all(problem, time_limit=self._deadline.share(1))
         self._results[machines], self._alternatives[machines] = result, listed
         if result.objective_ns is None:
             return None

@@ -9,13 +9,13 @@ Source: own.
 
 from dataclasses import replace
 
-from planner.families.caramel.problem import Part
-from planner.families.iteration.plan import Mode, Plan, Transfer
+from planner.families.iteration.plan import Mode, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.ways import Way
 from planner.model.costs import TableCost
 from planner.model.validation import MAX_TOTAL
 from planner.solving.result import Infeasibility
+from planner.solving.transfers import Part, Transfer
 
 MAX_TRANSFERS = 4_000
 """Transfers of a plan if all have the largest size; more would take too long to plan."""

@@ -11,13 +11,13 @@ from runtime_ablations import ABLATIONS, bucketed, ddp_plan
 from runtime_cluster import fitted, unmeasured
 
 from planner.families import iteration
-from planner.families.caramel.problem import Part
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.synchronisation import synchronisations
 from planner.model.clusters import Cluster, Nic
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import BCube, Switch, Topology
 from planner.solving.bucketing import ddp_buckets
+from planner.solving.transfers import Part
 
 SIZES = (2**13, 2**17, 2**21)
 LIMITS = 2_000, 5_000
@@ -110,7 +110,7 @@ def test_ddps_buckets_leave_where_the_plan_has_their_first_bytes() -> None:
     plan = iteration.Plan(
         "ring",
         tuple(
-            iteration.Transfer("all_reduce", (Part(j, 0, 400 * (j + 1)),))
+            iteration.Transfer((Part(j, 0, 400 * (j + 1)),))
             for j in range(10)  # the reverse of what is ready first
         ),
         (problem.base.order.backward,),
