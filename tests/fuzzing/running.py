@@ -1,7 +1,7 @@
 """Asks, and says what is wrong with the answer."""
 
-import faulthandler
 import json
+import signal
 import tempfile
 import time
 import traceback
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import msgspec
@@ -215,19 +215,27 @@ class Asker:
     def _stack(self) -> str:
         """Return where a request was that took too long: its innermost functions of planner."""
         self._stacks.seek(0)
-        lines = self._stacks.read().decode().split("Timeout")[-1].splitlines()
+        lines = self._stacks.read().decode().splitlines()
         own = [line.partition("planner/")[2] for line in lines if "planner/" in line]
-        own = [line for line in own if not line.startswith("workers.py")]
-        return " < ".join(line.replace('", line ', ":").replace(" in ", " ") for line in own[:3])
+        return " < ".join([line for line in own if "workers.py" not in line][:3])
 
     def _served(self, message: bytes, *others: Any) -> tuple[int, bytes]:
         end, _, message = message.partition(b" ")
         late = (float(end) + SLACK_S + 0.5) if float(end) else 5.0
-        faulthandler.dump_traceback_later(late, file=self._stacks)
+        signal.signal(signal.SIGALRM, self._keep_stack)
+        signal.setitimer(signal.ITIMER_REAL, late)
         try:
             return _answered(message, *others)
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _keep_stack(self, _: int, frame: FrameType | None) -> None:
+        """Keep where the request is: between two steps of it, else what is read could change."""
+        while frame is not None:
+            code = frame.f_code
+            self._stacks.write(f"{code.co_filename}:{frame.f_lineno} {code.co_name}\n".encode())
+            frame = frame.f_back
+        self._stacks.flush()
 
 
 def _answered(message: bytes, *others: Any) -> tuple[int, bytes]:
