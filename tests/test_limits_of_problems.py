@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import planner
+from planner.families.iteration import transfer_limit
 from planner.solving.methods import concrete
 from tests import schemas
 from tests.jsonio.test_iteration import REQUEST as ITERATION
@@ -103,7 +104,10 @@ SLOW = ("iteration transfers", "iteration memory", "overlap memory, shipped", "y
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in LIMITS],
 )
-def test_below_the_least_it_is_infeasible_and_says_so(name: str) -> None:
+def test_below_the_least_it_is_infeasible_and_says_so(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_limit, "MAX_TRANSFERS", 40)  # thousands take seconds to plan
     request, put, binding, ample = LIMITS[name]
     low, least = 0, ample  # infeasible, feasible
     while least - low > 1:

@@ -1,4 +1,6 @@
-"""Pages in a real browser, as wide as a laptop and as a phone: nothing runs out of them."""
+"""The pages are built without a warning; in a real browser, as wide as a laptop and as a phone,
+nothing runs out of them.
+"""
 
 import json
 import re
@@ -31,7 +33,7 @@ from sphinx.cmd.build import main
 from sphinx.ext import viewcode
 
 viewcode.collect_pages = lambda app: ()  # links to sources stay, nobody looks at these
-sys.exit(main(["-q", "docs", sys.argv[1]]))
+sys.exit(main(["-q", "-W", "docs", sys.argv[1]]))
 """
 
 
@@ -49,7 +51,7 @@ def browser() -> str:
 
 
 @pytest.fixture(scope="module")
-def site(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
     """The address of the documentation and of two reports, and their pages."""
     for needed in ("sphinx", "furo", "myst_parser"):
         pytest.importorskip(needed)
@@ -72,6 +74,10 @@ def _opened(browser: str, folder: Path, address: str, *how: str) -> str:
         [*command, *how, address], capture_output=True, text=True, check=True, timeout=240
     )
     return done.stdout
+
+
+def test_pages_are_built_without_a_warning(site: tuple[str, list[str]]) -> None:
+    assert {"index.html", "json.html", "api.html"} <= set(site[1])
 
 
 def test_nothing_runs_out_of_a_page(
