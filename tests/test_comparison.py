@@ -1,5 +1,6 @@
 """Every method of a family on one problem, the best first."""
 
+import threading
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
@@ -45,6 +46,14 @@ def test_what_does_not_apply_is_left_out() -> None:
     ((method, reason),) = found.left_out
     assert method == "ddp"
     assert "push" in reason
+
+
+def test_who_cancels_has_one_plan_and_no_more() -> None:
+    cancel = threading.Event()
+    cancel.set()
+    methods = ["ddp", "exact", "greedy"]  # the first does not apply
+    found = compare(PULLED, methods, solve=ibatch.solve, cancel=cancel)
+    assert [row.method for row in found.rows] == ["exact"]
 
 
 @pytest.mark.parametrize("methods", [["no_such"], ["exact", "no_such"]])

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import threading
 from collections.abc import Callable
 from functools import cache
 from itertools import count, pairwise
@@ -343,6 +344,46 @@ def test_a_deadline_put_off_is_never_earlier() -> None:
     assert (Deadline(1e-9).at_least(1000).remaining_s or 0) > 900
     late = Deadline(1000)
     assert late.at_least(1) is late
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Make deadlines look at a clock that stands at the number in this list."""
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("planner.solving.deadline.time", clock)
+    return now
+
+
+def test_shares_are_equal_and_cancelled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped(monkeypatch)
+    cancel = threading.Event()
+    share = Deadline(100, cancel).share(4)
+    assert share.remaining_s == 25
+    assert Deadline(None).share(4).remaining_s is None
+    assert (Deadline(0).share(4).remaining_s or 0) > 0  # enough for a first plan
+    assert not share.passed
+    cancel.set()
+    assert share.passed
+
+
+def test_a_deadline_that_is_passed_on_ends_when_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = stopped(monkeypatch)
+    again = Deadline.of(Deadline(10))
+    now[0] = 9
+    assert (again.remaining_s, again.passed) == (1, False)
+    now[0] = 10
+    assert again.passed
+
+
+def test_what_is_put_off_ends_that_long_after_a_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, cancel = stopped(monkeypatch), threading.Event()
+    late = Deadline(None, cancel).later(5)
+    now[0] = 3
+    assert not late.passed
+    cancel.set()
+    for moment, over in ((3, False), (7, False), (8, True)):
+        now[0] = moment
+        assert late.passed == over
 
 
 def test_what_is_listed_has_as_long_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
