@@ -21,7 +21,7 @@ from planner.jsonio import PROBLEMS
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER
 from planner.solving.family import Family
-from planner.solving.methods import Outcome, concrete
+from planner.solving.methods import Outcome, concrete, loaded
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.test_numbers import MAKERS
 
@@ -61,6 +61,13 @@ def test_a_result_names_the_method_that_won_and_carries_what_its_plan_costs(fami
     result = FAMILIES[family].solve(problem_of(family))
     assert result.method in concrete(FAMILIES[family].methods)
     assert result.evaluation is not None
+
+
+def test_a_method_whose_solver_is_missing_does_not_apply() -> None:
+    with pytest.raises(NotApplicableError, match="a solver cannot be loaded: No module named"):
+        loaded("planner.nowhere", "it", "a solver")(7, NEVER)
+    with pytest.raises(ImportError):  # nothing but planner itself is missing
+        loaded("planner.nowhere", "it")(7, NEVER)
 
 
 def plans_priced(request: dict[str, Any]) -> tuple[list[Any], list[Any]]:

@@ -5,10 +5,16 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from planner.model.errors import PluginError
+from planner.solving import plugins
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 
@@ -92,6 +98,7 @@ def test_methods_are_checked_priced_and_bounded_like_planner_s_own(folder: Path)
     assert "method careless made no plan: batches" in said["careless"]
     assert "method wordless: expected an Outcome, got 'a plan'" in said["wordless"]
     assert "plug-in absent (planner_broken.nowhere:it) cannot be loaded" in said["absent"]
+    assert not [message for message in said.values() if "a fault of planner" in message]
     assert answers["greedy"]["batches"][-1][1] == 4  # planner's own
 
 
@@ -126,3 +133,39 @@ def test_pip_installs_the_example(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     done = run(tmp_path / "site", "-m", "planner", "solve", stdin=requests("doubling"))
     assert json.loads(done.stdout)["method"] == "doubling"
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SimpleNamespace]]:
+    """The packages that are installed, in the order of the path: those that a test lists here."""
+    found: list[SimpleNamespace] = []
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: found)
+    plugins._entries.cache_clear()
+    yield found
+    plugins._entries.cache_clear()
+
+
+def package(group: str, **entries: str) -> SimpleNamespace:
+    points = [EntryPoint(name, value, f"planner.{group}") for name, value in entries.items()]
+    return SimpleNamespace(entry_points=points)
+
+
+def test_of_two_packages_the_first_on_the_path_counts(packages: list[SimpleNamespace]) -> None:
+    packages += [package("toys", round="math:ceil"), package("toys", round="math:floor")]
+    assert plugins.plugged("toys")["round"](1.5) == 2
+
+
+def test_a_plug_in_that_fails_while_it_is_imported_is_named(
+    packages: list[SimpleNamespace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "planner_raising.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    packages.append(package("toys", bad="planner_raising:it"))
+    with pytest.raises(PluginError, match=r"plug-in bad \(planner_raising:it\) cannot be loaded"):
+        plugins.plugged("toys")["bad"]()
+
+
+def test_methods_and_peers_make_plans_and_formats_do_not(packages: list[SimpleNamespace]) -> None:
+    packages += [package("methods.ibatch", a="m:a"), package("peers", b="m:b")]
+    packages.append(package("formats", c="m:c"))
+    assert [plugins.is_plugged(name) for name in "abcd"] == [True, True, False, False]
