@@ -15,6 +15,7 @@ def test_optimal_is_derived_from_the_bound() -> None:
     assert Result("m", "plan", 5, None, 0.0).status == Status.FEASIBLE
     assert Result("m", "plan", 5, 4, 0.0, timed_out=True).status == Status.TIME_LIMIT
     assert Result("m", None, None, None, 0.0, infeasibility=WHY).status == Status.INFEASIBLE
+    assert Result("m", None, None, None, 0.0, True, WHY).status == Status.TIME_LIMIT
 
 
 def test_gap() -> None:

@@ -52,6 +52,11 @@ def test_a_strain_multiplies_what_the_simulator_is_given(
     assert strained(steps, computed) == tuple(end_under(one, steps, computed) for one in STRAINS)
 
 
+def test_slow_transfers_count_before_slow_computation() -> None:
+    assert strained([Step(0, 10, 0)], 0) == (30, 20)
+    assert strained([], 10) == (20, 30)
+
+
 @given(st.lists(st.tuples(times, times, times), max_size=12))
 def test_a_front_is_what_nothing_is_below(labels: list[tuple[int, int, int]]) -> None:
     columns = np.array(labels, dtype=np.int64).reshape(len(labels), 3).T

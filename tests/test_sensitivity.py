@@ -70,6 +70,18 @@ def test_known_plans_and_new_ones_are_priced_at_every_factor() -> None:
     assert points[0].best_ns < (points[0].kept_ns or 0)
 
 
+def test_a_bound_is_never_above_the_best_plan() -> None:
+    """Not even one of the new plans only, if a known plan is better."""
+    family, problem = ibatch.IBATCH, CASES["ibatch"].example
+    kept = problem.plan((0, 4))
+
+    def again(*_: object) -> tuple[list[ibatch.Plan], int]:
+        return [], 10**9
+
+    points = sensitivity(family, problem, kept, "startup", [Fraction(1)], NEVER, again=again)
+    assert [point.bound_ns for point in points] == [family.price(problem, kept)]
+
+
 def test_a_number_that_becomes_too_large_is_left_out_but_for_that_of_the_problem() -> None:
     large = ibatch.Problem(compute_ns=[2**61], startup_ns=1, transfer_ns=[1])
     plan = large.plan((0, 1))

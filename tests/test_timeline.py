@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.model.errors import InvalidPlanError
-from planner.solving.timeline import Interval, Timeline, busy_ns
+from planner.solving.timeline import Interval, Memory, Timeline, busy_ns
 
 spans = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda s: (s[0], s[0] + s[1])), max_size=8
@@ -42,3 +42,9 @@ def test_timelines_need_no_windows_and_no_marks() -> None:
 def test_time_does_not_run_backwards() -> None:
     with pytest.raises(InvalidInputError):
         interval(3, 2)
+    with pytest.raises(InvalidInputError):
+        interval(-1, 2)
+
+
+def test_a_peak_is_when_the_most_is_first_in_use() -> None:
+    assert Memory(((0, 3), (10, 7), (20, 5), (30, 7), (40, 0))).peak == (10, 7)

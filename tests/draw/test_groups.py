@@ -61,6 +61,12 @@ def test_long_tables_are_cut_around_the_chosen_size() -> None:
         assert len(text.splitlines()) <= 32
 
 
+def test_what_is_just_within_the_limits_breaks_none() -> None:
+    plan = groups().chosen
+    drawn = groups(max_overhead=plan.overhead, max_group_ns=plan.group_time_ns)
+    assert not drawn.breaks(plan)
+
+
 def test_no_limit_on_the_time_of_a_group() -> None:
     assert "time of a group 20 s" not in text_groups(chart(max_group_ns=None), 100)
     assert "too long" not in text_groups(chart(max_group_ns=None), 100)

@@ -372,6 +372,7 @@ def test_ticks_are_numbers_a_person_reads() -> None:
 def test_long_epochs_are_seconds_in_full() -> None:
     assert epoch_text(1_500_000_000) == "1.5 s"
     assert epoch_text(20_050 * 10**9) == "5.569 h"
+    assert epoch_text(129_600 * 10**9) == "36 h"
     assert epoch_text(265_277 * 10**9) == "3.07 days"
     assert epoch_text(10**6 * 86_400 * 10**9) == "1,000,000 days"
 
