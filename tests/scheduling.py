@@ -11,7 +11,6 @@ what takes minutes to make are one piece.
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-
 TOGETHER = ("tests/docs/test_layout.py",)
 """Modules whose tests one worker runs."""
 
