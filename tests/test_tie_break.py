@@ -17,6 +17,7 @@ from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.problem import Plan as Transfers
 from planner.families.drizzle import DRIZZLE
 from planner.families.ibatch.evaluation import evaluate, objective_ns
+from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.tie_break import TieBreak
@@ -113,6 +114,14 @@ def test_a_robust_plan_is_as_good_and_less_sensitive_to_delays() -> None:
     slower = replace(problem, transfer_ns=[8, 2, 2, 2, 14], startup_ns=2)
     late = [ibatch.IBATCH.price(slower, plan) for plan in (robust.plan, simple.plan)]
     assert late[0] <= late[1]
+
+
+def test_under_contention_the_plan_stays_as_it_is() -> None:
+    cost = AffineCost(0, 1)
+    busy = Interference(ns_per_byte=Fraction(3, 10), delay_ns=2)
+    problem = ibatch.Problem(compute_ns=[1, 0], layer_bytes=[0, 1], cost=cost, interference=busy)
+    robust = ibatch.solve(problem, tie_break=TieBreak("robust"))
+    assert robust.plan == ibatch.solve(problem, tie_break=None).plan
 
 
 def test_baselines_keep_to_their_rule() -> None:

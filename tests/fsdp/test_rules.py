@@ -148,6 +148,7 @@ def changed(place: int, **fields: Any) -> Callable[[Plan], Plan]:
     [
         (lambda plan: replace(plan, mesh=1), "mesh"),
         (lambda plan: replace(plan, buffers=0), "buffers"),
+        (lambda plan: replace(plan, buffers=len(plan.units) + 1), "buffers"),
         (lambda plan: replace(plan, units=plan.units[:2]), "units"),
         (changed(1, start=0), "units[1]"),
         (changed(2, start=3), "units[2]"),

@@ -29,6 +29,8 @@ def assert_plans(problem: Problem) -> int:
     for option in problem.options:
         for transfers in interleaved(problem, lines_of(option, "push"), 0, Deadline(None)):
             check(problem, settled(enforced(problem, option.algorithm, transfers), option))
+            for transfer in transfers:
+                assert len({part.parameter for part in transfer.parts}) == len(transfer.parts)
             pieces += sum(len(transfer.parts) for transfer in transfers)
     return pieces
 
@@ -42,6 +44,12 @@ def test_what_is_left_of_an_element_comes_last_wherever_it_is_sent() -> None:
     """800 bytes are twelve and a half elements."""
     pieces = assert_plans(Problem(chain(4000, 800), machines(4, None), element_bytes=64))
     assert pieces > 4 * 3  # some parameter is cut
+
+
+def test_the_rest_of_an_element_and_other_bytes_of_it_are_one_piece() -> None:
+    """181142431 bytes by elements of two: answers say one range of bytes of a parameter."""
+    graph = chain(1, 181142431)
+    assert_plans(Problem(graph, machines(4, None), element_bytes=2))
 
 
 def test_what_is_read_late_is_pushed_while_the_forward_pass_computes() -> None:

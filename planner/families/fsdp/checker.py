@@ -29,6 +29,9 @@ def check(problem: Problem, plan: Plan) -> None:
         raise InvalidPlanError("mesh", f"expected 0 to {len(problem.meshes) - 1}, got {plan.mesh}")
     if plan.buffers < 1:
         raise InvalidPlanError("buffers", f"expected an integer >= 1, got {plan.buffers}")
+    if plan.buffers > len(plan.units):
+        most = f"expected at most {len(plan.units)}, as many as units"
+        raise InvalidPlanError("buffers", f"{most}, got {plan.buffers}")
     _check_units(problem, plan.units)
     check_issues(plan.units)
     limit = problem.memory_bytes

@@ -113,6 +113,10 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
     def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
         return lower_bound(problem, deadline, enough_ns=iteration_ns(problem, plan))
 
+    def adapt(self, problem: Problem, plan: Plan) -> Plan:
+        """Return a start plan with no more inputs held than there are units."""
+        return replace(plan, buffers=max(1, min(plan.buffers, len(plan.units))))
+
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         return refit(problem, plan, deadline)
 

@@ -235,6 +235,8 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
 
     def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
         """Return the least delay-sensitive of all plans of equal cost."""
+        if not problem.interference.is_none:
+            return plan  # `robust` prices without contention
         made = robust(problem, Outcome(plan), deadline).plan
         return plan if made is None else made
 

@@ -273,7 +273,10 @@ def _transfers(sides: _Sides, steps: Sequence[tuple[Kind, Load]]) -> tuple[Trans
     for kind, load in steps:
         parts = []
         sizes = sides.pushed if kind == "push" else sides.pulled
+        together: dict[int, int] = {}  # one part of a parameter in a transfer
         for j, size in load:
+            together[j] = together.get(j, 0) + size
+        for j, size in together.items():
             if size % sides.element:
                 start = sizes[j] - size
             else:
