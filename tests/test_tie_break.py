@@ -117,7 +117,7 @@ def test_a_robust_plan_is_as_good_and_less_sensitive_to_delays() -> None:
 
 
 def test_under_contention_the_plan_stays_as_it_is() -> None:
-    cost = AffineCost(0, 1)
+    cost = AffineCost(0, Fraction(1))
     busy = Interference(ns_per_byte=Fraction(3, 10), delay_ns=2)
     problem = ibatch.Problem(compute_ns=[1, 0], layer_bytes=[0, 1], cost=cost, interference=busy)
     robust = ibatch.solve(problem, tie_break=TieBreak("robust"))
