@@ -26,7 +26,8 @@ class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
         number = int(node.gateway.id.removeprefix("gw"))
         nodeid, unit = self.workqueue.popitem(last=number % 2 == 1)
         # What is done is forgotten: all that is kept is looked through after every test.
-        kept = {name: held for name, held in self.assigned_work[node].items() if not held[name]}
+        held = self.assigned_work[node].items()
+        kept = {name: tests for name, tests in held if not all(tests.values())}
         self.assigned_work[node] = {**kept, nodeid: unit}
         numbers = self.registered_collections[node]
         node.send_runtest_some([numbers.index(name) for name in unit])
