@@ -115,7 +115,7 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
         """Return a start plan with no more inputs held than there are units."""
-        return replace(plan, buffers=max(1, min(plan.buffers, len(plan.units))))
+        return replace(plan, buffers=min(plan.buffers, max(len(plan.units), 1)))
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         return refit(problem, plan, deadline)
