@@ -65,6 +65,8 @@ def test_more_traffic_is_whole_bytes_rounded_up() -> None:
             groups(A, Group((Part(1, 0, 20), Part(0, 0, 9))), Group((Part(0, 9, 30),))),
             "cut inside an element",
         ),
+        (groups(A, B, replace(C, kind="push")), "expected an all-reduce"),
+        (groups(A, B, replace(C, algorithm="ring")), "expected an all-reduce"),
         (groups(A, B, replace(C, depth=0)), "depth 0"),
         (groups(A, B, replace(C, not_before_ns=-1)), "time >= 0"),
         (replace(PLAN, backward_orders=()), "at least one order"),
