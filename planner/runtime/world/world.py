@@ -1,8 +1,7 @@
 """The ranks of a job: agreement, process groups and failure reports."""
 
-import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,7 +15,6 @@ from planner.model.errors import (
     CommunicationError,
     DisagreementError,
     InvalidInputError,
-    PlannerError,
 )
 from planner.runtime.world.interfaces import only, using
 from planner.runtime.world.store import first_line, hand_out, missing, within
@@ -156,30 +154,6 @@ class World:
             ) from error
         reason = f"no word from {ranks_named(absent)} within {self.timeout_s:g} s about {what}"
         raise self.watch.failed(reason, peers=absent)
-
-    def from_first(self, what: str, make: Callable[[], str]) -> str:
-        """Return the result of `make` on rank 0. Every rank has to call it.
-
-        Raises
-        ------
-        PlannerError
-            If `make` raises it; on all ranks.
-        CommunicationError
-            If a rank does not call in time.
-        """
-        told: dict[str, str] = {}
-        if self.rank == 0:
-            try:
-                told["made"] = make()
-            except PlannerError as error:
-                told["error"] = str(error)
-            except BaseException as error:
-                self.report(error)
-                raise
-        heard: dict[str, str] = json.loads(self.gather(what, json.dumps(told))[0])
-        if "error" in heard:
-            raise PlannerError(heard["error"])
-        return heard["made"]
 
     def _wait_until_read(self, what: str) -> None:
         """Let all ranks read gathered values before this rank, which may hold the store, ends."""
