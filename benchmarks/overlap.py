@@ -68,7 +68,7 @@ def row_of(checkout: Path, name: str, seconds: float) -> Row:
     from overlap_simulator import simulated_ms
 
     from planner.formats.importers.fx import problem_of
-    from planner.jsonio.fx import decode_fx
+    from planner.jsonio.graphs import decode_fx
     from planner.runtime.overlap_pass import impose_overlap
 
     document, module, times = document_of(checkout / TOOLS, name)

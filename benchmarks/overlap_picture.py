@@ -16,7 +16,7 @@ from overlap_inductor import inductor_plan
 
 from planner.families.overlap import check, solve, with_limit
 from planner.formats.importers.fx import problem_of
-from planner.jsonio.fx import decode_fx
+from planner.jsonio.graphs import decode_fx
 from planner.jsonio.overlap import timeline_of
 from planner.solving.timeline import Timeline
 from planner.view.chart import Chart

@@ -23,7 +23,7 @@ from planner import Profile, TableCost
 from planner.jsonio.graphs import documents_of
 from planner.model.fitting import Sweep, fit_network
 from planner.profiling import measure
-from planner.profiling.tensors import loss_of
+from planner.profiling.samples import loss_of
 from planner.runtime import AllReduce, World, attach
 from planner.runtime.measuring.measured import StepTime, steps_of
 from planner.runtime.measuring.trace import Event

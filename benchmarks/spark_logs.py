@@ -15,8 +15,7 @@ from pathlib import Path
 from tables import rows_below
 
 from planner.families.drizzle.family import solve
-from planner.families.drizzle.loops import in_words, loops_of, main_loop, problem_of
-from planner.families.drizzle.observed import Application
+from planner.families.drizzle.loops import Application, in_words, loops_of, main_loop, problem_of
 from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD
 from planner.formats.importers.spark_events import read_spark_log
 from planner.formats.importers.spark_log import lines_of, parts_of

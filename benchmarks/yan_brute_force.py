@@ -33,8 +33,7 @@ from planner.families.yan.engine import rank
 from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.feasibility import infeasibility
 from planner.families.yan.model import estimate
-from planner.families.yan.preconditions import refuse_fixed
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Problem, refuse_fixed
 from planner.families.yan.tables import Choice, choices
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.formats.importers.nccl_tests import read_nccl_tests
-from planner.formats.importers.timed_rows import TimedRow, network_of
-from planner.formats.importers.vidur import read_vidur
+from planner.formats.importers.timed_rows import TimedRow, network_of, read_vidur
 from planner.jsonio.measured_network import encode_measured
 from planner.model.measured import Link
 

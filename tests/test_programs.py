@@ -25,8 +25,8 @@ from planner.programs import (
     program_of,
     read_plan,
 )
-from planner.programs.building import gradients
 from planner.programs.forms import Direction
+from planner.programs.from_plans import gradients
 
 CARAMEL: dict[str, Any] = {
     "problem": "caramel",

@@ -24,12 +24,12 @@ from planner.jsonio.decoding import typed
 from planner.jsonio.programs import MAX_CHECKED
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.programs import Batch, Piece, read_plan
-from planner.programs.building import transfers
 from planner.programs.collectives import (
     SummingProgram,
     programs_of_transfers,
     summing_program,
 )
+from planner.programs.from_plans import transfers
 from planner.solving.deadline import Deadline
 from planner.solving.transfers import Kind
 from tests.jsonio.test_iteration import CLUSTER, REQUEST

@@ -32,8 +32,7 @@ from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.feasibility import infeasibility
 from planner.families.yan.layer_program import LayerState, Triple, state_at
 from planner.families.yan.model import estimate, reading_factor
-from planner.families.yan.preconditions import refuse_different, refuse_fixed
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Outcome

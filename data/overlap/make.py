@@ -21,7 +21,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from planner.families.overlap import evaluate, own_order, with_limit
 from planner.formats.importers.fx import problem_of
-from planner.jsonio.fx import decode_fx
+from planner.jsonio.graphs import decode_fx
 from planner.jsonio.overlap import encode_request
 from planner.profiling.fx import collective_name, fx_document
 

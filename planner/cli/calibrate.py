@@ -18,7 +18,7 @@ from planner.cli.common import (
     write_fit,
     write_json,
 )
-from planner.cli.progress import Progress
+from planner.cli.telling import Progress
 from planner.model.validation import integer
 from planner.view.table import format_table
 

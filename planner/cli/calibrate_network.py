@@ -17,11 +17,16 @@ from planner.cli.common import (
     write_fit,
     write_json,
 )
-from planner.cli.loading import check_factory, load_model
-from planner.cli.network_cluster import cluster_text
-from planner.cli.network_report import curves, report, sentence
-from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
-from planner.cli.progress import Progress
+from planner.cli.network_report import cluster_text, curves, report, sentence
+from planner.cli.parsing import (
+    check_factory,
+    load_model,
+    parse_bcube,
+    parse_count,
+    parse_names,
+    seconds,
+)
+from planner.cli.telling import Progress
 from planner.model import machine
 from planner.model.contention import ALONE, Interference
 from planner.model.errors import InvalidInputError, MissingExtraError

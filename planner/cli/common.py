@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 from planner.cli.telling import tell
 from planner.cli.writing import write_file, writing
-from planner.formats.importers.foreign import SEARCHED, foreign
+from planner.formats.importers.readers import SEARCHED, foreign
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import escaped, escaped_json, printable
 

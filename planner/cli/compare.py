@@ -37,10 +37,9 @@ from planner.cli.compare_options import (
 )
 from planner.cli.compare_tables import lines
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.naming import as_typed
-from planner.cli.parsing import parse_names, parse_number
-from planner.cli.progress import Progress
+from planner.cli.parsing import as_typed, parse_names, parse_number
 from planner.cli.spark_logs import read_logs
+from planner.cli.telling import Progress
 from planner.cli.writing import replacing
 from planner.families.bigdl import BIGDL
 from planner.families.bml import BML
@@ -64,12 +63,12 @@ from planner.jsonio.decoding import decode
 from planner.jsonio.generic import REGISTERED
 from planner.jsonio.heads import Head, of_profile, warned
 from planner.jsonio.iteration_making import answer as iteration_answer
-from planner.jsonio.mistaken import refuse_other
+from planner.jsonio.links import warnings_of
 from planner.jsonio.profiles import profile_of
-from planner.jsonio.regret import regret_answers
 from planner.jsonio.service import decode_request
-from planner.jsonio.settled_network import warnings_of
+from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import or_none
+from planner.jsonio.what_if import regret_answers
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.profiles import Profile

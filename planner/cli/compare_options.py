@@ -20,8 +20,7 @@ from planner.cli.iteration_options import (
     damaged,
     measured_tables,
 )
-from planner.cli.parsing import parse_bcube, parse_number, seconds
-from planner.cli.suggesting import SuggestingParser
+from planner.cli.parsing import SuggestingParser, parse_bcube, parse_number, seconds
 from planner.families.collectives.nics import with_measured_nics
 from planner.families.collectives.prediction import predicted
 from planner.families.iteration.measured import assumed_startups
@@ -380,8 +379,8 @@ def _on_cluster(cluster: Cluster, collective: str | None) -> Place:
 def _in_file(
     options: argparse.Namespace, collective: str | None, settled: Mapping[str, Any]
 ) -> Place:
+    from planner.jsonio.links import settled as settled_network
     from planner.jsonio.network import decode_network, measured_as
-    from planner.jsonio.settled_network import settled as settled_network
 
     path: str = options.network
     if path in shipped_clusters() and not Path(path).exists():

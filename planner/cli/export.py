@@ -8,9 +8,13 @@ from msgspec import UNSET
 
 from planner.cli.common import check_outputs, command, in_file, read, warn, write_json
 from planner.cli.compare_tables import warning_lines
-from planner.cli.export_priced import check_worth, made_for
-from planner.cli.export_programs import write_algorithm, write_traces
-from planner.cli.export_tuner import write_tuner
+from planner.cli.export_programs import (
+    check_worth,
+    made_for,
+    write_algorithm,
+    write_traces,
+    write_tuner,
+)
 from planner.jsonio import decode_profile
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph

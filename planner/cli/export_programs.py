@@ -1,17 +1,24 @@
-"""``planner export`` of a plan's messages for MSCCL, MSCCL++ and Chakra."""
+"""``planner export`` of a plan's messages for MSCCL, MSCCL++ and Chakra, and of NCCL's tuning."""
 
 import argparse
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from planner.cli.common import in_file, read, write_document
+from msgspec import UNSET
+
+from planner.cli.common import check_outputs, in_file, read, warn, write_document
 from planner.cli.writing import write_file
 from planner.families.collectives.layout import Layout
 from planner.families.collectives.program import in_parts, layouts_of
-from planner.model.errors import InvalidInputError
+from planner.formats.exporters.nccl_tuner import encode_rules, parse_rules, regret, rules_of
+from planner.jsonio.network import decode_network
+from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.graphs import Graph
+from planner.model.measured import MeasuredNetwork
+from planner.model.units import counted, format_ns, printable
 from planner.model.validation import integer
+from planner.solving.targets import EVERY
 
 if TYPE_CHECKING:
     from planner.programs import Answer
@@ -145,3 +152,73 @@ def _layouts(options: argparse.Namespace, planned: "SummingProgram") -> list[Lay
             "--element-bytes", f"expected a divisor of {size} bytes, got {width}"
         )
     return layouts_of(planned.program, size // width, width, planned.depth)
+
+
+# ---
+# ``planner export nccl-tuner``: the choice of algorithm and protocol by size for NCCL's plugin.
+
+
+def write_tuner(options: argparse.Namespace) -> int:
+    """Write the rows, read them back, and print their loss against the best of the tables."""
+    networks: dict[tuple[str, str], MeasuredNetwork] = {}
+    files = []
+    for argument in options.plans:
+        choice, _, path = argument.partition("=")
+        algorithm, _, protocol = choice.partition("/")
+        if not path or not protocol:
+            raise InvalidInputError(
+                "PLAN", "expected ALGORITHM/PROTOCOL=FILE, such as ring/simple=network.json"
+            )
+        if (algorithm, protocol) in networks:
+            raise InvalidInputError("PLAN", f"{choice} given twice: import its files as one")
+        files.append(path)
+        with in_file(path):
+            tables = decode_network(read(path)).tables
+            if tables is None:
+                raise InvalidInputError("", "expected measured tables, as planner import writes")
+        networks[algorithm, protocol] = tables
+    check_outputs({"--output": options.output}, files)
+    rules = rules_of(networks)
+    text = encode_rules(rules, "written by planner from measured tables")
+    write_document(text, options.output)
+    asked, mean, worst = regret(parse_rules(text), networks)
+    summary = (
+        f"{counted(len(rules), 'row')}; {asked:,} sizes cost {mean:.3%} more than the best of the "
+        f"tables in the mean, {worst:.3%} at most"
+    )
+    warn([summary])
+    return 0
+
+
+# ---
+# The price of an exported plan under the rules of its target.
+
+
+def made_for(answer: object) -> str | None:
+    """Return the name of the plan's target, or None."""
+    target = getattr(answer, "target", UNSET)
+    return None if target is UNSET else str(target.name)
+
+
+def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> list[str]:
+    """Return notes on a plan's time under the tool's rules, compared with the tool's default.
+
+    Raises PlannerError if the default is faster, unless `anyway`, or if the tool cannot follow the
+    plan.
+    """
+    priced = [getattr(answer, "targets", UNSET) for answer in answers]
+    known = [table[tool] for table in priced if table is not UNSET and tool in table]
+    if tool not in EVERY or len(known) != 1:
+        return []
+    (price,), title = known, EVERY[tool].title
+    remedy = f"plan for it (--for {tool})"
+    if price.plan_ns is None:
+        raise PlannerError(f"{'' if price.reason is UNSET else printable(price.reason)}: {remedy}")
+    times = (
+        f"by the rules of {title} this plan takes {format_ns(price.plan_ns)}, "
+        f"its default {format_ns(price.default_ns)}"
+    )
+    if price.plan_ns > price.default_ns and not anyway:
+        raise PlannerError(f"{times}: {remedy}, keep the default, or write it with --anyway")
+    settings = EVERY[tool].settings if made_for(answers[0]) == tool else ()
+    return [times, *(f"to set beside it: {line}" for line in settings)]

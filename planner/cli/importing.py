@@ -16,11 +16,9 @@ from planner.cli.common import (
     standard_input,
     write_json,
 )
-from planner.cli.import_graph import GRAPHS, import_graph
-from planner.cli.import_network import NETWORKS, import_network
-from planner.cli.progress import Progress
+from planner.cli.import_network import GRAPHS, NETWORKS, import_graph, import_network
 from planner.cli.spark_logs import FORMAT, import_spark
-from planner.cli.telling import tell
+from planner.cli.telling import Progress, tell
 from planner.formats import READERS
 from planner.jsonio import encode_profile
 from planner.model.errors import InvalidInputError

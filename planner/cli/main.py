@@ -19,11 +19,9 @@ from planner.cli import (
     solve,
     why,
 )
-from planner.cli.complaint import complain
 from planner.cli.exits import Exit
-from planner.cli.naming import as_typed
-from planner.cli.suggesting import SuggestingParser
-from planner.cli.telling import telling
+from planner.cli.parsing import SuggestingParser, as_typed
+from planner.cli.telling import complain, telling
 from planner.cli.writing import writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.machine import own_version

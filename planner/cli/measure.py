@@ -1,4 +1,4 @@
-"""``planner profile``: measure a torch model."""
+"""``planner profile``: measure a torch model, and print what was measured."""
 
 import argparse
 import os
@@ -9,14 +9,43 @@ from functools import partial
 from typing import Any
 
 from planner.cli.common import check_outputs, command, write_json, write_text
-from planner.cli.loading import load_model
-from planner.cli.parsing import seconds
-from planner.cli.profile_text import summary
-from planner.cli.progress import Progress
+from planner.cli.compare_tables import provenance, warning_lines
+from planner.cli.parsing import load_model, seconds
+from planner.cli.telling import Progress
 from planner.jsonio import encode_profile
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import STATISTICS, Profile
+from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import integer
+
+# ---
+# The text of ``planner profile``.
+
+
+def summary(profile: Profile, place: str, why: str) -> str:
+    """Return the size, the times and the warnings of a new profile.
+
+    `place` is where the profile was written, `why` the reason for its number of threads.
+    """
+    graph, origin = profile.graph, profile.provenance
+    parameters = 0 if graph is None else len(graph.parameters)
+    sizes = counted(len(profile.layers), "layer"), counted(parameters, "parameter")
+    times = format_ns(profile.forward_ns), format_ns(profile.backward_ns)
+    lines = [
+        "{}: {}, {} with gradients, {}".format(
+            printable(profile.name), *sizes, format_bytes(profile.parameter_bytes)
+        ),
+        "forward {}, backward {}, by {} ({})".format(
+            *times, counted(origin.threads or 1, "thread"), why
+        ),
+        provenance(profile),
+        *(printable(note) for note in origin.notes),
+        *warning_lines(origin.warnings),
+    ]
+    if origin.warnings:
+        lines.append("plans made of this profile repeat the warnings, with its date and processor")
+    return "\n".join([*lines, f"written to {printable(place)}", ""])
+
 
 REPEAT_S = 20.0
 """Long enough (s) for a short disturbance, such as a compiler or a backup, to end."""

@@ -1,8 +1,12 @@
-"""The report and the curves of measured communication and its fitted models."""
+"""The report of measured communication and its fitted models, and the cluster made of it."""
 
-from typing import TYPE_CHECKING
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import ERROR_SIGN
+from planner.cli.common import ERROR_SIGN, in_option, readable
+from planner.model import machine
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
 from planner.model.units import format_bytes, format_ns
@@ -119,3 +123,36 @@ def _judged(
     else:
         what = f"{format_ns(cost.startup_ns)}, {float(cost.ns_per_byte):.4g} ns"
     return [f"{error:+.1%}" for error in errors], (what, f"{mean:.1%}", f"{largest:.1%}", worst)
+
+
+# ---
+# The cluster file that ``planner calibrate network`` writes.
+
+
+def cluster_text(
+    options: argparse.Namespace,
+    sweep: "Sweep",
+    fit: "NetworkFit",
+    interference: Interference,
+    provenance: dict[str, Any],
+) -> str:
+    """Return the cluster file of a measured network."""
+    from planner.jsonio.measured_cluster import cluster_document, encode_cluster
+
+    each = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    shared = int(each) if each.isdecimal() and int(each) else 1
+    notes = ["the network does not tell how much memory there is: memory_bytes is left out"]
+    if shared > 1:
+        notes.append(f"{shared} ranks shared a machine, and each counts as one here")
+    with in_option("--cluster-out"):
+        document = cluster_document(
+            sweep,
+            fit,
+            name=readable(Path(options.cluster_out).stem) or "measured",
+            source=f"{provenance['source']}, {provenance['date']}, {provenance['processor']}",
+            cores=max(machine.processors() // shared, 1),
+            bcube=options.bcube,
+            interference=interference,
+            notes=notes,
+        )
+    return encode_cluster(document)

@@ -1,10 +1,16 @@
-"""Parsers of option values, one for each form."""
+"""Parsers of option values, one for each form, and the names and files that options give."""
 
+import argparse
 import re
+import sys
 from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from difflib import get_close_matches
 from fractions import Fraction
+from typing import Any, NoReturn
 
-from planner.model.errors import InvalidInputError
+from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.topologies import BCube
 from planner.model.units import parse_time
 from planner.model.validation import shown
@@ -64,3 +70,137 @@ def seconds(text: str) -> float:
     except InvalidInputError:
         expected = "expected seconds, or a time such as 500ms"
         raise ArgumentTypeError(f"{expected}, got {shown(text)}") from None
+
+
+# ---
+# Rename arguments of the library to options in errors, so that users see what they typed.
+
+_FACTORY = "MODULE:FACTORY"
+_KEYS = {_FACTORY: "factory"}  # positional arguments
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "activation_bytes": ("--activations",),
+    "algorithms": ("--algorithms",),
+    "all_reduce": ("--bcube",),
+    "batch_size": ("--batch-size",),
+    "computation": ("--computation",),
+    "computation_scale": ("--computation",),
+    "cores": ("--cores",),
+    "depths": ("--depths",),
+    "epoch_samples": ("--epoch-samples",),
+    "input_shape": ("--input",),
+    "interfaces": ("--interfaces",),
+    "max_batch_bytes": ("--max-batch",),
+    "max_group_ns": ("--max-group",),
+    "max_overhead": ("--max-overhead",),
+    "max_transfer_bytes": ("--max-transfer",),
+    "method": ("--method", "--methods"),
+    "modes": ("--mode",),
+    "optimiser": ("--optimiser-ratio",),
+    "optimiser_ratio": ("--optimiser-ratio",),
+    "repetitions": ("--repetitions",),
+    "seed": ("--seed",),
+    "servers": ("--servers",),
+    "spec": ("--model", _FACTORY),
+    "target": ("--for",),
+    "time_limit_s": ("--time-limit",),
+    "timeout_s": ("--timeout",),
+    "warmup": ("--warmup",),
+    "workers": ("--workers",),
+    "world": ("--bcube",),
+}
+"""Options that set each argument of the library."""
+
+
+def as_typed(error: InvalidInputError, options: argparse.Namespace) -> InvalidInputError:
+    """Return the error with this command's option in place of the argument, if it has one."""
+    name = re.match(r"\w*", error.path)
+    assert name is not None
+    for option in OPTIONS.get(name[0], ()):
+        key = _KEYS.get(option, option.removeprefix("--").replace("-", "_"))
+        if key in vars(options):
+            return InvalidInputError(f"{option}{error.path[name.end() :]}", error.message)
+    return error
+
+
+# ---
+# An argument parser that suggests the closest option or command for an unknown one.
+
+_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)$", re.DOTALL)
+
+
+class SuggestingParser(argparse.ArgumentParser):
+    """An `ArgumentParser` whose errors suggest the closest option or command.
+
+    `shown_for`, if set, returns the parser whose help is printed, given the arguments.
+    """
+
+    shown_for: Callable[[Sequence[str]], argparse.ArgumentParser] | None = None
+    _given: Sequence[str] = ()
+
+    def format_help(self) -> str:
+        """Return the help, of `shown_for` if set."""
+        if self.shown_for is None:
+            return super().format_help()
+        return self.shown_for(self._given).format_help()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; unknown arguments are an error of the command that was given them."""
+        if args is not None:
+            self._given = tuple(args)
+        parsed, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return parsed, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the message and a suggestion; with the usage where nothing was given."""
+        choice = _CHOICE.search(message)
+        if choice is not None:
+            names = re.findall(r"[\w.-]+", choice[2])
+            meant = _meant([choice[1]], names)
+        else:
+            options = [name for name in self._option_string_actions if name.startswith("--")]
+            meant = _meant(self._unknown(options), options)
+        if not self._given:
+            self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}{meant}\n")
+
+    def _unknown(self, options: Iterable[str]) -> list[str]:
+        """Return the given options that are neither known nor a known prefix."""
+        before = self._given[: self._given.index("--")] if "--" in self._given else self._given
+        names = [text.partition("=")[0] for text in before if text.startswith("--")]
+        return [name for name in names if not any(option.startswith(name) for option in options)]
+
+
+def _meant(unknown: Iterable[str], names: Sequence[str]) -> str:
+    """Return the suggestions for unknown names; nothing if no name is close."""
+    pairs = [(name, get_close_matches(name, names, 1)) for name in unknown]
+    return "".join(f"; {name}: did you mean {close[0]}?" for name, close in pairs if close)
+
+
+# ---
+# Load a user's model; its prints go to standard error.
+
+
+def check_factory(spec: str, option: str) -> None:
+    """Raise InvalidInputError unless `spec` is ``module:factory``; needs no torch."""
+    module, separator, factory = spec.partition(":")
+    if not (module and separator and factory):
+        raise InvalidInputError(option, f"expected module:factory, got {shown(spec)}")
+
+
+def load_model(
+    spec: str, input_shape: str | None, batch_size: int | None
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return a model and its inputs by `planner.profiling.load_factory`.
+
+    Raises MeasurementError too if the factory ends the program.
+    """
+    from planner.profiling import load_factory  # its error names what to install without torch
+
+    try:
+        with redirect_stdout(sys.stderr):
+            return load_factory(spec, input_shape, batch_size)
+    except SystemExit as stop:
+        raise MeasurementError(f"{spec} ended the program ({stop.code})") from None

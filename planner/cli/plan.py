@@ -16,15 +16,13 @@ from planner.cli.common import (
 from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import parse_number, seconds
-from planner.cli.plan_output import write_plan
-from planner.cli.plan_text import lines
-from planner.cli.progress import Progress
-from planner.cli.telling import tell
+from planner.cli.plan_text import lines, write_plan
+from planner.cli.telling import Progress, tell
 from planner.families import iteration
 from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.jsonio.outlook import OUTLOOKS
+from planner.jsonio.what_if import OUTLOOKS
 from planner.model.units import format_ns, parse_time
 from planner.solving.compare import REGRET
 from planner.solving.methods import concrete

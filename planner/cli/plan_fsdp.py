@@ -14,9 +14,8 @@ from planner.cli.compare_tables import provenance, reasons, table, warning_lines
 from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import Job, settle
 from planner.cli.parsing import parse_names
-from planner.cli.plan_output import write_plan
-from planner.cli.plan_text import about_cluster
-from planner.cli.progress import Progress
+from planner.cli.plan_text import about_cluster, write_plan
+from planner.cli.telling import Progress
 from planner.families import fsdp
 from planner.families.fsdp.baselines import RULES
 from planner.families.fsdp.problem import CHANNELS

@@ -1,11 +1,17 @@
-"""The text of ``planner plan``: the plan, its bound, and the alternatives."""
+"""The output of ``planner plan``: the plan, its bound, the alternatives, and the files."""
 
-from collections.abc import Iterator
+import argparse
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from msgspec import UNSET
 
+from planner.cli.common import write_json, write_text
 from planner.cli.compare_tables import beside, provenance, warning_lines
 from planner.cli.iteration_options import Job
+from planner.cli.telling import complain
+from planner.cli.writing import replacing
 from planner.families.iteration import Problem
 from planner.jsonio.iteration_answer import (
     VERBS,
@@ -28,8 +34,10 @@ from planner.model.units import (
     format_share,
     printable,
 )
+from planner.solving.timeline import Timeline
 from planner.solving.views import epoch_text
-from planner.view import format_table
+from planner.view import GANTT, format_table
+from planner.view.chart import Chart
 from planner.view.wording import CHANGES
 
 
@@ -255,3 +263,35 @@ def _without(alternatives: tuple[AlternativeAnswer, ...]) -> Iterator[str]:
             )
     for reason, names in reasons.items():
         yield f"no plan: {', '.join(names)} ({reason})"
+
+
+# ---
+# The output of ``planner plan``: JSON, text and a picture.
+
+
+def write_plan(
+    options: argparse.Namespace,
+    encoded: str,
+    chart: Chart[Timeline] | None,
+    lines: Callable[[], Iterable[str]],
+    draw: Callable[[Chart[Timeline], Path], None] | None,
+) -> None:
+    """Write the answer to ``--output``, ``--json``, standard output and ``--picture``.
+
+    `encoded` is the answer as JSON, `lines` returns the text, `draw` writes the picture.
+    """
+    if options.output and options.output != "-":
+        write_json(encoded, options.output)
+    if options.json or options.output == "-":
+        write_json(encoded, None)
+    if not options.json and options.output != "-":
+        text = "\n".join(lines()) + "\n"
+        if chart is not None:
+            width = shutil.get_terminal_size((100, 24)).columns
+            text += "\n" + GANTT.text(chart, width) + "\n"
+        write_text(text)
+    if draw is not None and chart is not None:
+        with replacing(options.picture) as place:
+            draw(chart, place)
+    elif draw is not None:
+        complain(f"planner: there is no plan, so {options.picture} is not written")

@@ -12,7 +12,7 @@ from planner.cli.common import check_outputs, command, write_document, write_tex
 from planner.cli.iteration_options import Job, add_iteration_options, settle
 from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
-from planner.cli.progress import Progress
+from planner.cli.telling import Progress
 from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
 from planner.families.iteration import ITERATION, Alternative, Evaluation, Plan, Problem

@@ -18,8 +18,7 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.compare_tables import kept
-from planner.cli.loading import check_factory, load_model
-from planner.cli.parsing import parse_bcube, parse_names, seconds
+from planner.cli.parsing import check_factory, load_model, parse_bcube, parse_names, seconds
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
@@ -137,8 +136,8 @@ def run(options: argparse.Namespace) -> int:
 
     from planner.cli.run_trials import drawn_trial, trials
     from planner.runtime import join
-    from planner.runtime.measuring.beside_others import machine_of
     from planner.runtime.measuring.drawn import beside_each_other
+    from planner.runtime.measuring.explained import machine_of
     from planner.runtime.measuring.measured import slowest, timeline_of
 
     if options.threads:
@@ -186,7 +185,7 @@ def _checked(
     ranks = os.environ.get("WORLD_SIZE", "")
     collective = getattr(program, "collective", None)
     if collective is not None and ranks.isdecimal():
-        from planner.families.bml.replan import made
+        from planner.families.bml.program import made
 
         needed = made(collective).ranks
         if int(ranks) != needed:

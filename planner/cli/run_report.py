@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from planner.cli.common import ERROR_SIGN
 from planner.cli.compare_tables import warning_lines
-from planner.families.bml.replan import made
+from planner.families.bml.program import made
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
@@ -18,10 +18,9 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
 from planner.model.units import counted, format_bytes, format_ns
-from planner.programs.answers import recipes_of
+from planner.programs.from_plans import recipes_of
 from planner.runtime.measuring.explained import RatioInterval, against, explained, other_threads
-from planner.runtime.measuring.measured import batches_of, compared, slowest
-from planner.runtime.measuring.predictions import predicted_transfers
+from planner.runtime.measuring.measured import batches_of, compared, predicted_transfers, slowest
 from planner.solving.diagnostics import Circumstances
 from planner.view.table import format_table
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from planner.cli.progress import Progress
+from planner.cli.telling import Progress
 from planner.model.topologies import BCube
 from planner.programs import Answer
 from planner.runtime.collectives.bcube import BcubeAllReduce

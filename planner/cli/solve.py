@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 from planner.cli.common import check_outputs, command, standard_input, standard_output
 from planner.cli.interrupting import interruptible
 from planner.cli.parsing import seconds
-from planner.cli.progress import Progress
-from planner.cli.telling import tell
+from planner.cli.telling import Progress, tell
 from planner.cli.writing import replacing, writing
 from planner.jsonio import CancellableLines, Reply, limited_replies, one_message
 from planner.jsonio.workers import Limits

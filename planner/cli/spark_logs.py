@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from planner.cli.common import in_file, readable, warn, write_json
-from planner.cli.progress import Progress
-from planner.cli.telling import tell
+from planner.cli.telling import Progress, tell
 from planner.families.drizzle.calibration import Calibration, Measurement
 from planner.families.drizzle.family import solve
 from planner.families.drizzle.loops import (
+    Application,
     Loop,
     in_words,
     loops_of,
@@ -18,7 +18,6 @@ from planner.families.drizzle.loops import (
     measurements_of,
     problem_of,
 )
-from planner.families.drizzle.observed import Application
 from planner.families.drizzle.problem import MAX_OVERHEAD, Problem
 from planner.formats.importers.spark_events import read_spark_log
 from planner.formats.importers.spark_log import parts_of

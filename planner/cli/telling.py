@@ -1,12 +1,15 @@
-"""The log of ``--verbose`` on standard error: what is read, solved and written."""
+"""What a command says on standard error: the log of ``--verbose``, errors and progress."""
 
+import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
-from planner.model.units import printable
+from planner.model.units import escaped, printable
 
 _SINCE: ContextVar[float | None] = ContextVar("since when things are told", default=None)
 
@@ -34,3 +37,85 @@ def tell(text: str) -> None:
 def told() -> bool:
     """Return whether ``--verbose`` is set."""
     return _SINCE.get() is not None
+
+
+# ---
+# Error messages of a command, on standard error and for the launcher of a job.
+#
+# The processes of a job share their standard error, so each message names its rank and is written
+# in one piece. torchrun shows the content of the file that TORCHELASTIC_ERROR_FILE names.
+
+
+def complain(text: str) -> None:
+    """Print why this process ends, and record it for the launcher if there is one."""
+    rank = os.environ.get("RANK", "")
+    text = escaped(text, keep="\n")
+    whose = f"rank {rank}: " if rank and os.environ.get("WORLD_SIZE", "1") != "1" else ""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{whose}{text}\n")
+        sys.stderr.flush()
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if file:
+        record = {"message": text, "extraInfo": {"timestamp": str(int(time.time()))}}
+        try:
+            Path(file).write_text(json.dumps({"message": record}), "utf-8")
+        except OSError:
+            return  # standard error has the message already
+
+
+# ---
+# Progress of long computations on standard error.
+#
+# On a terminal: one changing line, with the estimated time left. Elsewhere, such as in the log of a
+# job: a line every `_EVERY_S` seconds.
+
+_LONG_S = 5.0
+"""From this time (s) on the time left is shown, and lines are written to a log."""
+_EVERY_S = 30.0
+"""Time between lines of a log (s)."""
+
+
+class Progress:
+    """A progress line on standard error; `clock` returns seconds."""
+
+    def __init__(self, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quiet = quiet or sys.stderr is None
+        self._terminal = not self._quiet and sys.stderr.isatty()
+        self._clock = clock
+        self._start = self._begun = clock()
+        self._next = self._start + _LONG_S
+        self._parts: tuple[str, int] | None = None
+        self._told = ""
+
+    def __call__(self, text: str, done: int | None = None, of: int | None = None) -> None:
+        """Show a text in place of the last one; part `done` of `of` begins or ends."""
+        if text and text != self._told:
+            tell(text)
+        self._told = text
+        if self._quiet or told():
+            return
+        now = self._clock()
+        if done is not None and of is not None:
+            text = f"{text} {done} of {of}{self._left(text, done, of, now)}"
+        if self._terminal:
+            sys.stderr.write(f"\r\x1b[K{printable(text)}")
+            sys.stderr.flush()
+        elif text and now >= self._next:
+            self._next = now + _EVERY_S
+            sys.stderr.write(f"planner: {printable(text)}\n")
+            sys.stderr.flush()
+
+    def done(self) -> None:
+        """Remove the line."""
+        self("")
+
+    def _left(self, text: str, done: int, of: int, now: float) -> str:
+        """Return the estimated time left, if all parts take equally long."""
+        if self._parts is None or self._parts[0] != text or done < self._parts[1]:
+            self._parts, self._begun = (text, done), now
+        parts = done - self._parts[1]
+        passed = now - self._begun
+        if parts <= 0 or done >= of or now - self._start < _LONG_S:
+            return ""
+        left = passed * (of - done) / parts
+        return f", about {left / 60:.0f} min left" if left >= 120 else f", about {left:.0f} s left"

@@ -18,7 +18,7 @@ from planner.cli.common import (
 )
 from planner.cli.importing import opened
 from planner.cli.parsing import seconds
-from planner.cli.progress import Progress
+from planner.cli.telling import Progress
 from planner.cli.why_text import why_lines
 from planner.formats.importers.kineto import profile_in
 from planner.formats.importers.kineto_recorded import recorded_in

@@ -1,7 +1,6 @@
 """The JSON interface; no other package reads or writes JSON documents."""
 
 from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
-from planner.jsonio.many import solve_many
 from planner.jsonio.profiles import decode_profile, encode_profile
 from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.schema import schema
@@ -14,7 +13,13 @@ from planner.jsonio.service import (
     solve,
     solve_or_raise,
 )
-from planner.jsonio.streams import CancellableLines, limited_replies, one_message, read_lines
+from planner.jsonio.streams import (
+    CancellableLines,
+    limited_replies,
+    one_message,
+    read_lines,
+    solve_many,
+)
 
 __all__ = [
     "PROBLEMS",

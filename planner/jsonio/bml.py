@@ -11,9 +11,15 @@ from planner.families.bml.problem import Problem
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
 from planner.jsonio.control import method_names
-from planner.jsonio.failures import Digits, FailedDocument, failures_of
 from planner.jsonio.heads import warned
-from planner.jsonio.links import LINK_RULES, link_notes, links_of
+from planner.jsonio.links import (
+    LINK_RULES,
+    Digits,
+    FailedDocument,
+    failures_of,
+    link_notes,
+    links_of,
+)
 from planner.jsonio.network import Network
 from planner.jsonio.types import (
     PositiveRate,

@@ -16,10 +16,9 @@ from planner.families.bml.schedule import Schedule
 from planner.families.collectives import COLLECTIVES, Collective, collective
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.heads import PlanOrReason, head, made_by
-from planner.jsonio.outlook import ProspectField
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
-from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Moment, filled
+from planner.jsonio.what_if import ProspectField, RegretField
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns

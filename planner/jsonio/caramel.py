@@ -8,35 +8,23 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families import caramel
 from planner.families.caramel.evaluation import Evaluation, plan_heads
-from planner.families.caramel.exported import exported
 from planner.families.caramel.for_target import BUCKETS
 from planner.families.caramel.methods import RULES
 from planner.families.caramel.paper import control_edges, edges_of_order, threshold_of
 from planner.families.caramel.problem import Plan, Problem, Stages
-from planner.jsonio.control import method_names
-from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
-from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.outlook import (
-    OutlookField,
-    ProspectField,
-    asked,
-    prospect_answer,
-)
-from planner.jsonio.regret import (
-    AdviceField,
-    RegretField,
-    advice_answer,
-    regret_answers,
-)
-from planner.jsonio.settled_network import settled, warnings_of
-from planner.jsonio.targets import (
+from planner.families.caramel.target_schedule import exported
+from planner.jsonio.control import (
     TargetField,
     TargetRequest,
     TargetsField,
+    method_names,
     target_answer,
     targets_answer,
 )
+from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
+from planner.jsonio.links import settled, warnings_of
+from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
@@ -46,7 +34,18 @@ from planner.jsonio.transfers import (
     sent,
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
-from planner.jsonio.what_if import WhatIfRequest, planned
+from planner.jsonio.what_if import (
+    AdviceField,
+    OutlookField,
+    ProspectField,
+    RegretField,
+    WhatIfRequest,
+    advice_answer,
+    asked,
+    planned,
+    prospect_answer,
+    regret_answers,
+)
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import ring_cost

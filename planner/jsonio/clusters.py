@@ -7,10 +7,10 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.failures import FailedDocument, failures_of
+from planner.jsonio.links import FailedDocument, failures_of
 from planner.jsonio.measured_network import MeasuredDocument, measured_of
-from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.network import InterferenceDocument
+from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, or_none
 from planner.model.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
 from planner.model.contention import ALONE

@@ -12,8 +12,6 @@ from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
-from planner.jsonio.outlook import ProspectField
-from planner.jsonio.regret import RegretField
 from planner.jsonio.types import (
     Count,
     Index,
@@ -27,7 +25,7 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.jsonio.what_if import WhatIfRequest, planned
+from planner.jsonio.what_if import ProspectField, RegretField, WhatIfRequest, planned
 from planner.model.costs import AffineCost, TableCost
 from planner.model.measured import Collective
 from planner.model.network import batch_cost

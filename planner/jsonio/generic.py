@@ -14,12 +14,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.outlook import ProspectField
-from planner.jsonio.regret import RegretField
 from planner.jsonio.results import add_kind
 from planner.jsonio.service import PROBLEMS, Interface
 from planner.jsonio.types import Moment, fields_of
-from planner.jsonio.what_if import WhatIfRequest, planned
+from planner.jsonio.what_if import ProspectField, RegretField, WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
 from planner.model.units import format_ns
 from planner.solving.family import Family

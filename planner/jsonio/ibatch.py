@@ -15,24 +15,17 @@ from planner.families.ibatch.evaluation import (
     times_of,
 )
 from planner.families.ibatch.for_target import check_modules, exported
-from planner.jsonio.control import method_names
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
-from planner.jsonio.network import Described, Network, described, measured_as
-from planner.jsonio.outlook import (
-    OutlookField,
-    ProspectField,
-    asked,
-    prospect_answer,
-)
-from planner.jsonio.regret import RegretField, regret_answers
-from planner.jsonio.settled_network import settled, warnings_of
-from planner.jsonio.targets import (
+from planner.jsonio.control import (
     ShardedTargetRequest,
     TargetField,
     TargetsField,
+    method_names,
     target_answer,
     targets_answer,
 )
+from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio.links import settled, warnings_of
+from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.types import (
     Count,
     Index,
@@ -46,7 +39,16 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.jsonio.what_if import WhatIfRequest, planned
+from planner.jsonio.what_if import (
+    OutlookField,
+    ProspectField,
+    RegretField,
+    WhatIfRequest,
+    asked,
+    planned,
+    prospect_answer,
+    regret_answers,
+)
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError

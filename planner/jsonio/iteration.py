@@ -14,13 +14,11 @@ from planner.families.iteration.measured import assumed_startups, notes_of
 from planner.families.iteration.scheduling import scheduled
 from planner.families.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.control import method_names, tell
+from planner.jsonio.control import TargetRequest, method_names, tell
 from planner.jsonio.heads import of_profile
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
-from planner.jsonio.outlook import OutlookField, asked, unless_tied
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.targets import TargetRequest
 from planner.jsonio.types import (
     PositiveRate,
     PositiveSize,
@@ -29,7 +27,7 @@ from planner.jsonio.types import (
     Size,
     or_none,
 )
-from planner.jsonio.what_if import WhatIfRequest
+from planner.jsonio.what_if import OutlookField, WhatIfRequest, asked, unless_tied
 from planner.model.clusters import Cluster
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile

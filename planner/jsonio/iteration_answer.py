@@ -5,14 +5,13 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.iteration.ways import MIXED
-from planner.jsonio.failures import Digits, FailedDocument
+from planner.jsonio.control import TargetField, TargetsField
 from planner.jsonio.heads import PlanOrReason
-from planner.jsonio.outlook import ProspectField
+from planner.jsonio.links import Digits, FailedDocument
 from planner.jsonio.programs import ProgramAround
-from planner.jsonio.regret import AdviceField, RegretField
-from planner.jsonio.targets import TargetField, TargetsField
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Rows, Size
+from planner.jsonio.what_if import AdviceField, ProspectField, RegretField
 
 Mode = Literal["replicated", "sharded"]
 Count = Annotated[int, Meta(ge=1)]

@@ -20,7 +20,7 @@ from planner.families.iteration.evaluation import cost_of
 from planner.families.iteration.plan import How
 from planner.families.iteration.sizing import Sizing
 from planner.families.iteration.synchronisation import recipe_on
-from planner.jsonio.failures import failed_document
+from planner.jsonio.control import target_answer, targets_answer
 from planner.jsonio.heads import head
 from planner.jsonio.iteration_answer import (
     AlgorithmAnswer,
@@ -38,12 +38,11 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     WhyAnswer,
 )
-from planner.jsonio.outlook import prospect_answer
+from planner.jsonio.links import failed_document
 from planner.jsonio.programs import program_answer
-from planner.jsonio.regret import advice_answer, regret_answers
-from planner.jsonio.targets import target_answer, targets_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
+from planner.jsonio.what_if import advice_answer, prospect_answer, regret_answers
 from planner.model.clusters import Cluster
 from planner.model.costs import AffineCost, TableCost
 from planner.model.topologies import BCube

@@ -6,7 +6,7 @@ from math import ceil, isfinite
 
 from msgspec import UNSET, UnsetType
 
-from planner.families.bml.replan import REPLAN
+from planner.families.bml.program import REPLAN
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.heads import check_head, made_by
 from planner.jsonio.iteration_answer import (

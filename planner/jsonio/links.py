@@ -1,15 +1,67 @@
-"""The links of a request: given field by field, or as a network document."""
+"""The links of a request: field by field or as a network document, and which of them failed."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.jsonio.network import NetworkDocument, described, measured_as
-from planner.jsonio.settled_network import settled
+from planner.families.collectives.nics import measured_nic
+from planner.families.collectives.prediction import predicted, range_note
+from planner.jsonio.network import Described, NetworkDocument, described, measured_as
+from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
+from planner.model.measured import COLLECTIVES, Collective
 from planner.model.network import Network as Links
 from planner.model.network import links
+from planner.model.topologies import BCube, Failures
+from planner.model.validation import MAX_VALUE, inside, integer
+
+# ---
+# The cost of one collective among some ranks, from the measured tables of a network document.
+
+
+def settled(
+    measured: Described, wanted: str | None, ranks: int | None = None, path: str = "network"
+) -> Described:
+    """Return the network with its tables resolved to the cost of one collective.
+
+    `wanted` is the collective; None asks for the NICs that would carry it. `ranks` is by default
+    the largest number measured. The ranks per host are those of the table with as many ranks, or
+    else of the largest table. Other networks are returned unchanged. Raises InvalidInputError, at
+    `path`, if the tables do not determine the cost.
+    """
+    single = wanted is None and not measured.algorithm.startswith("bml")  # not a ring's
+    if measured.tables is None or (measured.collective is not None and not single):
+        return measured
+    count, tables = ranks or measured.tables.most_ranks.ranks, measured.tables
+    each = max(
+        (table.per_host for table in tables.tables if table.ranks == count),
+        default=tables.most_ranks.per_host,
+    )
+    each = each if not count % each else count if count < each else 1
+    if wanted is None:
+        with inside(path):
+            nic, notes = measured_nic(tables, count, each)
+        return Described(nic, interference=measured.interference, notes=notes)
+    if wanted not in COLLECTIVES:
+        raise InvalidInputError(path, f"expected measured {wanted}, got other collectives")
+    collective: Collective = wanted
+    with inside(path):
+        known = predicted(tables, collective, count, each)
+    return replace(
+        measured, network=known.cost, collective=collective, ranks=count, notes=known.notes
+    )
+
+
+def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
+    """Return warnings about costs of a plan's transfers (sizes in bytes) that were not measured."""
+    cost = measured.network
+    if measured.tables is None or not isinstance(cost, TableCost):
+        return measured.notes
+    beyond = range_note(cost, str(measured.collective), sizes)
+    return (*measured.notes, beyond) if beyond else measured.notes
 
 
 class LinkFields(Protocol):
@@ -70,3 +122,63 @@ def link_notes(request: LinkFields, machines: int) -> tuple[str, ...]:
     if request.network is UNSET:
         return ()
     return settled(described(request.network), None, machines).notes
+
+
+# ---
+# The JSON form of failures in a BCube, shared by requests, clusters and programs.
+
+Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
+Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
+Nic = Annotated[tuple[Digits, Number], Meta(description="[digits of the server, level]")]
+
+
+class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What does not work; a link of a BCube is that of one NIC."""
+
+    servers: tuple[Digits, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    links: tuple[Nic, ...] = ()
+    switches: tuple[
+        Annotated[
+            tuple[Number, Digits],
+            Meta(description="[level, the digits its servers have in common]"),
+        ],
+        ...,
+    ] = ()
+
+
+def failures_of(bcube: BCube, document: FailedDocument, path: str = "failed") -> Failures:
+    """Return the typed failures; raise an error at `path` if a part is not in the BCube."""
+    nics = set()
+    for name in ("nics", "links"):
+        for place, (digits, level) in enumerate(getattr(document, name)):
+            where = f"{path}.{name}[{place}]"
+            server = bcube.server(digits, f"{where}[0]")
+            nics.add((server, integer(level, f"{where}[1]", maximum=bcube.k - 1)))
+    switches = set()
+    for place, (level, digits) in enumerate(document.switches):
+        where = f"{path}.switches[{place}]"
+        integer(level, f"{where}[0]", maximum=bcube.k - 1)
+        switches.add((level, bcube.switch_of(digits, f"{where}[1]")))
+    servers = {
+        bcube.server(digits, f"{path}.servers[{place}]")
+        for place, digits in enumerate(document.servers)
+    }
+    return Failures(frozenset(servers), frozenset(nics), frozenset(switches))
+
+
+def failed_document(bcube: BCube, failed: Failures) -> FailedDocument:
+    """Return the JSON form of failures; a failed link is stated as its NIC."""
+    return FailedDocument(
+        servers=tuple(bcube.digits(server) for server in sorted(failed.servers)),
+        nics=tuple((bcube.digits(server), level) for server, level in sorted(failed.nics)),
+        switches=tuple(
+            # A switch has the digits of its first server, without the level's digit.
+            (level, _without(bcube.digits(bcube.on_switch(level, switch)[0]), bcube.k - 1 - level))
+            for level, switch in sorted(failed.switches)
+        ),
+    )
+
+
+def _without(digits: tuple[int, ...], place: int) -> tuple[int, ...]:
+    return digits[:place] + digits[place + 1 :]

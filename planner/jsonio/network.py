@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.measured_network import Collectives, Links, measured_of
-from planner.jsonio.mistaken import refuse_other
+from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
 from planner.model.clusters import Nic
 from planner.model.contention import ALONE, Interference

@@ -9,10 +9,8 @@ from msgspec.structs import asdict, replace
 from planner.families import overlap
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.outlook import ProspectField
-from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Index, Moment, Size, Time, or_none
-from planner.jsonio.what_if import WhatIfRequest, planned
+from planner.jsonio.what_if import ProspectField, RegretField, WhatIfRequest, planned
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
 from planner.solving.deadline import Control

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
-from planner.jsonio.mistaken import refuse_other
+from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import Size, Time
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.bml.replan import GENERATORS, REPLAN, made, ranks_of
+from planner.families.bml.program import GENERATORS, REPLAN, made, ranks_of
 from planner.families.collectives import check
 from planner.families.collectives.recipes import Recipe
-from planner.jsonio.failures import FailedDocument, failed_document, failures_of
+from planner.jsonio.links import FailedDocument, failed_document, failures_of
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 from planner.model.validation import check_same, inside, shown

@@ -10,7 +10,6 @@ from planner.jsonio import (
     bigdl,
     bml,
     bml_answer,
-    bml_times,
     caramel,
     caramel_timeline,
     drizzle,
@@ -25,11 +24,14 @@ from planner.jsonio import (
     yan_answer,
     yan_scaling,
 )
+from planner.jsonio import (
+    bml_transfers as bml_times,
+)
 from planner.jsonio.control import Controlled, control_of
 from planner.jsonio.decoding import decode, plain, typed
 from planner.jsonio.heads import Head, KeptPlan
-from planner.jsonio.mistaken import instead
 from planner.jsonio.results import plain_plan
+from planner.jsonio.translating import instead
 from planner.model.errors import InvalidInputError, PluginError
 from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Cancel, Incumbent

@@ -7,8 +7,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from planner.families.drizzle.calibration import Calibration, Measurement
-from planner.families.drizzle.loops import Loop, main_loop
-from planner.families.drizzle.observed import Application, Spent
+from planner.families.drizzle.loops import Application, Loop, Spent, main_loop
 from planner.families.drizzle.problem import Problem
 from planner.jsonio.drizzle import StageDocument
 from planner.jsonio.drizzle_measurements import GroupsConstants, OverheadDocument

@@ -1,11 +1,12 @@
-"""Translate msgspec's validation errors into the contract's messages, with a path."""
+"""Translate msgspec's errors into the contract's messages, with a path and a likely remedy."""
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -205,3 +206,58 @@ def _field_names(types: list[msgspec.inspect.Type]) -> list[str]:
 def _choices(types: list[msgspec.inspect.Type]) -> list[str]:
     literals = [inner for inner in types if isinstance(inner, msgspec.inspect.LiteralType)]
     return [str(value) for literal in literals for value in literal.values]
+
+
+# ---
+# Recognise a document of another type than expected, and tell the user where it belongs.
+
+Kind = Literal["plan", "request", "cluster", "profile", "network"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """Marks of a document type, and its texts for error messages."""
+
+    marks: tuple[tuple[str, ...], ...]
+    called: str
+    belongs: str
+
+
+_PLANS = "planner plan PROFILE, or planner compare PROFILE,"
+_KINDS: Mapping[Kind, _Document] = {
+    "plan": _Document(
+        (("problem", "status"),), "a plan", "planner draw, export and run take it as PLAN"
+    ),
+    "request": _Document((("problem",),), "a request", "planner solve answers it"),
+    "cluster": _Document(
+        (("machines", "topology"), ("machines", "nic"), ("topology", "nic")),
+        "a cluster",
+        "planner plan, report and compare take it as --cluster",
+    ),
+    "profile": _Document(
+        (("layers",), ("ops",)), "a profile", f"{_PLANS} with -o plan.json plans with it"
+    ),
+    "network": _Document(
+        (("network",),), "a measured network", "planner compare takes it as --network"
+    ),
+}
+"""Document types by fields that only they have; the first match counts."""
+
+
+def instead(value: Any, wanted: Kind) -> str:
+    """Return such as ``got a request: planner solve answers it``; empty if the type may fit."""
+    if not isinstance(value, Mapping):
+        return ""
+    kind = next((kind for kind in _KINDS if _is(value, kind)), wanted)
+    return "" if kind == wanted else f"got {_KINDS[kind].called}: {_KINDS[kind].belongs}"
+
+
+def refuse_other(value: Any, wanted: Kind) -> None:
+    """Raise an error if a document is plainly of another type than `wanted`."""
+    other = instead(value, wanted)
+    if other:
+        raise InvalidInputError("", f"expected {_KINDS[wanted].called}, {other}")
+
+
+def _is(value: Mapping[str, Any], kind: Kind) -> bool:
+    return any(all(field in value for field in marks) for marks in _KINDS[kind].marks)

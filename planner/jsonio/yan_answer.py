@@ -11,9 +11,8 @@ from planner.families.yan.configuration import Configuration, Plan, Ranked
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import MAX_MACHINES, Problem
 from planner.jsonio.heads import PlanOrReason, head
-from planner.jsonio.outlook import ProspectField
-from planner.jsonio.regret import RegretField
 from planner.jsonio.types import Index, Moment, filled
+from planner.jsonio.what_if import ProspectField, RegretField
 from planner.model.errors import NotApplicableError
 from planner.model.validation import total
 from planner.solving.deadline import NEVER, Deadline, TimeUpError

@@ -15,7 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from planner.model.errors import MeasurementError
 from planner.profiling.graph import order_number
-from planner.profiling.tensors import byte_size
+from planner.profiling.samples import byte_size
 
 
 @dataclass(slots=True)

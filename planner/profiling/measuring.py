@@ -15,8 +15,7 @@ from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer
 from planner.model.profiles import STATISTICS, Profile, Provenance
 from planner.model.validation import integer, shown
-from planner.profiling.machine import processor, versions
-from planner.profiling.remarks import notes_of, others_in, warnings_of
+from planner.profiling.remarks import notes_of, others_in, processor, versions, warnings_of
 from planner.profiling.repeating import interquartile, repeated
 from planner.profiling.shapes import Description, describe
 from planner.profiling.structure import Structure, observe

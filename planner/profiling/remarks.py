@@ -1,6 +1,7 @@
-"""Notes and warnings about a measurement, for the provenance."""
+"""Notes and warnings about a measurement and its machine, for the provenance."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -102,3 +103,19 @@ def notes_of(
 def _on_device(model: nn.Module) -> bool:
     """Return whether an accelerator computes; a single thread then drives it."""
     return any(parameter.is_cuda for parameter in model.parameters())
+
+
+# ---
+# The processor and the software versions behind a measurement.
+
+
+def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the name of the processor, and of the accelerators that `model` is on."""
+    devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
+    accelerators = sorted({torch.cuda.get_device_name(device) for device in devices})
+    return "; ".join([machine.processor(described), *accelerators])
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of planner, Python and torch."""
+    return machine.versions(torch=str(torch.__version__))

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import flop_registry
 
 from planner.model.errors import MeasurementError
 from planner.profiling.calls import forward, observed_modules
-from planner.profiling.tensors import tensors_in
+from planner.profiling.samples import tensors_in
 
 _ATTENTION = ("aten._scaled_dot_product_", "aten._flash_attention_forward")
 

@@ -21,7 +21,7 @@ from planner.profiling.dataflow import (
 )
 from planner.profiling.graph import blocks_of_spans, nodes_behind, order_number
 from planner.profiling.ownership import parameter_layers
-from planner.profiling.tensors import loss_of, tensors_in
+from planner.profiling.samples import loss_of, tensors_in
 
 
 @dataclass(frozen=True, slots=True)

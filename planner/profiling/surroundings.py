@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from planner.profiling.tensors import tensors_in
+from planner.profiling.samples import tensors_in
 
 
 @contextmanager

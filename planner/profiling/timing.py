@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from planner.model.errors import MeasurementError
 from planner.profiling.calls import forward, observed_modules
 from planner.profiling.graph import nodes_behind
+from planner.profiling.samples import loss_of
 from planner.profiling.structure import Structure
-from planner.profiling.tensors import loss_of
 
 Clock = Callable[[], int]
 """Returns the time (ns) once all work submitted so far is complete."""

@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 
 from planner.model.errors import InvalidInputError
-from planner.programs.answers import Answer, read_answer, read_plan
-from planner.programs.building import Layers, shards
 from planner.programs.forms import (
     Batch,
     GradientProgram,
@@ -24,7 +22,17 @@ from planner.programs.forms import (
     digest,
     with_pieces,
 )
-from planner.programs.typed import TypedPlan, family_of, is_typed, read_typed
+from planner.programs.from_plans import (
+    Answer,
+    Layers,
+    TypedPlan,
+    family_of,
+    is_typed,
+    read_answer,
+    read_plan,
+    read_typed,
+    shards,
+)
 
 __all__ = [
     "Answer",

@@ -1,11 +1,13 @@
-"""The collective program by which a plan sums up gradients, for every family of answers."""
+"""The collective program by which a plan sums up gradients, on a BCube and elsewhere."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from planner.families.bml.replan import made
+from planner.families.bml.problem import Plan
+from planner.families.bml.program import made, program_of
+from planner.families.collectives.bml import bml_program
 from planner.families.collectives.layout import EvenLayout, KeptLayout
 from planner.families.collectives.program import ListedProgram, Program
 from planner.families.collectives.recipes import Recipe
@@ -15,8 +17,8 @@ from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
 from planner.model.errors import InvalidInputError
-from planner.programs.answers import Answer, recipes_of
-from planner.programs.building import through_a_driver
+from planner.model.topologies import BCube
+from planner.programs.from_plans import Answer, read_plan, recipes_of, through_a_driver
 
 
 class SummingProgram(NamedTuple):
@@ -154,3 +156,32 @@ def _of_bcube(answer: BmlAnswer) -> SummingProgram:
         why = '; ask for "schedule": "all"' if answer.reason is UNSET else f": {answer.reason}"
         raise InvalidInputError("transfers", f"missing those of all servers{why}")
     return SummingProgram(made(recipe), 1 if answer.rounds is UNSET else answer.rounds)
+
+
+# ---
+# Synchronisation plans of a BCube, typed or as answers, as collective programs.
+
+
+def bcube_program(
+    bcube: BCube, plan: bytes | Mapping[str, Any] | BmlAnswer | Plan | None
+) -> SummingProgram:
+    """Return a plan's program, its depth, and the only tensor size it fits, if any.
+
+    A plan for another network, or one that does not list its transfers, is an `InvalidInputError`.
+    """
+    if plan is None:
+        return SummingProgram(bml_program(bcube))
+    if not isinstance(plan, bytes | Mapping | BmlAnswer):
+        if plan.bcube != bcube:
+            raise InvalidInputError("plan", f"expected one for {bcube}, got one for {plan.bcube}")
+        return SummingProgram(program_of(plan), plan.rounds)
+    answer = read_plan(plan)  # which checks it
+    if not isinstance(answer, BmlAnswer):
+        raise InvalidInputError("problem", f"expected a plan of bml, got {answer.problem}")
+    if (answer.n, answer.k) != (bcube.n, bcube.k):
+        raise InvalidInputError(
+            "n" if answer.n != bcube.n else "k",
+            f"a plan for BCube({answer.n}, {answer.k}), expected one for "
+            f"BCube({bcube.n}, {bcube.k})",
+        )
+    return summing_program(answer)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from planner.families.bml.replan import made
+from planner.families.bml.program import made
 from planner.families.collectives.recipes import Recipe
 from planner.model.errors import InvalidInputError
 from planner.programs import (

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.jsonio.caramel import CaramelAnswer
-from planner.jsonio.regret import AdviceAnswer
+from planner.jsonio.what_if import AdviceAnswer
 from planner.model.units import format_ns
 from planner.programs import read_plan
 from planner.runtime.measuring.measured import slowest

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from planner.model.costs import AffineCost
-from planner.traces.breakdown import periods_of
-from planner.traces.fastest import fastest
+from planner.traces.breakdown import both, clipped, length, merged, periods_of, without
 from planner.traces.recorded import Recorded, Spans, Transfer
-from planner.traces.spans import both, clipped, length, merged, without
+from planner.traces.saving import fastest
 
 CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "bytes", "undivided")
 

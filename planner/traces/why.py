@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from planner.model.costs import AffineCost
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
-from planner.traces.breakdown import Breakdown, StepParts, breakdown_of, parts_of, periods_of
+from planner.traces.breakdown import (
+    Breakdown,
+    StepParts,
+    breakdown_of,
+    clipped,
+    length,
+    parts_of,
+    periods_of,
+    without,
+)
 from planner.traces.recorded import Recorded
 from planner.traces.saving import Saving, saving_of
-from planner.traces.spans import clipped, length, without
 from planner.traces.waits import CAUSES, Wait, costs_of, one_of_several, waits_of
 
 

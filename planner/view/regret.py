@@ -7,8 +7,7 @@ from msgspec import UNSET
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.jsonio.outlook import ProspectAnswer
-from planner.jsonio.regret import AdviceAnswer, RegretAnswer
+from planner.jsonio.what_if import AdviceAnswer, ProspectAnswer, RegretAnswer
 from planner.model.units import format_ns
 from planner.solving.what_if import WORTH
 from planner.view.html import Html, joined, paragraph, table

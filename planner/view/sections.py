@@ -15,8 +15,8 @@ from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_factor, format_ns, unit_of
 from planner.view.html import Html, element, joined, listed, paragraph, table
+from planner.view.origin import about_ns, assumption, digits_of
 from planner.view.peers import Peers, baseline_of, described, time_of
-from planner.view.predicted import about_ns, assumption, digits_of
 from planner.view.wording import ALGORITHMS, CHANGES, MODES, abbreviated, percent, target_of, times
 
 

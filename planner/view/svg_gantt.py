@@ -17,8 +17,7 @@ from planner.model.layers import module_range
 from planner.model.units import counted, format_bytes, format_ns, unit_of
 from planner.solving.timeline import Interval
 from planner.view.html import Html, element, joined, listed, scrolled
-from planner.view.lanes import numbered, runs
-from planner.view.passes import pass_blocks
+from planner.view.lanes import numbered, pass_blocks, runs
 from planner.view.wording import tick_text, ticks
 
 _LEFT, _RIGHT, _WIDTH = 178, 1088, 1100

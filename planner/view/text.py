@@ -23,7 +23,7 @@ from planner.solving.views import (
 )
 from planner.view.bars import BarChart, BarPanel
 from planner.view.chart import Chart, shortened
-from planner.view.memory import memory_lane
+from planner.view.lanes import memory_lane
 from planner.view.scaling import factor_text, grouped, slowdown_text
 from planner.view.table import cut, format_table
 

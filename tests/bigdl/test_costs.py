@@ -20,7 +20,7 @@ from planner.families.bigdl import (
     solve,
 )
 from planner.families.bigdl.evaluation import pulls_at_once
-from planner.families.bigdl.methods import tree_levels
+from planner.families.bigdl.family import tree_levels
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.validation import MAX_TOTAL, MAX_VALUE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
-from planner.cli.naming import OPTIONS, as_typed
+from planner.cli.parsing import OPTIONS, as_typed
 from planner.model.errors import InvalidInputError
 from tests.cli.commands import commands
 from tests.cli.test_cli import NETWORK, REQUEST

@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from planner.cli.progress import Progress
-from planner.cli.telling import tell, telling
+from planner.cli.telling import Progress, tell, telling
 
 
 @pytest.fixture

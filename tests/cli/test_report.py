@@ -10,7 +10,7 @@ import pytest
 from planner.cli import main
 from planner.model.units import format_ns
 from planner.solving.targets import TARGETS
-from planner.view.predicted import about_ns
+from planner.view.origin import about_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.report.reading import read
 

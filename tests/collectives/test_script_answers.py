@@ -13,7 +13,7 @@ from planner.jsonio import solve
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.network import Network
 from planner.model.topologies import BCube
-from planner.programs.bcube import bcube_program
+from planner.programs.collectives import bcube_program
 from tests.collectives.test_script import NIC, SERVER, SWITCH, answer, play_all
 
 

@@ -10,8 +10,8 @@ from planner.jsonio import PROBLEMS
 from planner.jsonio.decoding import typed
 from planner.model.errors import InvalidInputError
 from planner.programs import read_plan
-from planner.programs.answers import read_answer
 from planner.programs.collectives import programs_of_transfers, summing_program
+from planner.programs.from_plans import read_answer
 from tests.formats.test_fsdp2_units import REQUEST as FSDP
 from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import REQUEST as ITERATION

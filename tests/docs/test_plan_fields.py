@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.families.bml.replan import made
+from planner.families.bml.program import made
 from tests.docs.plan_fields import FAMILIES, fates, fields, followed_samples, samples
 
 DOCS = Path(__file__).parents[2] / "docs"

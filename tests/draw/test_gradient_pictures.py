@@ -78,7 +78,7 @@ def test_a_window_that_is_due_before_it_is_ready_is_empty(tmp_path: Path) -> Non
 
 
 def test_ops_that_follow_each_other_are_one_block() -> None:
-    from planner.view.passes import pass_blocks
+    from planner.view.lanes import pass_blocks
 
     drawn = timeline()
     lane = [Interval("computation", 0, 0, "backward", -1, "nothing"), *drawn.on("computation")]
@@ -93,7 +93,7 @@ def test_every_op_or_its_block_is_labelled() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.view.passes import draw_passes
+    from planner.view.lanes import draw_passes
 
     def texts(drawn: Timeline) -> list[str]:
         axes = Figure().add_subplot()
@@ -113,8 +113,8 @@ def test_every_transfer_is_in_a_bar_of_its_row(count: int) -> None:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
+    from planner.view.gantt import draw_windows, window_rows
     from planner.view.style import LATE
-    from planner.view.windows import draw_windows, window_rows
 
     axes = Figure().add_subplot()
     drawn = many(count)

@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 
 from planner.families.drizzle import Plan, evaluate, solve
 from planner.families.drizzle.loops import (
+    Job,
     Loop,
     Round,
+    Spent,
+    StageShape,
     in_words,
     loops_of,
     measurements_of,
     problem_of,
 )
-from planner.families.drizzle.observed import Job, Spent, StageShape
 from planner.model.errors import InvalidInputError
 
 

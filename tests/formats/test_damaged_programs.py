@@ -5,7 +5,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from planner.families.bml.replan import replanned
+from planner.families.bml.program import replanned
 from planner.formats import write_msccl
 from planner.formats.exporters.mscclpp import write_mscclpp
 from planner.model.topologies import BCube, Failures

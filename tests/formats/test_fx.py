@@ -11,7 +11,7 @@ import pytest
 from planner.cli.main import main
 from planner.families.overlap import check, own_order, solve
 from planner.formats.importers.fx import check_ranks, problem_of
-from planner.jsonio.fx import decode_fx
+from planner.jsonio.graphs import decode_fx
 from planner.model.errors import InvalidInputError
 
 torch = pytest.importorskip("torch")

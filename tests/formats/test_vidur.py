@@ -3,8 +3,7 @@
 import pytest
 
 from planner import InvalidInputError
-from planner.formats.importers.timed_rows import network_of
-from planner.formats.importers.vidur import read_vidur
+from planner.formats.importers.timed_rows import network_of, read_vidur
 
 HEADER = (
     ",time_stats.{0}.min,time_stats.{0}.max,time_stats.{0}.mean,time_stats.{0}.median,"

@@ -20,9 +20,9 @@ from planner.families.iteration.alternatives import alternatives
 from planner.families.iteration.baselines import RULES
 from planner.families.iteration.beside import _by_rules, planned_beside
 from planner.families.iteration.checker import check_room, check_times
-from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.problem import scaled
+from planner.families.iteration.transfer_limit import settled
 from planner.model.clusters import Cluster, Nic
 from planner.model.contention import ALONE, Interference
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from planner.families.iteration import Plan, Problem, bound, check, evaluate, network_bound, solve
-from planner.families.iteration.baselines import enforced
-from planner.families.iteration.sharded import both_ways
+from planner.families.iteration.baselines import both_ways, enforced
 from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import clusters, problems, whole_rates
 from tests.iteration.pricing import lasts

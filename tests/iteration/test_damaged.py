@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families import iteration
-from planner.families.bml.replan import MAX_REPLANNED, REPLAN, made, replanned
+from planner.families.bml.program import MAX_REPLANNED, REPLAN, made, replanned
 from planner.families.collectives import check, time_of
 from planner.families.collectives.program import Kind, Message, Program
 from planner.families.collectives.recipes import Recipe

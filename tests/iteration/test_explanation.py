@@ -20,8 +20,8 @@ from planner.families.iteration import (
     best_of,
     explain,
 )
-from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.plan import How
+from planner.families.iteration.transfer_limit import settled
 from planner.families.iteration.why import changes
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost

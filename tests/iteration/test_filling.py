@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from planner.families.iteration import Problem, bound, check, evaluate, solve
 from planner.families.iteration.checker import check_room
-from planner.families.iteration.fitting_transfers import filled
 from planner.families.iteration.plan import Mode
+from planner.families.iteration.transfer_limit import filled
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.model.clusters import Cluster, Nic

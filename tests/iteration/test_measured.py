@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.families.iteration import Plan, Problem, Transfer, alternatives, explain, solve
-from planner.families.iteration.baselines import enforced
+from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.bounds import bound, network_bound
 from planner.families.iteration.checker import check
 from planner.families.iteration.evaluation import evaluate
 from planner.families.iteration.measured import notes_of
-from planner.families.iteration.sharded import both_ways
 from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio import decode_profile
 from planner.model.clusters import Cluster, Nic, scaled_cluster

@@ -21,10 +21,9 @@ from planner.families.iteration import (
     evaluate,
     solve,
 )
-from planner.families.iteration.baselines import enforced
-from planner.families.iteration.fitting_transfers import settled
-from planner.families.iteration.sharded import both_ways
+from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.synchronisation import DEPTHS, recipe_on, synchronisations
+from planner.families.iteration.transfer_limit import settled
 from planner.families.iteration.ways import fastest, mixture
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost

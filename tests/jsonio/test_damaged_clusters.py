@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.cli import main
-from planner.families.bml.replan import made, ranks_of
+from planner.families.bml.program import made, ranks_of
 from planner.jsonio.service import decode_answer
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures

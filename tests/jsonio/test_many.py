@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.jsonio.many import solve_many
+from planner.jsonio.streams import solve_many
 from planner.model.errors import InvalidInputError
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 

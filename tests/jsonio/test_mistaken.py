@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from planner.jsonio.mistaken import Kind, instead, refuse_other
+from planner.jsonio.translating import Kind, instead, refuse_other
 from planner.model.errors import InvalidInputError
 
 DOCUMENTS: dict[Kind, dict[str, object]] = {

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from planner.model.errors import InvalidInputError
 from planner.model.layers import Layer
 from planner.profiling import measure, measuring
-from planner.profiling.machine import processor
+from planner.profiling.remarks import processor
 from planner.profiling.structure import observe
 from planner.profiling.timing import Run, time_bare, time_layers
 from tests.profiling.models import (

@@ -12,8 +12,8 @@ from planner.families.iteration.sensitivity import SweepPoint
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import Switch
 from planner.model.units import format_bytes, format_ns
+from planner.view.origin import about_ns
 from planner.view.page import Report, page
-from planner.view.predicted import about_ns
 from tests.report.making import cluster, model, report
 from tests.report.reading import Node, read
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as with_fields
 
 from planner.view.applying import steps
+from planner.view.origin import about_ns, assumption, digits_of
 from planner.view.page import page
-from planner.view.predicted import about_ns, assumption, digits_of
 from tests.report.making import cluster, model, report
 from tests.report.reading import read
 

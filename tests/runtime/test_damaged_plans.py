@@ -13,7 +13,7 @@ import torch
 from torch import distributed
 
 from planner.families import iteration
-from planner.families.bml.replan import REPLAN, made
+from planner.families.bml.program import REPLAN, made
 from planner.families.collectives.recipes import Recipe
 from planner.families.iteration.baselines import layers_apart
 from planner.model.clusters import Cluster, Nic

@@ -20,7 +20,7 @@ from torch.nn import functional
 from planner.families import overlap
 from planner.formats.importers.fx import problem_of
 from planner.jsonio import decode_answer
-from planner.jsonio.fx import FxDocument
+from planner.jsonio.graphs import FxDocument
 from planner.jsonio.overlap import OverlapAnswer, answer
 from planner.model.errors import InvalidPlanError
 from planner.profiling.dependences import operations

@@ -23,10 +23,9 @@ from planner.traces import (
     saving_of,
     waits_of,
 )
-from planner.traces.breakdown import periods_of
-from planner.traces.fastest import fastest
+from planner.traces.breakdown import both, clipped, length, merged, periods_of, without
 from planner.traces.recorded import Spans
-from planner.traces.spans import both, clipped, length, merged, without
+from planner.traces.saving import fastest
 from planner.traces.why import why
 
 END = 40

@@ -1,23 +1,16 @@
-"""The methods by name, and how their plans are judged.
+"""The methods by name, how their plans are judged, and how a plan of another job is adapted.
 
 `auto` is `rotated`; its bound says where nothing can be faster.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isqrt
 from typing import Any, TypeAlias
 
 from planner.families.bigdl.checker import check
 from planner.families.bigdl.evaluation import Evaluation, evaluate, lower_bound_ns
-from planner.families.bigdl.methods import (
-    reduce,
-    rotated,
-    same_order,
-    tree_aggregate,
-    tree_aggregate_torrent,
-)
-from planner.families.bigdl.problem import Plan, Problem
-from planner.families.bigdl.refit import adapt
+from planner.families.bigdl.problem import Driver, Exchange, Plan, Problem
 from planner.model.network import links, scaled_network
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns
@@ -25,8 +18,68 @@ from planner.solving.compare import MACHINES, Case, Column, Option, Place
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import named
+from planner.solving.methods import Outcome, named
 from planner.solving.scenarios import Scenario, refuse_changes
+
+# ---
+# Synchronisation methods: BigDL's exchange in two pull orders, MLlib's sums through a driver. #
+# *rotated* is BigDL's exchange without hot spots; `planner.families.bigdl.evaluation` says where it
+# is optimal. *same_order* is the exchange in which every node pulls from node 0 first. MLlib's
+# gradient descent calls *reduce* and *tree_aggregate* in Spark; *tree_aggregate_torrent* also
+# spreads the weights between nodes. # Complexity: O(1), tree_aggregate O(log tasks). Source:
+# Venkataraman, Ding and Ermolin, section "Communications in BigDL"; Apache Spark's ``RDD.reduce``
+# and ``RDD.treeAggregate``.
+
+
+def rotated(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Return the exchange in which node i pulls from node i first, then i+1, and so on (mod N)."""
+    return Outcome(Exchange(problem.elements, problem.nodes, "rotated"))
+
+
+def same_order(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Return the exchange in which every node pulls from node 0 first, then node 1, and so on."""
+    return Outcome(Exchange(problem.elements, problem.nodes, "same"))
+
+
+def reduce(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Return the plan in which every task sends its gradient to the driver."""
+    return Outcome(Driver((problem.tasks,)))
+
+
+def tree_aggregate(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Return the plan that merges gradients on the nodes first, with Spark's default depth of 2."""
+    return Outcome(Driver(tree_levels(problem.tasks)))
+
+
+def tree_aggregate_torrent(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Return the plan of `tree_aggregate` in which nodes pass the weights on to each other."""
+    return Outcome(Driver(tree_levels(problem.tasks), torrent=True))
+
+
+def tree_levels(tasks: int) -> tuple[int, ...]:
+    """Return the number of partial sums at each level of a tree aggregation of depth 2.
+
+    As in Spark, each level divides the number (integer division) by a scale: the square root of the
+    number of tasks, rounded up, at least 2. Levels are added while the number exceeds the scale
+    plus the next level's number, rounded up.
+    """
+    scale = max(isqrt(tasks - 1) + 1, 2)
+    levels = [tasks]
+    while levels[-1] > scale + -(-levels[-1] // scale):
+        levels.append(levels[-1] // scale)
+    return tuple(levels)
+
+
+# ---
+# Warm start: an old plan with the slices of the changed problem; method and levels stay.
+
+
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Return an old plan with the problem's elements and nodes."""
+    if isinstance(plan, Exchange):
+        return replace(plan, elements=problem.elements, nodes=problem.nodes)
+    return plan
+
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 

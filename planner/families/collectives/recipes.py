@@ -1,7 +1,7 @@
 """Recipes: the name of a program's generator and a few numbers, as answers carry them.
 
 A program of many ranks is long, but its generator's name and shape determine it. `made` builds it
-again; `planner.families.bml.replan` does so for programs around failures.
+again; `planner.families.bml.program` does so for programs around failures.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class Recipe(NamedTuple):
         Arguments: the number of ranks; group sizes, innermost first; n and k of a BCube; or hosts
         and accelerators per host.
     failed : Failures
-        Failed parts of a BCube, for a program that avoids them (`planner.families.bml.replan`).
+        Failed parts of a BCube, for a program that avoids them (`planner.families.bml.program`).
     """
 
     generator: str

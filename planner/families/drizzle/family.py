@@ -1,4 +1,4 @@
-"""The methods by name, and how their plans are judged."""
+"""The methods by name, how their plans are judged, and how a plan of another job is adapted."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,9 +8,8 @@ from typing import TypeAlias
 from planner.families.drizzle.closed_form import largest_group, solve_exact
 from planner.families.drizzle.controller import Band, group_sizes
 from planner.families.drizzle.evaluation import Evaluation, check, evaluate
-from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD, Plan, Problem
-from planner.families.drizzle.refit import adapt
-from planner.model.errors import NotApplicableError
+from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD, Plan, Problem, triggers_of
+from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.units import counted, format_ns, format_share
 from planner.model.validation import MAX_VALUE
 from planner.solving.compare import Case, Column, Option
@@ -20,6 +19,28 @@ from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.scenarios import Scenario, refuse_changes
+
+# ---
+# Warm start: the closed form solves the changed problem; the old plan needs the same stages.
+
+
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Return an old plan with the tasks of the problem's stages.
+
+    InvalidPlanError if the plan has other stages.
+    """
+    stages = triggers_of(tuple(problem.stages))
+    known = {row.name: (set(row.after), set(row.after_previous)) for row in stages}
+    old = {row.name: (set(row.after), set(row.after_previous)) for row in plan.stages}
+    if old != known:
+        raise InvalidPlanError("stages", f"expected {sorted(known)} with what each waits for")
+    return replace(plan, stages=stages)
+
+
+def refit(problem: Problem, _: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return the optimal plan; the closed form needs no old plan."""
+    return solve_exact(problem, deadline)
+
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 

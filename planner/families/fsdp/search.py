@@ -1,7 +1,7 @@
 """Heuristic for chains of any length: good units of many sizes, then local search.
 
 Problem: that of the family, which is NP-hard already where memory limits what is kept. Method, per
-mesh: (1) units from `planner.families.fsdp.min_memory_units` and `planner.families.fsdp.partitions`
+mesh: (1) units from `planner.families.fsdp.min_memory` and `planner.families.fsdp.partitions`
 for several largest sizes, the default blocks, and the smallest units; (2) keep the parameters of as
 many last units as memory allows, which are needed first, or recompute the units that save most
 memory for their time; (3) try numbers of buffers and prefetch distances
@@ -20,8 +20,14 @@ from planner.families.fsdp.baselines import RULES, fitted
 from planner.families.fsdp.bounds import MeshBounds
 from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of, sent_by
 from planner.families.fsdp.memory_tie_break import slimmed
-from planner.families.fsdp.min_memory import finest, fitting, spread, too_little, wrapped
-from planner.families.fsdp.min_memory_units import cheapest_units
+from planner.families.fsdp.min_memory import (
+    cheapest_units,
+    finest,
+    fitting,
+    spread,
+    too_little,
+    wrapped,
+)
 from planner.families.fsdp.neighbourhood import changes
 from planner.families.fsdp.prefetch import FARTHEST, Ahead, Shape, at_use, filled, room_of
 from planner.families.fsdp.problem import Plan, Problem

@@ -12,9 +12,9 @@ batch. Source: own; time reversal of F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.families.ibatch.arrivals import Arrivals
 from planner.families.ibatch.bounds import out_of_time
 from planner.families.ibatch.problem import Plan, Problem
+from planner.families.ibatch.robust import Arrivals
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 

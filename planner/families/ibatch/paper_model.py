@@ -13,9 +13,9 @@ Source: iBatch, Eqs. 1 to 5; the exact method is own.
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.families.ibatch.arrivals import Arrivals
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
 from planner.families.ibatch.problem import Plan, Problem
+from planner.families.ibatch.robust import Arrivals
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome

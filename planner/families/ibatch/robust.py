@@ -2,7 +2,7 @@
 
 Problem: find the least S such that a plan has makespan at most M* and, with transfers t times and
 computation c times as long, at most S (`planner.solving.robustness`). Method: all limits together
-are one latest arrival per first layer (`planner.families.ibatch.arrivals`). Earlier arrivals
+are one latest arrival per first layer (`planner.families.ibatch.robust`). Earlier arrivals
 dominate, so the exact methods carry over. An infeasible S is raised to the least value that changes
 a step. Proof: docs/ibatch.md, "Why the tie-break is exact". Guarantee: no plan of equal objective
 is less sensitive. Complexity: the exact method once per target; a bisection of targets per delay in
@@ -13,14 +13,60 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from planner.families.ibatch.arrivals import Arrivals
 from planner.families.ibatch.evaluation import boundaries_of, evaluate, lasts_under, objective_ns
 from planner.families.ibatch.makespan import sweep
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.robustness import Limit, most_robust
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# ---
+# Latest arrivals of batches, by first layer, under makespan limits (see `ibatch.robust`).
+#
+# A limit says that with transfers t times and computation c times as long a plan lasts at most S. A
+# batch that starts with layer a and arrives at E meets it if ``t·E + c·R_a <= S``, where R_a is the
+# computation from layer a on.
+#
+# Complexity: O(L · limits) once, then linear in the arrivals tested. Source: own.
+
+
+class Arrivals:
+    """Latest arrivals of batches, by first layer, under fixed limits and one last limit.
+
+    After calls of `allowed`, `needed_ns` is the least last limit (ns) that would allow an arrival
+    that only the last limit forbade; None if there was none.
+    """
+
+    def __init__(self, problem: Problem, limits: Sequence[Limit], last: Limit) -> None:
+        computed = problem.compute_prefix
+        self._rests = [computed[-1] - time for time in computed]
+        self._others = self._latest(limits)
+        self._last, self._strain = self._latest([last]), last.strain
+        self.needed_ns: int | None = None
+
+    def _latest(self, limits: Sequence[Limit]) -> list[int]:
+        return [
+            max(min((most - c * rest) // t for (t, c), most in limits), -1) for rest in self._rests
+        ]
+
+    def allowed(self, start: int, ends: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+        """Return which arrivals (ns) of batches that begin with layer `start` meet all limits."""
+        others = ends <= self._others[start]
+        # Capping by the other limits keeps the numbers within those of the problem.
+        kept = others & (ends <= min(self._last[start], self._others[start]))
+        missed = ends[others & ~kept]
+        if len(missed):
+            transfer, compute = self._strain
+            needed = transfer * int(missed.min()) + compute * self._rests[start]
+            known = self.needed_ns
+            self.needed_ns = needed if known is None else min(known, needed)
+        return kept
 
 
 def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outcome[Plan]:

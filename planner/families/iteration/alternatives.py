@@ -21,6 +21,7 @@ from planner.families.caramel.nested_windows import Targets, tightened
 from planner.families.caramel.pricing import LoadPricer, plan_of
 from planner.families.iteration.baselines import (
     GRADIENTS,
+    both_ways,
     enforced,
     from_gradients,
     layers_apart,
@@ -30,12 +31,17 @@ from planner.families.iteration.beside import planned_beside
 from planner.families.iteration.bounds import bound, raised
 from planner.families.iteration.evaluation import heads_of, lasting, simplest, simplicity
 from planner.families.iteration.fewer_transfers import fewer_transfers
-from planner.families.iteration.fitting_transfers import filled, settled
 from planner.families.iteration.plan import Mode, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
-from planner.families.iteration.sharded import both_ways
-from planner.families.iteration.transfer_limit import capped, too_long, too_many, too_small
+from planner.families.iteration.transfer_limit import (
+    capped,
+    filled,
+    settled,
+    too_long,
+    too_many,
+    too_small,
+)
 from planner.families.iteration.ways import MIXED, Way, lines_of
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import NotApplicableError

@@ -20,10 +20,9 @@ from planner.families.caramel.beside import joined
 from planner.families.iteration.baselines import BY_ANY_ALGORITHM
 from planner.families.iteration.bounds import bound
 from planner.families.iteration.evaluation import cost_of, evaluate
-from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.plan import Mode, Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.transfer_limit import capped
+from planner.families.iteration.transfer_limit import capped, settled
 from planner.families.iteration.ways import Mixture, Synchronisation, Way
 from planner.model.contention import ALONE
 from planner.model.costs import AffineCost, scaled_cost

@@ -3,7 +3,7 @@
 Problem: servers, NICs, links or switches have failed. Find the algorithms that still work, the cost
 of BML's re-plan, and a lower bound over all algorithms. Method: an algorithm works if all its
 messages use working links between working servers. All but the ring send over every NIC; the ring
-uses those along its cycle. The re-plan (`planner.families.bml.replan`) is priced from its program:
+uses those along its cycle. The re-plan (`planner.families.bml.program`) is priced from its program:
 per step the busiest NIC's bytes and messages. Guarantee: exact for pieces that divide evenly. The
 bound is half that of `planner.families.bml.damage`: docs/iteration.md, "Why the bounds hold".
 Complexity: that of the re-plan's program, once per cluster. Source: own.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from planner.families.bml.damage import Damage
 from planner.families.bml.methods import infeasibility_of
-from planner.families.bml.replan import replanned
+from planner.families.bml.program import replanned
 from planner.families.collectives.cost import loads
 from planner.families.collectives.program import Kind
 from planner.families.collectives.ring import gray_cycle

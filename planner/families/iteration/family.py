@@ -39,13 +39,12 @@ from planner.families.iteration.evaluation import (
     simplicity,
 )
 from planner.families.iteration.fewer_transfers import fewer_transfers
-from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.for_target import within
 from planner.families.iteration.measured import notes_of
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.refit import adapt, refit
-from planner.families.iteration.transfer_limit import capped, too_many, too_small
+from planner.families.iteration.transfer_limit import capped, settled, too_many, too_small
 from planner.families.iteration.ways import MIXED
 from planner.model.clusters import scaled_cluster
 from planner.model.errors import BrokenConstraintError, NotApplicableError

@@ -13,10 +13,9 @@ from planner.families import caramel
 from planner.families.iteration.baselines import from_gradients
 from planner.families.iteration.checker import as_gradients
 from planner.families.iteration.evaluation import lasting
-from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.transfer_limit import capped
+from planner.families.iteration.transfer_limit import capped, settled
 from planner.solving.deadline import Deadline, TimeUpError
 
 

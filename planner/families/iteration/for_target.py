@@ -3,7 +3,7 @@
 Problem: of all plans that keep to a target's rules, by an algorithm that its library can use, find
 the shortest. Method: `planner.families.caramel.for_target` under each of these algorithms that the
 cluster allows, at depth 1; the best counts. Other plans are priced under a target by the same
-algorithms (`planner.families.caramel.exported`). For FSDP2, which shards parameters, use
+algorithms (`planner.families.caramel.target_schedule`). For FSDP2, which shards parameters, use
 `planner.fsdp`. Guarantee: never slower than the target's default by its best algorithm; the bound
 is the minimum over the algorithms. Complexity: that of the family's method, per algorithm. Source:
 own.
@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from planner.families import caramel
-from planner.families.caramel.exported import exported_to
 from planner.families.caramel.for_target import BUCKETS, planned
 from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.caramel.target_schedule import default_counts, lane_of, plan_of_buckets
+from planner.families.caramel.target_schedule import (
+    default_counts,
+    exported_to,
+    lane_of,
+    plan_of_buckets,
+)
 from planner.families.iteration.baselines import from_gradients
 from planner.families.iteration.checker import as_gradients
 from planner.families.iteration.damaged import cut_off

@@ -1,9 +1,9 @@
 """Local search for sharded plans that interleave pushes with pulls in the forward pass.
 
-Problem: iBatch both ways (`planner.families.iteration.sharded`) sends all pushes before all pulls.
-If the channel is idle in the forward pass, gradients of parameters read late can be pushed between
-pulls. Method: a plan is built from its end, with one push in each idle stretch before a pull;
-details in docs/iteration.md, "How pushes and pulls are interleaved". Local search starts from
+Problem: iBatch both ways (`planner.families.iteration.baselines`) sends all pushes before all
+pulls. If the channel is idle in the forward pass, gradients of parameters read late can be pushed
+between pulls. Method: a plan is built from its end, with one push in each idle stretch before a
+pull; details in docs/iteration.md, "How pushes and pulls are interleaved". Local search starts from
 iBatch's groups and from one per moment. Guarantee: the first plan, all pushes before all pulls, is
 the best of its class, up to the rounding of each transfer (concave costs: of the grid). Complexity:
 O(units · log units) per value, at most `BUDGET` values. Source: own.

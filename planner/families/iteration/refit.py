@@ -2,7 +2,7 @@
 
 Method: parameters of another size are cut at the same shares. All-reduces are improved as in
 `planner.families.caramel.refit`; pushes and pulls compete with iBatch's batches both ways
-(`planner.families.iteration.sharded`). Each transfer takes the algorithm that suits its size now,
+(`planner.families.iteration.baselines`). Each transfer takes the algorithm that suits its size now,
 of those the old plan chose from. Transfers over the limit are cut
 (`planner.families.iteration.transfer_limit`), unless there would be none or too many. Guarantee:
 never worse than the old transfers in the old order; mode and algorithms stay. Complexity: that of
@@ -16,14 +16,12 @@ from planner.families.caramel.problem import OpOrder
 from planner.families.caramel.problem import Plan as GradientPlan
 from planner.families.caramel.refit import improved, resized
 from planner.families.caramel.windows import windows
-from planner.families.iteration.baselines import enforced, from_gradients
+from planner.families.iteration.baselines import both_ways, enforced, from_gradients
 from planner.families.iteration.checker import as_gradients
 from planner.families.iteration.evaluation import lasting
-from planner.families.iteration.fitting_transfers import settled
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.sharded import both_ways
-from planner.families.iteration.transfer_limit import capped, too_many, too_small
+from planner.families.iteration.transfer_limit import capped, settled, too_many, too_small
 from planner.families.iteration.ways import Way
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome

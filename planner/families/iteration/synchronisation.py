@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from planner.families.bml.replan import REPLAN
+from planner.families.bml.program import REPLAN
 from planner.families.collectives import (
     RAILS,
     collective,

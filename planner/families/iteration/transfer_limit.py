@@ -7,15 +7,19 @@ Complexity: O(parts + transfers).
 Source: own.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
+from heapq import heappop, heappush
 
+from planner.families.iteration.baselines import enforced
 from planner.families.iteration.plan import Mode, Plan
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.ways import Way
-from planner.model.costs import TableCost
+from planner.families.iteration.ways import Way, fastest
+from planner.model.costs import TableCost, TransferCost
 from planner.model.validation import MAX_TOTAL
 from planner.solving.result import Infeasibility
-from planner.solving.transfers import Part, Transfer
+from planner.solving.transfers import Kind, Part, Transfer
 
 MAX_TRANSFERS = 4_000
 """Transfers of a plan if all have the largest size; more would take too long to plan."""
@@ -106,3 +110,126 @@ def _cut(transfer: Transfer, room: int, element: int) -> list[Transfer]:
                 pieces.append([])
                 left = room
     return [replace(transfer, parts=tuple(parts)) for parts in pieces if parts]
+
+
+# ---
+# Greedy filling: transfers up to a cap, filled whenever the channel is free.
+#
+# Problem: group and order bytes if transfers are no larger than a cap. Method: Jackson's preemptive
+# rule, optimal without start-ups, but without interruptions. When the channel is free, the ready
+# bytes that are read first fill one transfer up to the cap; a parameter that does not fit is cut.
+# One variant sends at once, the other waits for full transfers. Sharded plans push in this way,
+# then pull in order of use. Guarantee: no transfer exceeds the cap; the waiting variant fills all
+# transfers but the last. None for the time. Complexity: O((parameters + transfers) log parameters).
+# Source: Jackson 1955; Horn 1974; the filling is our own.
+
+
+def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool) -> Plan:
+    """Return a plan whose transfers are filled up to the mode's transfer limit.
+
+    `waiting`: transfers wait until they are full while gradients are to come. The limit exists, and
+    is at least an element.
+    """
+    room, known = problem.room(mode), problem.base.windows
+    assert room is not None
+    kind: Kind = "all_reduce" if mode == "replicated" else "push"
+    cost = synchronisation.all_reduce if mode == "replicated" else synchronisation.half
+    side = _Side(kind, problem.pushed, known.tails, cost, room, problem.element_bytes)
+    transfers = list(_sent(side, known.heads, waiting))
+    if mode == "sharded":
+        gather = synchronisation.pull
+        pulls = _Side("pull", problem.pulled, known.tails, gather, room, problem.element_bytes)
+        transfers += _sent(pulls, [0] * len(known.heads), waiting)
+    return enforced(problem, synchronisation.algorithm, transfers)
+
+
+class _Side:
+    """Ready bytes of one kind, in the order in which they are read."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        sizes: Sequence[int],
+        tails: Sequence[int],
+        cost: TransferCost,
+        room: int,
+        element: int,
+    ) -> None:
+        self.cost = cost
+        self.room = room
+        self.bytes = 0
+        self._kind: Kind = kind
+        self._sizes = sizes
+        self._tails = tails
+        self._element = element
+        self._sent = [0] * len(sizes)
+        self._ready: list[tuple[int, int]] = []  # (-tail, parameter)
+
+    def arrive(self, parameter: int) -> None:
+        """Add a parameter that is ready."""
+        heappush(self._ready, (-self._tails[parameter], parameter))
+        self.bytes += self._sizes[parameter]
+
+    def leave(self) -> Transfer:
+        """Return the next transfer of ready bytes."""
+        parts: list[Part] = []
+        left = self.room
+        while self._ready and left:
+            _, index = self._ready[0]
+            start, size = self._sent[index], self._sizes[index]
+            taken = size - start if size - start <= left else left - left % self._element
+            if not taken:
+                break
+            parts.append(Part(index, start, start + taken))
+            self._sent[index] += taken
+            left -= taken
+            if self._sent[index] == size:
+                heappop(self._ready)
+        self.bytes -= self.room - left
+        return Transfer(tuple(parts), kind=self._kind)
+
+
+def _sent(side: _Side, heads: Sequence[int], waiting: bool) -> Iterator[Transfer]:
+    """Yield transfers of one kind in the order in which they leave."""
+    coming = sorted(range(len(heads)), key=lambda j: (heads[j], j), reverse=True)
+    now = 0
+    while coming or side.bytes:
+        while coming and heads[coming[-1]] <= now:
+            side.arrive(coming.pop())
+        if coming and (not side.bytes or (waiting and side.bytes < side.room)):
+            now = heads[coming[-1]]
+            continue
+        transfer = side.leave()
+        now += side.cost.cost_ns(transfer.size_bytes)
+        yield transfer
+
+
+# ---
+# Assign an algorithm and a depth to each transfer of a plan.
+#
+# Problem: the algorithms and depths that a plan may use cost differently by the size of a transfer.
+# Method: the cheapest option for each transfer. Transfers share one channel in a fixed order, so a
+# shorter transfer delays nothing. Guarantee: no other choice for the same transfers makes a shorter
+# iteration. Complexity: O(transfers · options). Source: own.
+
+
+def settled(plan: Plan, way: Way) -> Plan:
+    """Return the plan with the cheapest algorithm and depth for each transfer.
+
+    The plan's own algorithm is the one that carries most bytes.
+    """
+    option_of = cache(partial(fastest, way))  # many transfers have the same size
+    options = [option_of(transfer.kind, transfer.size_bytes) for transfer in plan.transfers]
+    carried: dict[str, int] = {}
+    for option, transfer in zip(options, plan.transfers, strict=True):
+        carried[option.algorithm] = carried.get(option.algorithm, 0) + transfer.size_bytes
+    main = max(carried, key=lambda name: carried[name])
+    transfers = tuple(
+        replace(
+            transfer,
+            algorithm=None if option.algorithm == main else option.algorithm,
+            depth=option.depth,
+        )
+        for option, transfer in zip(options, plan.transfers, strict=True)
+    )
+    return replace(plan, algorithm=main, transfers=transfers)

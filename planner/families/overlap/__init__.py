@@ -7,14 +7,15 @@ plan, `check` verifies it.
 from planner.families.overlap.bounds import lower_bound_ns
 from planner.families.overlap.evaluation import (
     Evaluation,
+    Plan,
     Transfer,
     check,
     check_memory,
     check_structure,
     evaluate,
+    own_order,
 )
 from planner.families.overlap.family import METHODS, OVERLAP, small, solve
-from planner.families.overlap.plan import Plan, own_order
 from planner.families.overlap.problem import Collective, Kind, Node, Problem, Tensor, with_limit
 
 __all__ = [

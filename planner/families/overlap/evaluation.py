@@ -1,4 +1,4 @@
-"""Price a plan: the one simulator for every order, ours and the compiler's.
+"""Plans, and their price: the one simulator for every order, ours and the compiler's.
 
 The rank issues node after node. A transfer goes to its channel after the last start of its group,
 and packing. A wait blocks the rank until the transfer has ended, then unpacks. Every transfer is
@@ -8,9 +8,32 @@ Complexity: O(nodes + collectives + readers of tensors).
 
 from dataclasses import dataclass
 
-from planner.families.overlap.plan import Plan
 from planner.families.overlap.problem import Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
+
+# ---
+# Plans of a compiled graph: an order of its nodes, and merged collectives.
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The order in which the rank issues nodes, and merged collectives.
+
+    Parameters
+    ----------
+    order : tuple of int
+        Every node once. Starts of merged collectives are adjacent, and so are their waits.
+    merged : tuple of tuples of int
+        Collectives of one kind that are one transfer, at least two each; the others go alone.
+    """
+
+    order: tuple[int, ...]
+    merged: tuple[tuple[int, ...], ...] = ()
+
+
+def own_order(problem: Problem) -> Plan:
+    """Return the graph's original order, with nothing merged."""
+    return Plan(tuple(range(len(problem.nodes))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from planner.families.overlap.evaluation import peak_memory
-from planner.families.overlap.plan import Plan, own_order
+from planner.families.overlap.evaluation import Plan, own_order, peak_memory
 from planner.families.overlap.problem import Problem
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline

@@ -13,8 +13,13 @@ from functools import partial
 from typing import TypeAlias
 
 from planner.families.overlap.bounds import lower_bound_ns
-from planner.families.overlap.evaluation import Evaluation, check_memory, check_structure, evaluate
-from planner.families.overlap.plan import Plan
+from planner.families.overlap.evaluation import (
+    Evaluation,
+    Plan,
+    check_memory,
+    check_structure,
+    evaluate,
+)
 from planner.families.overlap.problem import Collective, Kind, Problem
 from planner.families.overlap.search import greedy, own, search
 from planner.model.units import counted, format_bytes, format_ns

@@ -1,7 +1,6 @@
 """Results of methods that found no order within the memory limit."""
 
-from planner.families.overlap.evaluation import peak_memory
-from planner.families.overlap.plan import Plan, own_order
+from planner.families.overlap.evaluation import Plan, own_order, peak_memory
 from planner.families.overlap.problem import Problem
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import Outcome

@@ -13,10 +13,9 @@ from functools import partial
 from random import Random
 
 from planner.families.overlap.bounds import lower_bound_ns
-from planner.families.overlap.evaluation import Evaluation, evaluate
+from planner.families.overlap.evaluation import Evaluation, Plan, evaluate, own_order
 from planner.families.overlap.list_schedule import Rules, list_schedule, profile_of, topological
 from planner.families.overlap.merging import Room, groups_up_to, merge_order, room_of, split_or_join
-from planner.families.overlap.plan import Plan, own_order
 from planner.families.overlap.problem import Problem
 from planner.families.overlap.units import Units, contract
 from planner.solving.deadline import NEVER, Deadline

@@ -6,7 +6,7 @@ Complexity: O(nodes + dependences + readers).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.families.overlap.plan import Plan
+from planner.families.overlap.evaluation import Plan
 from planner.families.overlap.problem import Problem, cycle_of, followers
 
 

@@ -15,8 +15,7 @@ from fractions import Fraction
 from planner.families.yan.configuration import Plan
 from planner.families.yan.exact import any_mapping_bound, best_of
 from planner.families.yan.feasibility import fewest_servers
-from planner.families.yan.preconditions import refuse_different, refuse_fixed
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import Space
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome

@@ -22,8 +22,7 @@ from planner.families.yan.engine import Engine, rank
 from planner.families.yan.feasibility import infeasibility
 from planner.families.yan.layer_program import Triple
 from planner.families.yan.model import estimate
-from planner.families.yan.preconditions import refuse_different
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Problem, refuse_different
 from planner.families.yan.quick import quick
 from planner.families.yan.search import Space
 from planner.families.yan.tables import Choice

@@ -1,4 +1,4 @@
-"""The methods by name, and how their plans are judged.
+"""The methods by name, how their plans are judged, and how a plan of another job is adapted.
 
 `auto` is `exact` where all machines are alike, else `ordered`.
 """
@@ -12,7 +12,6 @@ from planner.families.yan.configuration import Plan, Ranked
 from planner.families.yan.from_profile import ProfiledProblem, profiled
 from planner.families.yan.model import Estimate, estimate
 from planner.families.yan.problem import Problem
-from planner.families.yan.refit import adapt
 from planner.families.yan.units import refuse_incomplete
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, InvalidPlanError
@@ -28,6 +27,38 @@ from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded
 from planner.solving.scenarios import Scenario, refuse_changes
+
+# ---
+# Warm start: the ranking of an old plan, priced for the changed problem.
+#
+# Guarantee: the best of the first `RANKED` configurations that are still valid; no bound.
+# Complexity: O(RANKED · segments). Source: own.
+
+RANKED = 4
+"""Configurations priced again."""
+
+
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Return an old plan with the problem's prices.
+
+    InvalidPlanError if no configuration is valid.
+    """
+    ranking: list[Ranked] = []
+    refused: InvalidInputError | None = None
+    ranked = dict.fromkeys(known.configuration for known in plan.ranking[:RANKED])
+    for configuration in ranked:
+        try:
+            epoch = estimate(problem, configuration).epoch
+        except InvalidInputError as error:
+            refused = error
+            continue
+        ranking.append(Ranked(configuration, epoch))
+    if not ranking:
+        raise InvalidPlanError("ranking", f"none can be run: {refused}")
+    ranking.sort(key=lambda known: known.epoch)
+    best = ranking[0].configuration
+    return replace(plan, configuration=best, ranking=tuple(ranking), any_mapping_bound_ns=None)
+
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 

@@ -33,8 +33,7 @@ from planner.families.yan.feasibility import infeasibility
 from planner.families.yan.layer_program import LayerProgram, LayerState, Triple, state_at
 from planner.families.yan.layerwise import BEAM
 from planner.families.yan.model import estimate
-from planner.families.yan.preconditions import refuse_different, refuse_fixed
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import search
 from planner.families.yan.tables import Choice, Tables
 from planner.solving.deadline import Deadline, TimeUpError

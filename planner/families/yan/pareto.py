@@ -23,8 +23,7 @@ from planner.families.yan.configuration import Ranked
 from planner.families.yan.engine import Engine, rank
 from planner.families.yan.feasibility import infeasibility
 from planner.families.yan.layer_program import Triple
-from planner.families.yan.preconditions import DEPENDS, refuse_different
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import DEPENDS, Problem, refuse_different
 from planner.solving.deadline import Deadline
 
 MAX_TIME = sys.float_info.max / 4

@@ -1,4 +1,4 @@
-"""The problem: a network, machines, and the options of the search."""
+"""The problem: a network, machines, the options of the search, and what methods require."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from planner.families.yan.configuration import Fixed, check_choice
 from planner.families.yan.layers import MAX_COUNT, Fields, NeuronLayer, fields
-from planner.model.errors import InvalidInputError
+from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.validation import exact, integer, set_integer, shown
 
 MAX_MACHINES = 2**12
@@ -291,3 +291,32 @@ class Problem:
         for place, (choice, layer) in enumerate(zip(fixed.layers, self.layers, strict=True)):
             here = f"{path}.layers[{place}]"
             check_choice(choice, layer, fixed.workers_per_replica, self.threads, here)
+
+
+# ---
+# Preconditions of methods, checked with the same messages everywhere.
+
+
+def refuse_fixed(problem: Problem, method: str) -> None:
+    """Raise NotApplicableError if configurations are fixed: the method only searches."""
+    if problem.fixed:
+        raise NotApplicableError("fixed", f"{method} prices no given configuration; use 'auto'")
+
+
+DEPENDS = (
+    "takes machines that are all alike: where they differ, time depends on which ones are in use"
+)
+"""Why studies over numbers of machines need equal machines."""
+
+
+def refuse_different(
+    problem: Problem, what: str, why: str = "is for machines that are alike; use 'auto'"
+) -> None:
+    """Raise NotApplicableError if the machines differ."""
+    if not problem.uniform:
+        fields = [
+            field
+            for field in ("machine_speeds", "nic_speeds")
+            if len(set(getattr(problem, field) or ())) > 1
+        ]
+        raise NotApplicableError(fields[0], f"{what} {why}")

@@ -22,8 +22,7 @@ from typing import Any
 from planner.families.yan.configuration import Configuration, Ranked
 from planner.families.yan.engine import Engine
 from planner.families.yan.model import estimate
-from planner.families.yan.preconditions import DEPENDS, refuse_different
-from planner.families.yan.problem import Problem
+from planner.families.yan.problem import DEPENDS, Problem, refuse_different
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 from planner.solving.deadline import NEVER, Deadline

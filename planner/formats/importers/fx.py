@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.families.overlap import Collective, Kind, Node, Problem, Tensor
 from planner.families.overlap.problem import cycle_of
-from planner.jsonio.fx import FxDocument, FxNode
+from planner.jsonio.graphs import FxDocument, FxNode
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 

@@ -4,7 +4,7 @@ Each step gives ops with times and the order of complete gradients
 (`planner.formats.importers.kineto_steps`). Steps are the ranges ``ProfilerStep#N``, else they end
 with ``Optimizer.step#…``, else the trace is one step. Steps with the same ops are merged, each op's
 time being the median or another statistic; the commonest kind of step is used. Op times are
-computation only (`planner.formats.importers.kineto_times`), and sum to at most the step. A trace
+computation only (`planner.formats.importers.kineto_steps`), and sum to at most the step. A trace
 has no dataflow, so the ops form a chain in their recorded order. A layer is a forward op with its
 backward ops; a parameter is named after the op that reads it first and its shape.
 """
@@ -16,8 +16,7 @@ from statistics import median
 from typing import BinaryIO
 
 from planner.formats.importers.kineto_shapes import shapes_of
-from planner.formats.importers.kineto_steps import TrainingStep, steps_of
-from planner.formats.importers.kineto_times import busy_ns, step_ns
+from planner.formats.importers.kineto_steps import TrainingStep, busy_ns, step_ns, steps_of
 from planner.formats.importers.kineto_trace import Trace, clock_remarks, read_trace
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter

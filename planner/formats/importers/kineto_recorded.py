@@ -21,18 +21,18 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-from planner.formats.importers.communication_kernels import called
-from planner.formats.importers.kineto_calls import CollectiveRecord, Event
-from planner.formats.importers.kineto_kernels import (
+from planner.formats.importers.communication_kernels import (
     by_name,
+    called,
     has_several,
     in_doubt,
     launched_by_sending,
     told_apart,
 )
+from planner.formats.importers.kineto_calls import CollectiveRecord, Event
 from planner.formats.importers.kineto_trace import Trace
+from planner.traces.breakdown import merged
 from planner.traces.recorded import Recorded, Step, Transfer
-from planner.traces.spans import merged
 
 _RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
 _COLLECTIVES = {

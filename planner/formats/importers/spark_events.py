@@ -3,7 +3,7 @@
 Problem: a log of gigabytes has events for every task; only a few sums per job are needed. Method:
 lines are classified by their first bytes, and only needed events are decoded. A finished task is
 added to its stage, a complete stage to its job, and a finished job becomes a row
-(`planner.families.drizzle.observed.Job`). Of several attempts at a stage the last one's successful
+(`planner.families.drizzle.loops.Job`). Of several attempts at a stage the last one's successful
 tasks count. Scheduler delay is what Spark's own page shows: task time besides running,
 (de)serialisation and sending the result. A stage computes as long as its busiest executor: the
 tasks' running times over its cores, or the longest of them. Guarantee: the same rows as from
@@ -19,21 +19,23 @@ from typing import Any
 
 import msgspec
 
-from planner.families.drizzle.observed import GROUP_PROPERTY, Application, Job, Spent, StageShape
-from planner.formats.importers.spark_log import Line, lines_of, parts_of
-from planner.formats.importers.spark_messages import (
+from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, Spent, StageShape
+from planner.formats.importers.spark_log import (
     DECODERS,
     AppStart,
     Environment,
     ExecutorAdded,
     JobEnd,
     JobStart,
+    Line,
     LogStart,
     ShuffleRead,
     ShuffleWrite,
     StageEvent,
     StageInfo,
     TaskEnd,
+    lines_of,
+    parts_of,
 )
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted

@@ -11,7 +11,7 @@ from typing import Any
 from planner.families.bml.problem import Plan
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.model.topologies import BCube
-from planner.programs.bcube import bcube_program
+from planner.programs.collectives import bcube_program
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.world.world import World
 

@@ -12,20 +12,60 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.programs import Program, digest
-from planner.runtime.executors.alike import agree, spread
 from planner.runtime.executors.channel import Channel
 from planner.runtime.measuring.trace import Event, Trace
-from planner.runtime.model.checks import check_model, check_optimizer
 from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.gate import Gate
-from planner.runtime.model.parameters import trainable, trained_ids
+from planner.runtime.model.parameters import (
+    check_model,
+    check_optimizer,
+    described,
+    trainable,
+    trained_ids,
+)
+from planner.runtime.optimisers.some_parameters import settings, state
 from planner.runtime.world.world import World
+
+# ---
+# Agreement of all ranks on plan, model and optimiser, and a common start from rank 0's parameters.
+#
+# Guarantee: Any difference stops every rank before the first transfer. Complexity: Reads the
+# optimiser's state once; broadcasts parameters and buffers, one message per type.
+
+
+def agree(
+    world: World, plan: str, parameters: Mapping[str, nn.Parameter], optimizer: Optimizer
+) -> None:
+    """Compare plan, parameters and optimiser of all ranks; raise a `DisagreementError` on each."""
+    names = {parameter: name for name, parameter in parameters.items()}
+    world.agree("the plan", plan)
+    world.agree("the model's parameters", digest(described(parameters)))
+    world.agree("the optimiser and its settings", digest(settings(optimizer)))
+    world.agree("the optimiser's state", state(optimizer, names))
+
+
+def spread(model: nn.Module, world: World, group: Any) -> None:
+    """Broadcast the parameters and buffers of rank 0."""
+    tensors: dict[torch.dtype, list[Tensor]] = {}
+    every = [*model.parameters(), *model.buffers()]
+    for tensor in {id(tensor): tensor for tensor in every}.values():
+        tensors.setdefault(tensor.dtype, []).append(tensor.detach())
+    with torch.no_grad(), world.transferring():
+        for several in tensors.values():
+            flat = torch.cat([tensor.reshape(-1) for tensor in several])
+            if not flat.numel():
+                continue
+            # As bytes, since gloo does not support all types.
+            distributed.broadcast(flat.view(torch.uint8), src=0, group=group)
+            parts = torch.split(flat, [tensor.numel() for tensor in several])
+            for tensor, part in zip(several, parts, strict=True):
+                tensor.copy_(part.view_as(tensor))
 
 
 class Executor(ABC):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.model.errors import PlannerError
-from planner.runtime.executors.overtaking import Overtaking
+from planner.runtime.executors.collected import Overtaking
 from planner.runtime.measuring.trace import Event, Trace
 from planner.runtime.world.world import World
 

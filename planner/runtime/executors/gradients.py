@@ -22,9 +22,8 @@ from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.collected import Gradients, version
+from planner.runtime.executors.collected import EVERY, Gradients, Overtaking, version
 from planner.runtime.executors.messages import Sending, means_of, messages_of
-from planner.runtime.executors.overtaking import EVERY, Overtaking
 from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.parameters import check_cover
 from planner.runtime.optimisers.some_parameters import SomeParameters

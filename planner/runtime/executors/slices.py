@@ -23,9 +23,9 @@ from torch.optim import Optimizer
 from planner.families.bigdl import check_pulls
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import SliceProgram
-from planner.runtime.collectives.exchange import exchange
+from planner.runtime.collectives.halves import exchange
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.sliced import SlicedExecutor
+from planner.runtime.executors.columns import SlicedExecutor
 from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.world.world import World

@@ -8,18 +8,31 @@ Complexity: O(n log n) for n events.
 Source: own.
 """
 
+import json
+import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from planner.model import machine
 from planner.model.units import counted, format_ns
 from planner.programs import Answer
-from planner.runtime.measuring.measured import batch_times, batches_of, compared, slowest
-from planner.runtime.measuring.predictions import predicted_computation, predicted_transfers
+from planner.runtime.measuring.measured import (
+    batch_times,
+    batches_of,
+    compared,
+    predicted_computation,
+    predicted_transfers,
+    slowest,
+)
 from planner.runtime.measuring.trace import Event
 from planner.solving.diagnostics import Circumstances, disturbances
+
+if TYPE_CHECKING:
+    from planner.runtime.world.world import World
 
 OFF = 0.10
 """Tolerance: on a shared machine runs of the same plan differ by about as much."""
@@ -209,3 +222,34 @@ def _of_order(runs: Sequence[Run]) -> Iterable[str]:
             f"order: in {counted(steps, 'step')} {names} left before earlier ones, which were not "
             "ready: gradients came in another order than the profile says"
         )
+
+
+# ---
+# Other load on the machine of rank 0 during a measurement. Needs no torch.
+
+
+def machine_of(world: "World", threads: int, before: machine.Load) -> Circumstances:
+    """Return the circumstances on the machine of rank 0 since `before`. Every rank has to call it.
+
+    `threads` is the number of threads this rank computes with.
+    """
+    now = machine.Load.now()
+    own_s = now.own_s - before.own_s
+    own = json.dumps([platform.node(), threads, own_s, sorted(machine.affinity())])
+    return together(world.gather("what computed", own), before, now)
+
+
+def together(texts: tuple[str, ...], before: machine.Load, now: machine.Load) -> Circumstances:
+    """Combine the ranks' reports for the machine of the first rank.
+
+    `texts` hold for each rank its machine, threads, processor time (s) and allowed processors.
+    """
+    ranks = [json.loads(text) for text in texts]
+    here = [rank for rank in ranks if rank[0] == ranks[0][0]]
+    return Circumstances(
+        threads=sum(rank[1] for rank in here),
+        processors=len({number for rank in here for number in rank[3]}),
+        others=now.others(before, sum(rank[2] for rank in here)),
+        ranks=len(here),
+        each=tuple(rank[1] for rank in ranks),
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from planner.profiling.tensors import tensors_in
+from planner.profiling.samples import tensors_in
 from planner.runtime.measuring.drawn import Moment
 
 

@@ -28,7 +28,7 @@ from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
 from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, QueuedRing, Ring, pieces_of
 from planner.runtime.executors.columns import cells_of, messages_of
-from planner.runtime.executors.shares import pull, push, room_for
+from planner.runtime.executors.shards import pull, push, room_for
 from planner.runtime.measuring.settling import Sample, repeats, settle
 from planner.runtime.world.world import AT_ONCE, World
 

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.model.errors import MeasurementError, PlannerError
-from planner.profiling.tensors import loss_of
+from planner.profiling.samples import loss_of
 from planner.programs import Plan
 from planner.runtime.attaching import attach
 from planner.runtime.collectives.ring import AllReduce

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from planner.programs import Batch, Piece
-from planner.runtime.executors.messages import means_of, messages_of
-from planner.runtime.executors.placing import lay_out
+from planner.runtime.executors.messages import lay_out, means_of, messages_of
 
 
 @st.composite

@@ -12,8 +12,7 @@ import planner
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.service import decode_answer
 from planner.model.machine import Load
-from planner.runtime.measuring.beside_others import together
-from planner.runtime.measuring.explained import Run, against, explained, other_threads
+from planner.runtime.measuring.explained import Run, against, explained, other_threads, together
 from planner.runtime.measuring.trace import Event
 from planner.solving.diagnostics import Circumstances
 

@@ -1,0 +1,366 @@
+"""Builds programs from the contents of plans, which come typed or as answers."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from os import PathLike
+from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from planner.families import bigdl, caramel, fsdp, ibatch, iteration
+from planner.families.collectives.recipes import Recipe
+from planner.families.iteration.synchronisation import recipe_on
+from planner.jsonio import PROBLEMS, decode_answer
+from planner.jsonio.bigdl import BigdlAnswer
+from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.fsdp import FsdpAnswer
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.programs import recipe_in
+from planner.jsonio.transfers import TransferDocument
+from planner.model.errors import InvalidInputError
+from planner.model.graphs import Graph
+from planner.model.validation import shown
+from planner.programs.forms import (
+    Batch,
+    Direction,
+    GradientProgram,
+    Piece,
+    Program,
+    ShardProgram,
+    SliceProgram,
+    piece_of,
+)
+from planner.programs.units import plan_of, units_of
+from planner.solving.result import Result
+from planner.solving.transfers import Kind, Part
+
+
+class Layers(NamedTuple):
+    """One direction of a plan of `ibatch`: ranges of layers, and the layers' names and sizes."""
+
+    direction: str
+    batches: Sequence[tuple[int, int]]
+    names: Sequence[Sequence[str]] | None
+    sizes: Sequence[int] | None = None
+
+
+class Timed(Protocol):
+    """The times at which a plan has a transfer ready, start and end."""
+
+    @property
+    def ready_ns(self) -> int:
+        """When what it sends is ready."""
+
+    @property
+    def start_ns(self) -> int:
+        """When it starts."""
+
+    @property
+    def end_ns(self) -> int:
+        """When it ends."""
+
+
+def gradients(
+    batches: Iterable[Batch], times: Sequence[Timed], method: str, *, barrier: bool, traffic: float
+) -> GradientProgram:
+    """Return the program of a plan of `caramel`; its transfers have to be all-reduces."""
+    if traffic != 1:
+        raise InvalidInputError(
+            "method", f"{method} sends through parameter servers: expected all-reduces"
+        )
+    return GradientProgram(_firm(batches, times), barrier)
+
+
+def _firm(batches: Iterable[Batch], times: Sequence[Timed]) -> tuple[Batch, ...]:
+    """Mark the batches that the network idles for although a later batch is ready."""
+    behind = list(accumulate((time.ready_ns for time in reversed(times)), min))[::-1]
+    ends = [0, *(time.end_ns for time in times)]
+    return tuple(
+        replace(batch, firm=end < time.start_ns and behind[place] < time.start_ns)
+        for place, (batch, time, end) in enumerate(zip(batches, times, ends, strict=False))
+    )
+
+
+def transfers(
+    rows: Iterable[tuple[Kind, Batch]], times: Sequence[Timed], *, barrier: bool
+) -> GradientProgram | ShardProgram:
+    """Return the program of a plan of `iteration`: all-reduces, or pushes and pulls, not both."""
+    rows = tuple(rows)
+    if all(kind == "all_reduce" for kind, _ in rows):
+        return GradientProgram(_firm((batch for _, batch in rows), times), barrier)
+    if barrier:
+        raise InvalidInputError(
+            "barrier", "expected none: what is pulled is waited for where it is read"
+        )
+    sharded: list[tuple[Direction, Batch]] = []
+    for number, (kind, batch) in enumerate(rows):
+        if kind == "all_reduce":
+            path = f"transfers[{number}].kind"
+            raise InvalidInputError(path, "all-reduces and pushes in one plan")
+        sharded.append((kind, batch))
+    return ShardProgram(tuple(sharded))
+
+
+def shards(plans: Sequence[Layers]) -> ShardProgram:
+    """Return the program of one or two plans of `ibatch`, at most one per direction."""
+    if len(plans) > 2 or len({plan.direction for plan in plans}) < len(plans):
+        raise InvalidInputError("direction", "expected at most one plan to pull and one to push")
+    table = plans[0].names
+    if any(plan.names != table for plan in plans):
+        raise InvalidInputError("layer_parameters", "the two plans are about different layers")
+    if table is None:
+        raise InvalidInputError(
+            "layer_parameters",
+            "missing: an executor has to know which parameters a layer has; plan with planner "
+            "compare and a profile that names them, or put layer_parameters into the request",
+        )
+    names = [name for layer in table for name in layer]
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InvalidInputError("layer_parameters", f"{shown(repeated[0])} is in two layers")
+    every = Batch(tuple(map(Piece, names)))
+    batches: dict[str, tuple[Batch, ...]] = {"pull": (every,), "push": (every,)}
+    for plan in plans:
+        batches[plan.direction] = tuple(
+            Batch(
+                tuple(Piece(name) for layer in table[start:stop] for name in layer),
+                None if plan.sizes is None else sum(plan.sizes[start:stop]),
+            )
+            for start, stop in plan.batches
+            if any(table[start:stop])
+        )
+    return ShardProgram.pushes_first(batches["pull"], batches["push"])
+
+
+def through_a_driver(method: str) -> InvalidInputError:
+    """Return the error for a plan of `bigdl` in which nodes own no slices."""
+    return InvalidInputError("method", f"{method} goes through a driver: expected slices and pulls")
+
+
+# ---
+# Typed plans as programs: a problem with its plan or its result.
+
+TypedPlan = (
+    tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan, Any]]
+    | tuple[iteration.Problem, iteration.Plan | Result[iteration.Plan, Any]]
+    | tuple[bigdl.Problem, bigdl.Plan | Result[bigdl.Plan, Any]]
+    | tuple[fsdp.Problem, fsdp.Plan | Result[fsdp.Plan, Any]]
+    | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan, Any], Sequence[Sequence[str]]]
+    | tuple[caramel.Problem | iteration.Problem, caramel.Plan | iteration.Plan]
+)
+"""Problems of `ibatch` have layers but no parameters: the names of each layer's come third."""
+
+_FAMILIES = {
+    bigdl.Problem: "bigdl",
+    caramel.Problem: "caramel",
+    fsdp.Problem: "fsdp",
+    ibatch.Problem: "ibatch",
+    iteration.Problem: "iteration",
+}
+
+
+def is_typed(plan: object) -> TypeGuard[TypedPlan]:
+    """Return whether a value is a problem with its plan, and not a sequence of plans."""
+    return isinstance(plan, tuple) and bool(plan) and type(plan[0]) in _FAMILIES
+
+
+def family_of(plan: TypedPlan) -> str:
+    """Return the family of a plan."""
+    return _FAMILIES[type(plan[0])]
+
+
+def read_typed(plan: TypedPlan) -> Program | Layers:
+    """Return the program of a typed plan, after its family's checker has passed it."""
+    problem: object
+    solved: object
+    problem, solved, *names = plan if len(plan) > 1 else (*plan, None)
+    solution: object
+    method, solution = f"this plan of {family_of(plan)}", solved
+    if isinstance(solved, Result):
+        if solved.infeasibility is not None:
+            raise InvalidInputError("plan", f"there is none: {solved.infeasibility.reason}")
+        method, solution = solved.method, solved.plan
+    match problem, solution:
+        case caramel.Problem(), caramel.Plan():
+            caramel.check(problem, solution)
+            sizes = tuple(parameter.size_bytes for parameter in problem.graph.parameters)
+            batches = (
+                Batch(_pieces(problem.graph, group.parts, sizes), group.size_bytes, group.depth)
+                for group in solution.groups
+            )
+            traffic, times = float(solution.traffic), caramel.evaluate(problem, solution).times
+            return gradients(batches, times, method, barrier=solution.barrier, traffic=traffic)
+        case iteration.Problem(), iteration.Plan():
+            iteration.check(problem, solution)
+            rows = []
+            for transfer in solution.transfers:
+                sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
+                pieces = _pieces(problem.graph, transfer.parts, sizes)
+                name = transfer.algorithm or solution.algorithm
+                recipe = recipe_on(problem.cluster, name)
+                batch = Batch(pieces, transfer.size_bytes, transfer.depth, recipe)
+                rows.append((transfer.kind, batch))
+            times = iteration.evaluate(problem, solution).times
+            return transfers(rows, times, barrier=solution.barrier)
+        case ibatch.Problem(), ibatch.Plan():
+            ibatch.check(problem, solution)
+            table = _table(problem, names)
+            return Layers(problem.direction, solution.batches, table, problem.layer_bytes)
+        case bigdl.Problem(), bigdl.Exchange():
+            bigdl.check(problem, solution)
+            nodes = range(solution.nodes)
+            return SliceProgram(
+                tuple(map(solution.slice, nodes)), tuple(map(solution.pull_order, nodes))
+            )
+        case fsdp.Problem(), fsdp.Plan():
+            fsdp.check(problem, solution)
+            chosen = problem.meshes[solution.mesh]
+            mesh = chosen.replicas, chosen.shards
+            loads = fsdp.evaluate(problem, solution).loads
+            return units_of(problem.names, solution, loads, mesh, problem.channels)
+        case bigdl.Problem(), bigdl.Driver():
+            raise through_a_driver(method)
+    raise InvalidInputError(
+        "plan",
+        f"expected a plan or result of a problem of {family_of(plan)}, got {shown(solution)}",
+    )
+
+
+def _pieces(graph: Graph, parts: Iterable[Part], sizes: Sequence[int]) -> tuple[Piece, ...]:
+    """Return the pieces of a transfer, parameter by parameter, as answers list them."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for index, start, stop in parts:
+        spans.setdefault(index, []).append((start, stop))
+    return tuple(
+        piece_of(graph.parameters[index].name, start, stop, sizes[index])
+        for index, several in spans.items()
+        for start, stop in _joined(several)
+    )
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the spans sorted, with touching ones merged."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        touches = joined and joined[-1][1] == start
+        joined.append((joined.pop()[0] if touches else start, stop))
+    return joined
+
+
+def _table(problem: ibatch.Problem, names: Sequence[Any]) -> tuple[tuple[str, ...], ...] | None:
+    """Return the parameters of each layer, or None if they were not given."""
+    if not names or names[0] is None:
+        return None
+    table = tuple(map(tuple, names[0]))
+    if len(table) != problem.layers:
+        raise InvalidInputError(
+            "layer_parameters", f"expected those of {problem.layers} layers, got {len(table)}"
+        )
+    return table
+
+
+# ---
+# Answers of the JSON interface as programs.
+
+Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | FsdpAnswer | IbatchAnswer | IterationAnswer
+ValueT = TypeVar("ValueT")
+
+
+def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
+    """Return an answer in its typed form, checked.
+
+    An answer without a plan, or one that contradicts itself, is an `InvalidInputError`.
+    """
+    if isinstance(plan, Answer):
+        PROBLEMS[plan.problem].view(plan)
+        return plan
+    document: object = plan
+    if not isinstance(document, bytes | Mapping):
+        message = f"expected bytes, a mapping or an answer, got {type(document).__name__}"
+        if isinstance(document, str | PathLike):
+            message += ": read the file, Path(…).read_bytes()"
+        raise InvalidInputError("plan", message)
+    data = plan if isinstance(plan, bytes) else msgspec.json.encode(dict(plan))
+    answer, _ = decode_answer(data)
+    if not isinstance(answer, Answer):
+        raise InvalidInputError("problem", f"nothing to execute in a plan of {answer.problem}")
+    return answer
+
+
+def read_answer(answer: Answer) -> Program | Layers:
+    """Return the program of a checked answer.
+
+    An answer that leaves the program open is an `InvalidInputError`.
+    """
+    if isinstance(answer, CaramelAnswer):
+        sizes = _known(answer.parameter_bytes) or {}
+        groups = (
+            Batch(_named_pieces(group, sizes), group.bytes, group.depth) for group in answer.groups
+        )
+        barrier, traffic = answer.barrier, answer.traffic
+        return gradients(groups, answer.groups, answer.method, barrier=barrier, traffic=traffic)
+    if isinstance(answer, IterationAnswer):
+        pushed = _known(answer.parameter_bytes) or {}
+        pulled = _known(answer.pull_bytes) or pushed
+        recipes, rows = recipes_of(answer), []
+        for transfer in _known(answer.transfers) or ():
+            pieces = _named_pieces(transfer, pulled if transfer.kind == "pull" else pushed)
+            recipe = recipes[_known(transfer.algorithm)]
+            batch = Batch(pieces, transfer.bytes, _known(transfer.depth) or 1, recipe)
+            rows.append((transfer.kind, batch))
+        return transfers(rows, _known(answer.transfers) or (), barrier=answer.barrier)
+    if isinstance(answer, IbatchAnswer):
+        batches = _known(answer.batches) or ()
+        names = _known(answer.layer_parameters)
+        return Layers(answer.direction, batches, names, _known(answer.layer_bytes))
+    if isinstance(answer, BigdlAnswer):
+        slices, order = _known(answer.slices), _known(answer.pulls())
+        if slices is None or order is None:
+            raise through_a_driver(answer.method)
+        return SliceProgram(slices, order)
+    if isinstance(answer, FsdpAnswer):
+        plan, loads = plan_of(answer)
+        assert answer.mesh is not UNSET
+        mesh = answer.mesh.replicas, answer.mesh.shards
+        return units_of(_known(answer.layer_names), plan, loads, mesh, answer.channels)
+    raise InvalidInputError(
+        "problem",
+        f"a plan of {answer.problem} says how to sum up, not what to send when: give a plan of "
+        "caramel, and sum up by BML with all_reduce=BcubeAllReduce(world, n, k), or --bcube n,k",
+    )
+
+
+def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
+    """Return the recipe of each algorithm of the transfers; the key None is the default.
+
+    The recipe is None for the ring if the answer does not describe it, and with a single worker.
+    """
+    synchronisation = _known(answer.synchronisation)
+    if synchronisation is None:
+        return {None: None}
+    recipes: dict[str | None, Recipe | None] = {}
+    for used in synchronisation.algorithms:
+        recipes[used.algorithm] = recipe = recipe_in(used.program)
+        if recipe is None and used.algorithm not in ("ring", "none"):
+            raise InvalidInputError(
+                "synchronisation.program",
+                f"missing: how to run {used.algorithm}; plan again, or with --algorithms",
+            )
+    return {None: recipes[synchronisation.algorithm], **recipes}
+
+
+def _named_pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:
+    part = _known(transfer.part) or {}
+    return tuple(
+        piece_of(name, *part[name], sizes.get(name)) if name in part else Piece(name)
+        for name in transfer.parameters
+    )
+
+
+def _known(value: ValueT | UnsetType) -> ValueT | None:
+    return None if value is UNSET else value
