@@ -313,7 +313,7 @@ def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, opti
     for limit in limits:
         if "error" in ended(request, limit):
             return
-    moment = Random(f"{name} {method} {option}").uniform(0, limits[-1])
+    moment = Random(f"{name} {method} {option}").uniform(0, 2 * LIMITS[-2])
     ended(request, moment, cancelled=True)
 
 

@@ -4,21 +4,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from planner.cli import (
-    calibrate,
-    compare,
-    draw,
-    export,
-    importing,
-    measure,
-    plan,
-    report,
-    run,
-    schema,
-    solve,
-    why,
-)
 from planner.cli.exits import Exit
 from planner.cli.parsing import SuggestingParser, as_typed
 from planner.cli.telling import complain, telling
@@ -26,6 +13,22 @@ from planner.cli.writing import writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.machine import own_version
 from planner.model.units import escaped
+
+_MODULES = {
+    "plan": "plan",
+    "report": "report",
+    "compare": "compare",
+    "solve": "solve",
+    "draw": "draw",
+    "profile": "measure",
+    "calibrate": "calibrate",
+    "run": "run",
+    "import": "importing",
+    "why": "why",
+    "export": "export",
+    "schema": "schema",
+}
+"""Where each command is; only the one that is called is loaded."""
 
 _EXAMPLES = """\
 examples:
@@ -40,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     options = argparse.Namespace()
     try:
-        options = parser().parse_args(arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        options = parser(given).parse_args(given)
         with telling(asked=vars(options).get("verbose", False)):
             status: int = options.run(options)
         if sys.stdout is not None:
@@ -80,8 +84,8 @@ def _close_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of a command line, or of all of them."""
     known = SuggestingParser(
         prog="planner",
         description="Plans the communication of distributed deep-learning jobs, and proves how "
@@ -91,19 +95,7 @@ def parser() -> argparse.ArgumentParser:
     )
     known.add_argument("--version", action="version", version=f"planner {own_version()}")
     commands = known.add_subparsers(metavar="COMMAND", required=True)
-    for command in (
-        plan,
-        report,
-        compare,
-        solve,
-        draw,
-        measure,
-        calibrate,
-        run,
-        importing,
-        why,
-        export,
-        schema,
-    ):
-        command.add_parser(commands)
+    called = [word for word in arguments if not word.startswith("-")][:1]
+    for name in called if called and called[0] in _MODULES else _MODULES:
+        import_module(f"planner.cli.{_MODULES[name]}").add_parser(commands)
     return known

@@ -35,7 +35,7 @@ entry_point()
 
 @pytest.mark.parametrize(
     "name",
-    ["planner.cli.main", "argparse", "msgspec", "planner.families.caramel", "planner.cli.run"],
+    ["planner.cli.main", "argparse", "msgspec", "planner.families.caramel", "planner.cli.schema"],
 )
 def test_while_it_starts(name: str) -> None:
     script = AT_AN_IMPORT.format(name=name, words=["schema", "ibatch"])
