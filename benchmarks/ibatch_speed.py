@@ -15,7 +15,7 @@ import random
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from math import prod
@@ -92,10 +92,10 @@ def fresh(problem: Problem) -> Problem:
     )
 
 
-def against_milp(limit: float) -> None:
+def against_milp(limit: float, startups: Sequence[int]) -> None:
     print(f"## Exact method against mixed-integer programs, 200 layers, limit {limit:g} s\n")
     head(("start-up", "exact", "`solve`", "program, solver", "its time", "ratio", "same optimum"))
-    for startup in (1, 10, 100, 1000, 10_000):
+    for startup in startups:
         problem = table(200, startup, seed=startup)
         whole = solving(problem, 50)
         own = searching(problem, 50)
@@ -182,11 +182,11 @@ def linear_mg_wfbp(problem: Problem) -> list[int]:
     return mg_wfbp_groups(ready, duration, problem.transfer_startup_ns)
 
 
-def against_mg_wfbp() -> None:
+def against_mg_wfbp(startups: Sequence[int]) -> None:
     print("## Exact method against MG-WFBP's rule, push, 2,000 layers\n")
     header = ("start-up", "exact", "rule as published", "ratio", "rule, O(n)", "ratio")
     head((*header, "rule's makespan"))
-    for startup in (10, 100, 1000, 10_000):
+    for startup in startups:
         problem = table(2000, startup, seed=startup, direction="push")
         result, rule = solve(problem), solve(problem, method="mg_wfbp")
         assert rule.plan is not None
@@ -211,15 +211,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
     options = parser.parse_args()
     sizes = [7812 * 2**i for i in range(8)]  # up to 999,936
+    startups = [1, 10, 100, 1000, 10_000]
     if options.quick:
-        sizes = [1000, 2000]
-        options.milp_limit = min(options.milp_limit, 2.0)
+        sizes, startups = [1000, 2000], [1, 1000]
+        options.milp_limit = min(options.milp_limit, 0.2)
     print(f"Python {sys.version.split()[0]}\n")
-    against_milp(options.milp_limit)
+    against_milp(options.milp_limit, startups)
     growth("random tables, start-up 100", lambda n, seed: table(n, 100, seed), sizes)
     growth("random tables, start-up 10,000", lambda n, seed: table(n, 10_000, seed), sizes)
     growth("as many batches as layers", balanced, sizes)
-    against_mg_wfbp()
+    against_mg_wfbp(startups[1:])
 
 
 if __name__ == "__main__":
