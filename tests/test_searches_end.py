@@ -156,6 +156,9 @@ REQUESTS: dict[str, Callable[[int], Request]] = {
     "drizzle": lambda _: shipped("drizzle/inception64.json"),
     "fsdp": fsdp_request,
     "fsdp, memory": lambda layers: fsdp_request(layers, memory_bytes=6 * 10**7 * layers),
+    "fsdp, many meshes": lambda layers: fsdp_request(
+        layers, memory_bytes=6 * 10**7 * layers, meshes=100 * fsdp_request(1)["meshes"]
+    ),
     "fsdp, two channels": lambda layers: fsdp_request(layers, channels="two"),
     "overlap": overlap_request,
     "overlap, no limit": lambda layers: overlap_request(layers, memory_limit_bytes=10**12),

@@ -8,7 +8,7 @@ the rules do".
 Complexity: O(layers · meshes).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -202,9 +202,9 @@ REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
 PREFETCH_ELEMENTS = 50_000_000
 
 
-def fitted(problem: Problem, rule: Rule) -> Plan | None:
-    """Return a rule's fastest plan that fits into memory, or None."""
-    made = [rule(problem, mesh) for mesh in range(len(problem.meshes))]
+def fitted(problem: Problem, rule: Rule, meshes: Iterable[int] | None = None) -> Plan | None:
+    """Return a rule's fastest plan that fits into memory, on any mesh or on some; or None."""
+    made = [rule(problem, mesh) for mesh in meshes or range(len(problem.meshes))]
     limit = problem.memory_bytes
     again = [_recomputed(problem, plan) for plan in made if problem.checkpoint_bytes is not None]
     for several in (made, again):

@@ -49,7 +49,9 @@ class MeshBounds:
         first = _best if short else _passes
         later = [_best] if not short else [_busy] if limit is not None else []
         for place, mesh in enumerate(problem.meshes):
-            if limit is None or fitting(problem, place, limit) is not None:
+            if deadline.passed and limit is not None:  # whether anything fits is not known
+                self.of[place], self.cut = _passes(problem, mesh, NEVER), True
+            elif limit is None or fitting(problem, place, limit) is not None:
                 bound = Fraction(0) if limit is None else _liquid(problem, mesh)
                 self.of[place] = max(bound, self._unless_late(first, mesh, _passes))
         self._left = {place: list(later) for place in self.of}

@@ -56,7 +56,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     bounds = MeshBounds(problem, deadline)
     effort = EFFORT if problem.layers <= MAX_STARTS else EFFORT // 2
     pool = _Pool(problem, -int(-bounds.least // 1))
-    pool.fallback()
+    pool.fallback(deadline)
     assert pool.best is not None
     deadline.offer(pool.best.plan, pool.bound_ns)
     cut = False
@@ -75,7 +75,8 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     except TimeUpError:
         cut = True
     assert pool.best is not None
-    rules = (fitted(problem, rule) for rule in RULES.values())
+    meshes = [pool.best.plan.mesh] if deadline.passed else None
+    rules = (fitted(problem, rule, meshes) for rule in RULES.values())
     plans = [pool.best.plan, *(plan for plan in rules if plan is not None)]
     best = min(plans, key=lambda plan: merit(problem, plan))
     ahead = pool.best.ahead if best is pool.best.plan else FARTHEST
@@ -190,10 +191,12 @@ class _Pool:
             if 0 <= number <= most:
                 yield of(number)
 
-    def fallback(self) -> None:
+    def fallback(self, deadline: Deadline) -> None:
         """Start from a shape that fits if any does."""
         limit = self.problem.memory_bytes
         for mesh in range(len(self.problem.meshes)):
+            if self.best is not None and deadline.passed:
+                return
             if limit is None:
                 ranges = finest(self.problem)
                 no = (False,) * len(ranges)
