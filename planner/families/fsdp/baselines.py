@@ -8,7 +8,7 @@ the rules do".
 Complexity: O(layers · meshes).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +17,8 @@ from planner.families.fsdp.evaluation import loads_of, merit
 from planner.families.fsdp.min_memory import spread, wrapped
 from planner.families.fsdp.prefetch import Needs, Shape, at_use, issued_by, needs_of
 from planner.families.fsdp.problem import Plan, Problem, Unit
+from planner.solving.deadline import NEVER, Deadline
+from planner.solving.methods import Outcome
 from planner.solving.pareto import staircase
 
 # ---
@@ -202,16 +204,25 @@ REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
 PREFETCH_ELEMENTS = 50_000_000
 
 
-def fitted(problem: Problem, rule: Rule, meshes: Iterable[int] | None = None) -> Plan | None:
-    """Return a rule's fastest plan that fits into memory, on any mesh or on some; or None."""
-    made = [rule(problem, mesh) for mesh in meshes or range(len(problem.meshes))]
-    limit = problem.memory_bytes
+def fitted(
+    problem: Problem, rule: Rule, deadline: Deadline = NEVER, first: int = 0
+) -> Outcome[Plan]:
+    """Return a rule's fastest plan that fits into memory, if any does.
+
+    The mesh at place `first` is tried in any case, the others while there is time.
+    """
+    made: list[Plan] = []
+    for mesh in sorted(range(len(problem.meshes)), key=lambda mesh: mesh != first):
+        if made and deadline.passed:
+            break
+        made.append(rule(problem, mesh))
+    cut, limit = len(made) < len(problem.meshes), problem.memory_bytes
     again = [_recomputed(problem, plan) for plan in made if problem.checkpoint_bytes is not None]
     for several in (made, again):
         plans = [plan for plan in several if limit is None or checked_peak(problem, plan) <= limit]
         if plans:
-            return min(plans, key=lambda plan: merit(problem, plan))
-    return None
+            return Outcome(min(plans, key=lambda plan: merit(problem, plan)), timed_out=cut)
+    return Outcome(None, timed_out=cut)
 
 
 def _recomputed(problem: Problem, plan: Plan) -> Plan:

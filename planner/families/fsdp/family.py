@@ -27,7 +27,7 @@ from planner.model.errors import InvalidPlanError
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns
 from planner.solving.compare import IGNORE_MEMORY, Case, Column, Option
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
@@ -74,10 +74,12 @@ PRICED = 5000
 def _rule(name: str, run: Rule) -> Method:
     """Return a baseline method; its plan may not fit into memory."""
 
-    def method(problem: Problem, _: Deadline) -> Outcome[Plan]:
-        plan = fitted(problem, run)
-        if plan is not None:
-            return Outcome(plan)
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        found = fitted(problem, run, deadline)
+        if found.plan is not None:
+            return found
+        if found.timed_out:
+            raise TimeUpError
         needed = min(
             checked_peak(problem, run(problem, mesh)) for mesh in range(len(problem.meshes))
         )

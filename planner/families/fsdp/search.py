@@ -75,8 +75,8 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     except TimeUpError:
         cut = True
     assert pool.best is not None
-    meshes = [pool.best.plan.mesh] if deadline.passed else None
-    rules = (fitted(problem, rule, meshes) for rule in RULES.values())
+    first = pool.best.plan.mesh
+    rules = (fitted(problem, rule, deadline, first).plan for rule in RULES.values())
     plans = [pool.best.plan, *(plan for plan in rules if plan is not None)]
     best = min(plans, key=lambda plan: merit(problem, plan))
     ahead = pool.best.ahead if best is pool.best.plan else FARTHEST
