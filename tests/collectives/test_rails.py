@@ -161,7 +161,7 @@ def test_both_halves_are_what_a_replay_counts(
         with pytest.raises(NotApplicableError, match="powers of two"):
             RAILS[name](rails)
         return
-    (found, *deeper), _ = synchronisations(cluster, [name])
+    (found, *deeper), _ = synchronisations(cluster, (name,))
     assert found.depth == 1
     assert all(option.depth > 1 for option in deeper)
     replay = replayed(name, rails, monkeypatch)

@@ -61,7 +61,7 @@ def planned(machines: int, topology: Topology) -> dict[tuple[str, str], Typed]:
     cluster = cluster_of(machines, topology)
     plans = {}
     for name, mode in product(ALGORITHMS, ("replicated", "sharded")):
-        if synchronisations(cluster, [name])[0]:
+        if synchronisations(cluster, (name,))[0]:
             problem = iteration.Problem.from_profile(
                 profile, cluster, algorithms=[name], modes=[mode], element_bytes=4
             )

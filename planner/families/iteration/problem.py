@@ -218,7 +218,7 @@ class Problem:
         names = dict.fromkeys(option.algorithm for option in self.single)
         return {
             name: mixture(
-                name, (option for option in self.single if option.algorithm == name), largest
+                name, tuple(option for option in self.single if option.algorithm == name), largest
             )
             for name in names
         }

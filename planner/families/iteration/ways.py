@@ -12,6 +12,7 @@ Source: own.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor
 from typing import TypeAlias
 
@@ -214,13 +215,14 @@ def fastest(way: Way, kind: str, size_bytes: int) -> Synchronisation:
     return way.options[times.index(min(times))]
 
 
-def mixture(algorithm: str, options: Iterable[Synchronisation], largest: int) -> Way:
+@lru_cache(maxsize=128)
+def mixture(algorithm: str, options: tuple[Synchronisation, ...], largest: int) -> Way:
     """Return the options that are cheapest for some size, as a mixture if there are several.
 
     Of options of equal cost the first counts. `largest`: bytes of the largest transfer.
     """
-    needed = tuple(options)
-    for option in needed[::-1]:
+    needed = options
+    for option in options[::-1]:
         rest = tuple(other for other in needed if other is not option)
         if rest and not any(_is_needed(option, rest, kind, largest) for kind in _KINDS):
             needed = rest

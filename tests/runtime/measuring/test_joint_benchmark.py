@@ -47,7 +47,7 @@ def test_times_of_the_model_give_its_numbers(topology: Topology) -> None:
 def test_what_no_time_depends_on_is_none() -> None:
     """A ring sends one message a step."""
     cluster = cluster_of(Switch(4))
-    (ring,) = synchronisations(cluster, ["ring"])[0]
+    (ring,) = synchronisations(cluster, ("ring",))[0]
     times = {"ring": [(size, ring.all_reduce.cost_ns(size)) for size in SIZES]}
     assert fitted(cluster, times).cluster.nic.message_ns == 0
 
