@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from planner.families.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.families.ibatch.beside import least_beside, merged, planned_beside
@@ -25,18 +25,14 @@ from planner.model.profiles import Profile
 from planner.model.units import format_bytes, format_ns
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Option, Place
-from planner.solving.comparison import Comparison
-from planner.solving.deadline import Cancel, Deadline
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, concrete, loaded, named
-from planner.solving.result import Infeasibility, Result
+from planner.solving.result import Infeasibility
 from planner.solving.robustness import NOMINAL, Limit
 from planner.solving.scenarios import Scenario, later
 from planner.solving.targets import target_of
-
-if TYPE_CHECKING:
-    from planner.families.ibatch.blocks import Blocks
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -146,13 +142,6 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             "pull: parameters before the forward pass (default); push: gradients after backward",
             default="pull",
             choices=("pull", "push"),
-        ),
-        Option(
-            "--granularity",
-            "where batches may end: behind every layer with parameters (default), or only behind "
-            "whole blocks of branches; what that costs is said",
-            default="layer",
-            choices=("layer", "block"),
         ),
         Option(
             "--objective",
@@ -291,27 +280,8 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return concrete(self.methods_for(case.problem))
 
     def unasked(self, case: Case[Problem]) -> Mapping[str, str]:
-        blocks = _blocks(case)
-        units = case.problem.layers if blocks is None else blocks.merged.layers
+        units = case.problem.layers
         return {} if units <= WITNESS_MAX_UNITS else dict.fromkeys(WITNESSES, f"{units} units")
-
-    def solve_case(
-        self,
-        case: Case[Problem],
-        *,
-        method: str,
-        time_limit: float | None,
-        cancel: Cancel | None,
-    ) -> Result[Plan, Evaluation]:
-        blocks = _blocks(case)
-        if blocks is None:
-            return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
-        return blocks.solve(method=method, time_limit=time_limit)
-
-    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Evaluation]) -> Sequence[str]:
-        """Say what batches of whole blocks cost against batches of layers."""
-        blocks = _blocks(case)
-        return () if blocks is None else blocks.cost_in_words(comparison.rows)
 
     def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
         sizes = problem.layer_bytes
@@ -320,19 +290,10 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def collective(self, options: Mapping[str, Any]) -> str | None:
         return COLLECTIVES[options["direction"]]
 
-    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        if options["regret"] and options["granularity"] == "block":
-            raise InvalidInputError(
-                "--regret", "not with --granularity block: it is that of layers"
-            )
-        return options
-
     def check_profile(self, profile: Profile) -> None:
         profile.chain("layer")
 
-    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> "Blocks":
-        from planner.families.ibatch.blocks import Blocks
-
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
         chain = profile.chain("layer")
         problem = Problem.from_profile(
             chain,
@@ -345,13 +306,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         )
         if problem.target is not None:
             check_modules(chain.layer_parameters(), problem.target)
-        return Blocks(problem, profile.block_starts(), options["time_limit"])
-
-
-def _blocks(case: Case[Problem]) -> "Blocks | None":
-    """Return the blocks whose ends batches are to have, if that was asked for."""
-    blocks: Blocks = case.made
-    return blocks if case.options.get("granularity") == "block" else None
+        return problem
 
 
 def _with_contention(name: str, method: Method) -> Method:

@@ -21,7 +21,7 @@ from planner.model.contention import ALONE, Interference, check_interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import AnyNetwork, batch_cost
-from planner.model.profiles import Granularity, Profile
+from planner.model.profiles import Profile
 from planner.model.validation import check_count, integers, set_integer, shown, total
 from planner.solving.result import Infeasibility
 from planner.solving.targets import Target
@@ -178,7 +178,6 @@ class Problem:
         *,
         direction: Direction = "pull",
         objective: Literal["makespan", "eq4"] = "makespan",
-        granularity: Granularity = "layer",
         max_batch_bytes: int | None = None,
         interference: Interference = ALONE,
         target: Target | None = None,
@@ -193,10 +192,8 @@ class Problem:
             Time of one communication, or the NICs it uses.
         direction, objective, max_batch_bytes, interference, target
             As in `Problem`.
-        granularity : {"layer", "block"}
-            Unit of the chain.
         """
-        layers = profile.chain(granularity).layers
+        layers = profile.chain().layers
         pull = direction == "pull"
         spreads = [
             layer.forward_spread_ns if pull else layer.backward_spread_ns for layer in layers
