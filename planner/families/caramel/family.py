@@ -32,7 +32,7 @@ from planner.families.caramel.methods import (
     OWN_METHODS,
     RULES,
     Method,
-    with_contention,
+    search_beside,
 )
 from planner.families.caramel.pricing import LoadPricer, loads_of, merged_loads, plan_of
 from planner.families.caramel.problem import OpOrder, Plan, Problem
@@ -49,6 +49,7 @@ from planner.model.units import counted, format_bytes, format_ns
 from planner.model.validation import integer, total
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Option, Place
+from planner.solving.contention import with_contention
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.methods import Outcome
@@ -144,7 +145,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             return within(self.methods, problem.target)
         if problem.interference.is_none:
             return self.methods
-        return {name: with_contention(name, method) for name, method in self.methods.items()}
+        return with_contention(self.methods, "search", search_beside)
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
         return adapt(problem, plan)

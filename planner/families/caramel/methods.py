@@ -31,7 +31,6 @@ from planner.families.caramel.pricing import Load, LoadPricer, loads_of, plan_of
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.search import BUDGET, best_loads
 from planner.families.caramel.windows import windows
-from planner.model.contention import ALONE
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
@@ -190,19 +189,7 @@ OWN_METHODS: Mapping[str, Method] = {
 """Every method by the name requests use, but for plug-ins."""
 
 
-def with_contention(name: str, method: Method) -> Method:
-    """Return a method for problems with contention.
-
-    Baselines and exact methods plan without it; bounds under contention replace their bounds, which
-    hold without contention only.
-    """
-
-    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        if name in ("auto", "search"):
-            others = (OWN_METHODS[other] for other in ("exact", "exact_split", *RULES))
-            outcome = planned_beside(problem, _search, others, deadline)
-            return replace(outcome, method="search")
-        outcome = method(replace(problem, interference=ALONE), deadline)
-        return replace(outcome, lower_bound=None)
-
-    return run
+def search_beside(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return the best plan found under contention."""
+    others = (OWN_METHODS[other] for other in ("exact", "exact_split", *RULES))
+    return planned_beside(problem, _search, others, deadline)

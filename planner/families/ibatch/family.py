@@ -5,7 +5,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any, TypeAlias
 
 from planner.families.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
@@ -16,15 +15,14 @@ from planner.families.ibatch.for_target import check_modules, within
 from planner.families.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.families.ibatch.makespan import solve_additive, sweep
 from planner.families.ibatch.problem import COLLECTIVES, Plan, Problem
-from planner.families.ibatch.refit import refit
 from planner.families.ibatch.robust import robust
-from planner.model.contention import ALONE
 from planner.model.costs import scaled_cost
 from planner.model.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
 from planner.model.profiles import Profile
 from planner.model.units import format_bytes, format_ns
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Option, Place
+from planner.solving.contention import with_contention
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
@@ -66,6 +64,11 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     from planner.families.ibatch.dynamic import solve_general
 
     return solve_general(problem, deadline)
+
+
+def _beside(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return the best plan found under contention."""
+    return planned_beside(problem, (_exact, *RULES.values()), deadline)
 
 
 def _within_cap(run: Method) -> Method:
@@ -176,11 +179,22 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def methods_for(self, problem: Problem) -> Mapping[str, Method]:
         methods = self.methods
         if not problem.interference.is_none:
-            methods = {name: _with_contention(name, run) for name, run in methods.items()}
+            methods = with_contention(methods, "exact", _within_cap(_beside))
         return methods if problem.target is None else within(methods, problem.target)
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-        return refit(problem, plan, deadline)
+        """Return the best plan where an exact method takes milliseconds, or else the start plan."""
+        check(problem, plan)
+        free = problem.interference.is_none and problem.target is None
+        additive = problem.transfer_prefix is not None
+        quick = additive or problem.layers <= BOUND_MAX_LAYERS
+        if problem.objective != "makespan" or not free or not quick:
+            return Outcome(plan)
+        outcome = _exact(problem, deadline)
+        assert outcome.plan is not None
+        if self.lasting(problem, outcome.plan) < self.lasting(problem, plan):
+            return outcome
+        return replace(outcome, plan=plan)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         times, spreads = problem.compute_ns, problem.spread_ns or (0,) * problem.layers
@@ -244,9 +258,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             if number < count:
                 yield problem.plan([place * count // number for place in range(number + 1)])
         if count <= ENUMERATED:
-            for size in range(count):
-                for inner in combinations(range(1, count), size):
-                    yield problem.plan((0, *inner, count))
+            yield from problem.every_plan()
 
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
@@ -307,23 +319,6 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         if problem.target is not None:
             check_modules(chain.layer_parameters(), problem.target)
         return problem
-
-
-def _with_contention(name: str, method: Method) -> Method:
-    """Return a method for problems with contention.
-
-    `exact` and `auto` search under contention. The other methods ignore contention; their lower
-    bounds are dropped.
-    """
-
-    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        if name in ("auto", "exact"):
-            rules = (IBATCH.methods[rule] for rule in RULES)
-            return replace(planned_beside(problem, _exact, rules, deadline), method="exact")
-        outcome = method(replace(problem, interference=ALONE), deadline)
-        return replace(outcome, lower_bound=None)
-
-    return _within_cap(run)
 
 
 IBATCH = _Ibatch()

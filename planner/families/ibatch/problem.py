@@ -10,11 +10,11 @@ Source: Wang, Pi, Zhou, "Scalable Distributed DL Training: Batching Communicatio
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from planner.model.contention import ALONE, Interference, check_interference
@@ -216,6 +216,14 @@ class Problem:
         """Return the plan with batches between consecutive `boundaries` (0, l_1, …, L)."""
         return Plan.from_boundaries(boundaries, self.direction)
 
+    def every_plan(self) -> Iterator["Plan"]:
+        """Yield every plan within the cap, fewest batches first: 2^(L-1) without a cap."""
+        for cuts in range(self.layers):
+            for inner in combinations(range(1, self.layers), cuts):
+                boundaries = (0, *inner, self.layers)
+                if all(stop <= self.reach(start) for start, stop in pairwise(boundaries)):
+                    yield self.plan(boundaries)
+
     @property
     def layers(self) -> int:
         """Number of layers L."""
@@ -277,24 +285,18 @@ class Problem:
         return self.cost.cost_ns(self.size_prefix[stop] - self.size_prefix[start])
 
     def transfers(self, plan: "Plan") -> list[tuple[int, int, int]]:
-        """Return (duration, processor time, delay) of each batch (ns).
+        """Return each batch's duration without contention, processor time and delay with it (ns).
 
-        The duration is without contention. Processor time and delay are those of full overlap with
-        computation.
+        Processor time and delay are those of full overlap with computation.
         """
-        times = [self.transfer_time(start, stop) for start, stop in plan.batches]
-        sizes = self.size_prefix
-        if sizes is None or self.interference.is_none:
-            return [(time, 0, 0) for time in times]
-        beside = self.interference
-        return [
-            (
-                time,
-                beside.processor_ns(sizes[stop] - sizes[start], time),
-                beside.beside_ns(time) - time,
-            )
-            for time, (start, stop) in zip(times, plan.batches, strict=True)
-        ]
+        sizes, beside = self.size_prefix, self.interference
+        assert sizes is not None
+        taken = []
+        for start, stop in plan.batches:
+            time = self.transfer_time(start, stop)
+            processor = beside.processor_ns(sizes[stop] - sizes[start], time)
+            taken.append((time, processor, beside.beside_ns(time) - time))
+        return taken
 
     def transfer_times(self, start: int, stop: int) -> "NDArray[np.int64]":
         """Return the communication times of batches start … b-1 for b = start+1 … stop (ns)."""
