@@ -15,13 +15,13 @@ from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise
 
+from planner.families.caramel.baselines import cost_of
 from planner.families.caramel.buckets import MOST_BUCKETS, best_buckets, every_size
 from planner.families.caramel.evaluation import lasting_ns
 from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.target_schedule import (
     Lane,
     broken_rule,
-    cost_of,
     default_counts,
     lane_of,
     plan_of_buckets,

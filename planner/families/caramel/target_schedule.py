@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from planner.families.caramel.baselines import horovod, ready_order, unordered, whole
+from planner.families.caramel.baselines import horovod, in_cycles, ready_order, unordered, whole
 from planner.families.caramel.buckets import sizes_that_make
 from planner.families.caramel.evaluation import lasting_ns, plan_heads
 from planner.families.caramel.problem import Plan, Problem
-from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import ddp_buckets, fitting_buckets, nearest_size
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
@@ -56,12 +55,6 @@ def lane_of(problem: Problem, target: Target, deadline: Deadline = NEVER) -> Lan
     return Lane(plan, tuple(order), tuple(heads[j] for j in order), tuple(sizes[j] for j in order))
 
 
-def cost_of(problem: Problem) -> AffineCost | TableCost:
-    """Return the cost for a library that chooses no depth."""
-    cost = problem.cost
-    return cost.at_depth(1) if isinstance(cost, DepthCost) else cost
-
-
 def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequence[int]) -> Plan:
     """Return the plan that a target makes of buckets with `counts` parameters."""
     spans = list(pairwise(accumulate(counts, initial=0)))
@@ -73,27 +66,6 @@ def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequen
     elif target.cycle_ns:
         groups = in_cycles(problem, target.cycle_ns, groups, plan_heads(problem.graph, lane.plan))
     return replace(lane.plan, groups=tuple(groups), barrier=True, late=target.leaves_late)
-
-
-def in_cycles(
-    problem: Problem, cycle_ns: int, groups: Sequence[Transfer], heads: Sequence[int]
-) -> list[Transfer]:
-    """Return groups in the order, and with the starts, in which cycles find them complete.
-
-    Cycles are those of `planner.families.caramel.baselines.horovod`. `heads`: when each gradient is
-    ready (ns).
-    """
-    cost, tick, free = cost_of(problem), 0, 0
-    complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
-    timed = []
-    for place in sorted(range(len(groups)), key=complete.__getitem__):
-        if complete[place] > tick:  # the next cycle, then cycles that find no group
-            tick = max(tick + cycle_ns, free) if free > tick else tick
-            tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns
-            free = tick
-        free += cost.cost_ns(groups[place].size_bytes)
-        timed.append(replace(groups[place], not_before_ns=tick))
-    return timed
 
 
 def default_counts(problem: Problem, target: Target, lane: Lane, deadline: Deadline) -> list[int]:
