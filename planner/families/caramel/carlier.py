@@ -21,24 +21,12 @@ from planner.solving.deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class JobSequence:
-    """An order of the jobs.
-
-    Attributes
-    ----------
-    order : tuple of int
-        The jobs in time order.
-    value : int
-        Largest sum of a job's end and its tail.
-    lower_bound : int
-        No order has a smaller value than this.
-    timed_out : bool
-        Whether the deadline or the number of nodes cut the search short.
-    """
+    """The jobs in time order, and what was proven."""
 
     order: tuple[int, ...]
-    value: int
-    lower_bound: int
-    timed_out: bool
+    value: int  # the largest sum of a job's end and its tail
+    lower_bound: int  # no order has a smaller value
+    timed_out: bool  # or too many nodes
 
 
 def sequence_value(

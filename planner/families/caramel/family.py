@@ -34,7 +34,7 @@ from planner.families.caramel.methods import (
     Method,
     search_beside,
 )
-from planner.families.caramel.pricing import LoadPricer, loads_of, merged_loads, plan_of
+from planner.families.caramel.pricing import LoadPricer, is_free, loads_of, merged_loads, plan_of
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.refit import adapt, refit
 from planner.families.caramel.search import BUDGET
@@ -166,7 +166,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
 
     def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
         """Return a plan with fewer transfers: the fewest of whole parameters, if they are few."""
-        if not _is_free(problem, plan):
+        if not is_free(problem, plan):
             if most_ns == lasting_ns(problem, plan):
                 return plan  # planning under a target's rules or contention has merged already
             return super().simplest(problem, plan, most_ns, deadline)
@@ -185,7 +185,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
 
     def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
         """Return a less delay-sensitive plan: the least of whole parameters, if they are few."""
-        if not _is_free(problem, plan):
+        if not is_free(problem, plan):
             return plan
         order = OpOrder(plan.backward_orders[0], plan.forward_order)
         known = windows(problem.graph, *order)
@@ -306,13 +306,6 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             interference=place.interference,
             target=target_of(options["for"], FOR.name),
         )
-
-
-def _is_free(problem: Problem, plan: Plan) -> bool:
-    """Return whether a plan's price depends on its loads and one op order only."""
-    plain = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late) and plan.traffic == 1
-    delayed = any(group.not_before_ns for group in plan.groups)
-    return plain and not delayed and problem.target is None and problem.interference.is_none
 
 
 def _ordered_partitions(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:

@@ -120,6 +120,13 @@ def merged_loads(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> lis
     return [tuple(parts.items()) for parts in made]
 
 
+def is_free(problem: Problem, plan: Plan) -> bool:
+    """Return whether a plan's price depends on its loads and one op order only."""
+    plain = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late) and plan.traffic == 1
+    delayed = any(group.not_before_ns for group in plan.groups)
+    return plain and not delayed and problem.target is None and problem.interference.is_none
+
+
 def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
     """Return the plan that sends these loads, each at its cheapest depth."""
     sizes = [parameter.size_bytes for parameter in problem.graph.parameters]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from planner.families.caramel.bounds import concave_bounds
 from planner.families.caramel.descent import descend
 from planner.families.caramel.nested_windows import Targets, tightened, widened
-from planner.families.caramel.pricing import Load, LoadPricer, loads_of, plan_of
+from planner.families.caramel.pricing import Load, LoadPricer, is_free, loads_of, plan_of
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import windows
 from planner.model.costs import TransferCost
@@ -43,12 +43,9 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     """Return an adapted plan, improved."""
+    if not is_free(problem, plan):
+        return Outcome(plan)
     order = OpOrder(plan.backward_orders[0], plan.forward_order)
-    free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
-    if not free or plan.traffic != 1 or problem.target is not None:
-        return Outcome(plan)
-    if not problem.interference.is_none or any(group.not_before_ns for group in plan.groups):
-        return Outcome(plan)
     pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
     old = loads_of(plan)
     loads, bound = improved(pricer, old, problem.cost, problem.element_bytes, deadline)

@@ -12,13 +12,14 @@ Source: own.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
 from planner.families.caramel.bounds import NEAR, concave_bounds
 from planner.families.caramel.carlier import carlier
 from planner.families.caramel.descent import descend
-from planner.families.caramel.list_schedule import preemptive_pieces, priority_batches
+from planner.families.caramel.list_schedule import most_urgent, preemptive_pieces
 from planner.families.caramel.nested_windows import Targets, tightened, widened
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.threshold import batching_threshold
@@ -174,4 +175,4 @@ def _starts(
     limits.add(min((end for end in {*ends, total} if end <= total), key=pricer.rate))
     for limit in sorted(limits):
         if total // limit <= pricer.many:
-            yield priority_batches(pricer, limit, element_bytes)
+            yield most_urgent(pricer, repeat((limit, 0)), element_bytes)
