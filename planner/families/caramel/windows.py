@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from planner.model.graphs import Graph, Phase
+from planner.model.validation import shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,24 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of all parameters under one op order.
+    """The windows of all parameters under one op order, in the order of `Graph.parameters`."""
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Bytes of each parameter, in the order of `Graph.parameters`.
-    heads : tuple of int
-        When each gradient is ready, in ns from the start of the backward pass.
-    tails : tuple of int
-        Forward computation from the first op that reads each parameter to the end, in ns.
-    backward_ns, forward_ns : int
-        Computation of each pass.
-    """
-
-    sizes: tuple[int, ...]
-    heads: tuple[int, ...]
-    tails: tuple[int, ...]
-    backward_ns: int
+    sizes: tuple[int, ...]  # bytes
+    heads: tuple[int, ...]  # when each gradient is ready (ns from the start of the backward pass)
+    tails: tuple[int, ...]  # forward computation from the first op that reads it to the end (ns)
+    backward_ns: int  # computation of each pass
     forward_ns: int
 
     @property
@@ -70,6 +59,25 @@ def windows(graph: Graph, backward: Sequence[int], forward: Sequence[int]) -> Wi
         backward_ns=sum(graph.ops[index].duration_ns for index in backward),
         forward_ns=forward_ns,
     )
+
+
+def first_break(graph: Graph, order: Sequence[int]) -> tuple[int, str] | None:
+    """Return the first place of an order that breaks a rule, and how.
+
+    Each op runs once, after the ops of its pass that it depends on.
+    """
+    done: set[int] = set()
+    for place, index in enumerate(order):
+        op = graph.ops[index]
+        if index in done:
+            return place, f"{shown(op.name)} given twice"
+        for needed in graph.predecessors[index]:
+            before = graph.ops[needed]
+            if needed not in done and before.phase == op.phase:
+                why = f"{shown(op.name)} comes before {shown(before.name)}, which it depends on"
+                return place, why
+        done.add(index)
+    return None
 
 
 # ---
