@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from planner.families.caramel.activation_order import activation_order, backward_order
-from planner.families.caramel.orders import drawn_orders
-from planner.families.caramel.windows import Windows, first_break, windows
+from planner.families.caramel.windows import Windows, drawn_orders, first_break, windows
 from planner.model.contention import ALONE, Interference, check_interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError, NotApplicableError
