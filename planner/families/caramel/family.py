@@ -12,9 +12,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from planner.families.caramel.baselines import (
-    ddp,
-)
+from planner.families.caramel.baselines import ddp
 from planner.families.caramel.beside import merged
 from planner.families.caramel.bounds import NEAR, lower_bound
 from planner.families.caramel.descent import neighbours, steadied

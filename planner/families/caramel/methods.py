@@ -23,9 +23,7 @@ from planner.families.caramel.baselines import (
 from planner.families.caramel.beside import planned_beside
 from planner.families.caramel.bounds import lower_bound, tighter_bound
 from planner.families.caramel.descent import descend
-from planner.families.caramel.evaluation import (
-    lasting_ns,
-)
+from planner.families.caramel.evaluation import lasting_ns
 from planner.families.caramel.paper import caramel
 from planner.families.caramel.pricing import Load, LoadPricer, loads_of, plan_of
 from planner.families.caramel.problem import OpOrder, Plan, Problem

@@ -142,14 +142,8 @@ def _best_order(
     nodes = pricer.looks(nodes, loads)
     if not nodes:
         return loads
-    heads, tails = pricer.windows.heads, pricer.windows.tails
-    ordered = carlier(
-        [max(heads[j] for j, _ in load) for load in loads],
-        [pricer.cost_ns(sum(size for _, size in load)) for load in loads],
-        [max(tails[j] for j, _ in load) for load in loads],
-        deadline,
-        nodes,
-    )
+    heads, durations, tails = zip(*pricer.steps(loads), strict=True)
+    ordered = carlier(heads, durations, tails, deadline, nodes)
     return [loads[place] for place in ordered.order]
 
 
