@@ -85,8 +85,7 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Be
     search.before_tails(transfers, known.tails)
     answer = search.run(deadline, (0, 1))
     if answer.solution is None:
-        bound = limit if answer.finished else answer.bound
-        return BestOpOrder(ops, limit, bound, timed_out=not answer.finished)
+        return BestOpOrder(ops, limit, answer.proven(limit), not answer.finished)
     solution = answer.solution
     end = {index: solution.value(variable) for index, variable in ends.items()}
     backward = tuple(
@@ -94,9 +93,4 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Be
     )
     pricer = LoadPricer(windows(graph, backward, forward), cost)
     value = pricer.iteration_ns(transfers.groups(solution))
-    return BestOpOrder(
-        backward,
-        value,
-        value if answer.finished else min(answer.bound, value),
-        timed_out=not answer.finished,
-    )
+    return BestOpOrder(backward, value, answer.proven(value), not answer.finished)

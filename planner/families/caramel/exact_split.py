@@ -113,16 +113,10 @@ def best_grouping(
         search.alike_in_order(transfers, windows)
     answer = search.run(deadline, (2,) if split else (0, 1), max_work)
     if answer.solution is None:
-        bound = limit if answer.finished else answer.bound
-        return Grouping(known.groups, known.value, bound, timed_out=not answer.finished)
+        return Grouping(known.groups, known.value, answer.proven(limit), not answer.finished)
     groups = transfers.groups(answer.solution)
     value = LoadPricer(windows, cost).iteration_ns(groups)
-    return Grouping(
-        groups,
-        value,
-        value if answer.finished else min(answer.bound, value),
-        timed_out=not answer.finished,
-    )
+    return Grouping(groups, value, answer.proven(value), not answer.finished)
 
 
 def _simple_plan(windows: Windows, cost: TransferCost) -> Grouping:

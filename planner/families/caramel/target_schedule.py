@@ -86,9 +86,7 @@ def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
         return f"{target.title} waits for all transfers before the next forward pass"
     if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
         return f"{target.title} sums up by all-reduces, each in one piece"
-    sizes = problem.windows.sizes
-    parts = [part for group in plan.groups for part in group.parts]
-    if any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts):
+    if _cuts(problem, plan):
         return f"{target.title} sends whole parameters"
     lane = lane_of(problem, target)
     place = {j: number for number, j in enumerate(lane.order)}
@@ -105,6 +103,13 @@ def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
     if (plan.backward_orders, plan.forward_order) != (made.backward_orders, made.forward_order):
         return f"{target.title} enforces no order of the computation"
     return None
+
+
+def _cuts(problem: Problem, plan: Plan) -> bool:
+    """Return whether a plan cuts any parameter."""
+    sizes = problem.windows.sizes
+    parts = (part for group in plan.groups for part in group.parts)
+    return any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts)
 
 
 def _same(first: Plan, second: Plan) -> bool:
@@ -154,14 +159,12 @@ def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline
     lane = lane_of(free, target, deadline)
     counts = default_counts(free, target, lane, deadline)
     default = lasting_ns(free, plan_of_buckets(free, target, lane, counts))
-    sizes = problem.windows.sizes
-    parts = [part for group in plan.groups for part in group.parts]
-    if any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts):
+    if _cuts(problem, plan):
         return Exported(None, default, f"{target.title} sends whole parameters, the plan cuts some")
     if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
         what = "parameter servers" if plan.traffic != 1 else "chunks"
         return Exported(None, default, f"{target.title} cannot be told of {what}")
-    if target.buckets != "any" and len(plan.groups) * len(sizes) > MOST_LOOKED_AT:
+    if target.buckets != "any" and len(plan.groups) * len(lane.sizes) > MOST_LOOKED_AT:
         why = f"the plan has too many groups ({len(plan.groups)}) to find the nearest size"
         return Exported(None, default, f"{target.title} has one size for all buckets, and {why}")
     sent = _sent(free, target, lane, plan.groups)
@@ -172,12 +175,7 @@ def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfe
     """Return the plan that a target makes of groups of whole parameters."""
     if target.buckets != "any":
         named = [[part.parameter for part in group.parts] for group in groups]
-        rule = fitting_buckets
-        if target.buckets == "filled":
-
-            def rule(sizes: Sequence[int], limit: int) -> list[int]:
-                return ddp_buckets(sizes, limit, limit)
-
+        rule = fitting_buckets if target.buckets == "fitting" else _filled
         _, counts = nearest_size(lane.order, lane.sizes, named, rule)
         return plan_of_buckets(problem, target, lane, counts)
     plain = [Transfer(group.parts) for group in groups]
@@ -185,3 +183,7 @@ def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfe
         heads = plan_heads(problem.graph, lane.plan)
         plain = in_cycles(problem, target.cycle_ns, plain, heads)
     return replace(lane.plan, groups=tuple(plain), barrier=True)
+
+
+def _filled(sizes: Sequence[int], limit: int) -> list[int]:
+    return ddp_buckets(sizes, limit, limit)

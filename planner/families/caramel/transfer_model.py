@@ -33,6 +33,10 @@ class ModelAnswer(NamedTuple):
     bound: int
     finished: bool
 
+    def proven(self, value: int) -> int:
+        """Return the lower bound beside the best known value."""
+        return value if self.finished else min(self.bound, value)
+
 
 class Transfers(NamedTuple):
     """The variables of the transfers; `parts` by parameter, share and place."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from planner.families.ibatch.arcs import over_all_batches
 from planner.families.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.families.ibatch.beside import least_beside, merged, planned_beside
 from planner.families.ibatch.bounds import relaxation
@@ -26,7 +27,7 @@ from planner.solving.contention import with_contention
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, concrete, loaded, named
+from planner.solving.methods import Outcome, concrete, named
 from planner.solving.result import Infeasibility
 from planner.solving.robustness import NOMINAL, Limit
 from planner.solving.scenarios import Scenario, later
@@ -123,11 +124,9 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         "auto": _within_cap(named("exact", _exact)),
         "exact": _within_cap(_exact),
         **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
-        "milp": _within_cap(loaded("planner.families.ibatch.milp", "solve_milp", "milp: PuLP")),
+        "milp": _within_cap(over_all_batches("milp", "PuLP")),
         # OR-Tools cannot be loaded after highspy, for example: see planner.families.ibatch.milp.
-        "cpsat": _within_cap(
-            loaded("planner.families.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")
-        ),
+        "cpsat": _within_cap(over_all_batches("cpsat", "OR-Tools")),
         **RULES,
     }
 

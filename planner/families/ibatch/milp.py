@@ -21,7 +21,7 @@ import ortools.sat.python.cp_model  # noqa: F401
 import pulp
 from pulp.apis.coin_api import pulp_cbc_path
 
-from planner.families.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
+from planner.families.ibatch.arcs import Arc, all_arcs, path_through
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
@@ -29,15 +29,7 @@ from planner.solving.methods import Outcome
 
 
 def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the objective with CBC; raise `NotApplicableError` for too many layers."""
-    refuse_large(problem, "milp")
-    try:
-        return _solve(problem, deadline)
-    except TimeUpError:
-        return out_of_time(problem)
-
-
-def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Minimise the objective with CBC; raise `TimeUpError` if there is no time to build the model."""
     begin = time.monotonic()
     arcs = all_arcs(problem, deadline)
     # CBC uses floating point: scale the largest time to 10^6.
