@@ -25,7 +25,7 @@ _MAX_BITS = 45
 
 
 def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the objective with CP-SAT; raise `TimeUpError` if there is no time to build the model."""
+    """Minimise the objective with CP-SAT; raise `TimeUpError` if building the model is late."""
     arcs = all_arcs(problem, deadline)
     model = cp_model.CpModel()
     chosen = [model.new_bool_var("") for _ in arcs]

@@ -147,12 +147,19 @@ def durations_beside(problem: Problem, plan: Plan) -> tuple[list[int], list[int]
     pull = problem.direction == "pull"
     computed = problem.compute_ns if pull else problem.compute_ns[::-1]
     done = list(accumulate(computed, initial=0))
-    steps = [
-        TimedTransfer(0, lasts, start, 0, *beside)
-        if pull
-        else TimedTransfer(done[problem.layers - start], lasts, 0, 0, *beside)
-        for (start, _), (lasts, *beside) in zip(plan.batches, problem.transfers(plan), strict=True)
-    ]
+    sizes, beside = problem.size_prefix, problem.interference
+    assert sizes is not None
+    steps = []
+    for start, stop in plan.batches:
+        alone = problem.transfer_time(start, stop)
+        step = TimedTransfer(
+            ready_ns=0 if pull else done[problem.layers - start],
+            duration_ns=alone,
+            needed_by=start if pull else 0,
+            processor_ns=beside.processor_ns(sizes[stop] - sizes[start], alone),
+            slower_ns=beside.beside_ns(alone) - alone,
+        )
+        steps.append(step)
     backward, forward = ((), computed) if pull else (computed, ())
     went = simulate(backward, forward, steps)
     layers = went.forward if pull else went.backward[::-1]

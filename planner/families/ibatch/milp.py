@@ -29,7 +29,7 @@ from planner.solving.methods import Outcome
 
 
 def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the objective with CBC; raise `TimeUpError` if there is no time to build the model."""
+    """Minimise the objective with CBC; raise `TimeUpError` if building the model is late."""
     begin = time.monotonic()
     arcs = all_arcs(problem, deadline)
     # CBC uses floating point: scale the largest time to 10^6.

@@ -284,20 +284,6 @@ class Problem:
         assert self.size_prefix is not None
         return self.cost.cost_ns(self.size_prefix[stop] - self.size_prefix[start])
 
-    def transfers(self, plan: "Plan") -> list[tuple[int, int, int]]:
-        """Return each batch's duration without contention, processor time and delay with it (ns).
-
-        Processor time and delay are those of full overlap with computation.
-        """
-        sizes, beside = self.size_prefix, self.interference
-        assert sizes is not None
-        taken = []
-        for start, stop in plan.batches:
-            time = self.transfer_time(start, stop)
-            processor = beside.processor_ns(sizes[stop] - sizes[start], time)
-            taken.append((time, processor, beside.beside_ns(time) - time))
-        return taken
-
     def transfer_times(self, start: int, stop: int) -> "NDArray[np.int64]":
         """Return the communication times of batches start … b-1 for b = start+1 … stop (ns)."""
         import numpy as np
