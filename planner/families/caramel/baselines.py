@@ -27,7 +27,7 @@ HOROVOD_CYCLE_NS = 10**6
 HOROVOD_FUSION_BYTES = 128 * 2**20
 """Horovod's defaults since version 0.21 (before: 5 ms and 64 MiB)."""
 
-BYTESCHEDULER_PARTITION_BYTES = 4 * 10**6
+PARTITION_BYTES = 4 * 10**6
 """ByteScheduler's default: a million parameters of four bytes each."""
 
 MAX_PARTITIONS = 10_000
@@ -149,9 +149,7 @@ def in_cycles(
     return timed + found
 
 
-def bytescheduler(
-    problem: Problem, deadline: Deadline, partition_bytes: int = BYTESCHEDULER_PARTITION_BYTES
-) -> Outcome[Plan]:
+def bytescheduler(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Send partitions; of the ready partitions, always one whose parameter is read first.
 
     One partition is in flight at a time (a credit of one): the best case for priorities.
@@ -161,7 +159,8 @@ def bytescheduler(
     plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
     sizes, tails = problem.windows.sizes, problem.windows.tails
-    step = max(partition_bytes - partition_bytes % problem.element_bytes, problem.element_bytes)
+    element = problem.element_bytes
+    step = max(PARTITION_BYTES - PARTITION_BYTES % element, element)
     if sum(sizes) // step > MAX_PARTITIONS:
         raise NotApplicableError(
             "parameters",

@@ -6,7 +6,7 @@ Problem: of all plans that keep to a target's rules, find the shortest. Method:
 without cycles, the best ones for gradients ready at the next cycle, or the default. The target's
 default is always a candidate and wins if it is faster. Guarantee: never slower than the default.
 Optimal without contention and cycles; with cycles the bound is that without them. With more than
-`one_size.MOST_BUCKETS` the bound is that of any buckets. Complexity: that of the two modules.
+`MOST_BUCKETS` the bound is that of any buckets. Complexity: that of the two modules.
 Source: own.
 """
 

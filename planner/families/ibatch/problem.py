@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from planner.model.contention import ALONE, Interference, check_interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
@@ -177,10 +177,7 @@ class Problem:
         network: AnyNetwork,
         *,
         direction: Direction = "pull",
-        objective: Literal["makespan", "eq4"] = "makespan",
-        max_batch_bytes: int | None = None,
-        interference: Interference = ALONE,
-        target: Target | None = None,
+        **options: Any,
     ) -> "Problem":
         """Return the problem of a profiled model over a network.
 
@@ -190,7 +187,7 @@ class Problem:
             Its chain (see `Profile.chain`) gives the layers.
         network : AffineCost, TableCost or Nic
             Time of one communication, or the NICs it uses.
-        direction, objective, max_batch_bytes, interference, target
+        direction, **options
             As in `Problem`.
         """
         layers = profile.chain().layers
@@ -205,11 +202,8 @@ class Problem:
             ),
             cost=batch_cost(network),
             direction=direction,
-            objective=objective,
-            max_batch_bytes=max_batch_bytes,
-            interference=interference,
-            target=target,
             spread_ns=tuple(known or 0 for known in spreads) if any(spreads) else None,
+            **options,
         )
 
     def plan(self, boundaries: Sequence[int]) -> "Plan":
