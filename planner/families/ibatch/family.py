@@ -239,8 +239,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         """Return the least delay-sensitive of all plans of equal cost."""
         if not problem.interference.is_none:
             return plan  # `robust` prices without contention
-        made = robust(problem, Outcome(plan), deadline).plan
-        return plan if made is None else made
+        return robust(problem, plan, deadline)[0]
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem unchanged: layers have a fixed order. Scenarios need the makespan."""
