@@ -73,15 +73,14 @@ def robust(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Plan, bool
     lasts = partial(lasts_under, problem)
     if problem.objective == "makespan" and problem.transfer_prefix is not None:
         attempt = partial(sweep, problem)
-    elif problem.objective == "makespan":
-        from planner.families.ibatch.dynamic import within
-
-        # The fast sweep is only a heuristic here; mostly it finds the optimum, then proved below.
-        best, _ = most_robust(best, value, lasts, partial(_swept, problem), deadline)
-        attempt = partial(_attempt, problem, within, deadline)
     else:
-        from planner.families.ibatch.paper_model import within
+        if problem.objective == "makespan":
+            from planner.families.ibatch.dynamic import within
 
+            # The fast sweep is only a heuristic here; mostly it finds the optimum, proved below.
+            best, _ = most_robust(best, value, lasts, partial(_swept, problem), deadline)
+        else:
+            from planner.families.ibatch.paper_model import within
         attempt = partial(_attempt, problem, within, deadline)
     best, timed_out = most_robust(best, value, lasts, attempt, deadline)
     return problem.plan(best), timed_out
