@@ -36,7 +36,7 @@ from planner.solving.targets import target_of
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 BOUND_MAX_LAYERS = 1024
-"""Up to this many layers the quadratic exact methods bound the plans of other methods."""
+"""Up to this many layers the quadratic exact methods bound other plans, and improve old ones."""
 
 FEWEST_WORK = 10**8
 """Up to this many steps (a second) the fewest batches are found exactly, if costs do not add up."""
@@ -191,9 +191,9 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             return Outcome(plan)
         outcome = _exact(problem, deadline)
         assert outcome.plan is not None
-        if self.lasting(problem, outcome.plan) < self.lasting(problem, plan):
-            return outcome
-        return replace(outcome, plan=plan)
+        better = self.lasting(problem, outcome.plan) < self.lasting(problem, plan)
+        fewest = additive and not outcome.timed_out  # of the best, one with the fewest batches
+        return outcome if better or fewest else replace(outcome, plan=plan)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         times, spreads = problem.compute_ns, problem.spread_ns or (0,) * problem.layers
