@@ -33,7 +33,7 @@ from planner.families.caramel.methods import (
     search_beside,
 )
 from planner.families.caramel.pricing import LoadPricer, is_free, loads_of, merged_loads, plan_of
-from planner.families.caramel.problem import OpOrder, Plan, Problem
+from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.refit import adapt, refit
 from planner.families.caramel.search import BUDGET
 from planner.families.caramel.target_schedule import broken_rule
@@ -168,8 +168,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             if most_ns == lasting_ns(problem, plan):
                 return plan  # planning under a target's rules or contention has merged already
             return super().simplest(problem, plan, most_ns, deadline)
-        order = OpOrder(plan.backward_orders[0], plan.forward_order)
-        pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
+        pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
         loads = merged_loads(pricer, loads_of(plan), most_ns)
         if len(loads) > 2 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
             from planner.families.caramel.exact_whole import fewest_whole
@@ -178,15 +177,14 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             loads = loads if fewer is None else fewer
         if len(loads) == len(plan.groups):
             return plan
-        made = plan_of(problem, order, loads)
+        made = plan_of(problem, plan.order, loads)
         return made if lasting_ns(problem, made) <= most_ns else plan
 
     def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
         """Return a less delay-sensitive plan: the least of whole parameters, if they are few."""
         if not is_free(problem, plan):
             return plan
-        order = OpOrder(plan.backward_orders[0], plan.forward_order)
-        known = windows(problem.graph, *order)
+        known = windows(problem.graph, *plan.order)
         pricer = LoadPricer(known, problem.cost)
         old = loads_of(plan)
         loads = steadied(pricer, old, BUDGET, deadline)
@@ -195,12 +193,13 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             from planner.families.caramel.exact_whole import robust_whole
 
             loads, _ = robust_whole(known, problem.cost, loads, deadline)
-        return plan if loads == old else plan_of(problem, order, loads)
+        return plan if loads == old else plan_of(problem, plan.order, loads)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem with the plan's op order."""
-        order = (*plan.backward_orders[0], *plan.forward_order)
-        return replace(problem, op_order=problem.graph.names_of(order))
+        order = plan.order
+        names = problem.graph.names_of((*order.backward, *order.forward))
+        return replace(problem, op_order=names)
 
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline

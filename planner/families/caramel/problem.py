@@ -270,3 +270,8 @@ class Plan:
     barrier: bool = False
     traffic: Fraction = Fraction(1)
     late: bool = False
+
+    @property
+    def order(self) -> OpOrder:
+        """The op order of the first worker."""
+        return OpOrder(self.backward_orders[0], self.forward_order)
