@@ -26,7 +26,6 @@ from planner.families.caramel.target_schedule import (
     lane_of,
     plan_of_buckets,
 )
-from planner.model.contention import ALONE
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
@@ -50,10 +49,9 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
     target = _target(problem)
     lane = lane_of(problem, target, deadline)
     default = default_counts(problem, target, lane, deadline)
-    alone = replace(problem, interference=ALONE)
     candidates, bound, timed_out = [default], None, False
     try:
-        candidates, bound = _best(alone, target, lane, deadline, most_bytes)
+        candidates, bound = _best(problem, target, lane, deadline, most_bytes)
         candidates += [default] if most_bytes is None else []
     except TimeUpError:
         timed_out = True
@@ -67,9 +65,8 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
 def least_ns(problem: Problem, deadline: Deadline) -> int | None:
     """Return the lower bound over all plans under the target's rules, or None if the time is up."""
     target = _target(problem)
-    alone = replace(problem, interference=ALONE)
     try:
-        return _best(alone, target, lane_of(alone, target, deadline), deadline)[1]
+        return _best(problem, target, lane_of(problem, target, deadline), deadline)[1]
     except TimeUpError:
         return None
 
@@ -85,10 +82,6 @@ def within(
 
     def kept(name: str, method: AnyMethod[Problem, Plan]) -> AnyMethod[Problem, Plan]:
         def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-            if name == target.name:
-                lane = lane_of(problem, target, deadline)
-                counts = default_counts(problem, target, lane, deadline)
-                return Outcome(plan_of_buckets(problem, target, lane, counts))
             if name not in BEHIND_BARRIERS:
                 why = "waits for all transfers before the next forward pass"
                 raise NotApplicableError("method", f"{target.title} {why}, {name} does not")
@@ -101,9 +94,13 @@ def within(
 
         return run
 
-    others = {name: kept(name, method) for name, method in methods.items() if name != "auto"}
-    default = {target.name: kept(target.name, planned)}
-    return {"auto": named(BUCKETS, planned), BUCKETS: planned, **default, **others}
+    def default(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        lane = lane_of(problem, target, deadline)
+        counts = default_counts(problem, target, lane, deadline)
+        return Outcome(plan_of_buckets(problem, target, lane, counts))
+
+    own = {"auto": named(BUCKETS, planned), BUCKETS: planned, target.name: default}
+    return own | {name: kept(name, run) for name, run in methods.items() if name not in own}
 
 
 def _target(problem: Problem) -> Target:
@@ -119,7 +116,10 @@ def _best(
     deadline: Deadline,
     most_bytes: int | None = None,
 ) -> tuple[list[list[int]], int]:
-    """Return candidates, as numbers of parameters per bucket, and the lower bound of all plans."""
+    """Return candidates, as numbers of parameters per bucket, and the lower bound of all plans.
+
+    Contention does not count.
+    """
     known = problem.windows
     cost = cost_of(problem)
     until = known.backward_ns
