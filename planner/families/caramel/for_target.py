@@ -11,6 +11,7 @@ Source: own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise
@@ -22,7 +23,7 @@ from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.target_schedule import (
     Lane,
     broken_rule,
-    default_counts,
+    default_plan,
     lane_of,
     plan_of_buckets,
 )
@@ -48,14 +49,15 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
     """
     target = _target(problem)
     lane = lane_of(problem, target, deadline)
-    default = default_counts(problem, target, lane, deadline)
-    candidates, bound, timed_out = [default], None, False
-    try:
+    default = default_plan(problem, target, deadline)
+    plans: list[Plan] = []
+    bound = None
+    with suppress(TimeUpError):
         candidates, bound = _best(problem, target, lane, deadline, most_bytes)
-        candidates += [default] if most_bytes is None else []
-    except TimeUpError:
-        timed_out = True
-    plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
+        plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
+    timed_out = not plans
+    if most_bytes is None or timed_out:
+        plans.append(default)
     best = min(plans, key=lambda plan: lasting_ns(problem, plan))
     if not problem.interference.is_none:
         bound = None
@@ -95,9 +97,7 @@ def within(
         return run
 
     def default(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        lane = lane_of(problem, target, deadline)
-        counts = default_counts(problem, target, lane, deadline)
-        return Outcome(plan_of_buckets(problem, target, lane, counts))
+        return Outcome(default_plan(problem, target, deadline))
 
     own = {"auto": named(BUCKETS, planned), BUCKETS: planned, target.name: default}
     return own | {name: kept(name, run) for name, run in methods.items() if name not in own}

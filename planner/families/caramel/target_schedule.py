@@ -68,16 +68,19 @@ def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequen
     return replace(lane.plan, groups=tuple(groups), barrier=True, late=target.leaves_late)
 
 
-def default_counts(problem: Problem, target: Target, lane: Lane, deadline: Deadline) -> list[int]:
-    """Return the target's default buckets, as numbers of parameters."""
+def default_plan(problem: Problem, target: Target, deadline: Deadline) -> Plan:
+    """Return the plan of the target's default buckets."""
+    lane = lane_of(problem, target, deadline)
     first, limit = target.limits(problem.workers, problem.element_bytes)
     if target.cycle_ns:
         plan = horovod(problem, deadline, target.cycle_ns, limit).plan
         assert plan is not None
-        return [len(group.parts) for group in plan.groups]
-    if target.buckets == "fitting":
-        return fitting_buckets(lane.sizes, limit)
-    return ddp_buckets(lane.sizes, first, limit)
+        counts = [len(group.parts) for group in plan.groups]
+    elif target.buckets == "fitting":
+        counts = fitting_buckets(lane.sizes, limit)
+    else:
+        counts = ddp_buckets(lane.sizes, first, limit)
+    return plan_of_buckets(problem, target, lane, counts)
 
 
 def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
@@ -156,9 +159,8 @@ def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline
     Raises `NotApplicableError` or `TimeUpError` if there is no time to draw the workers' op orders.
     """
     free = replace(problem, target=None)
+    default = lasting_ns(free, default_plan(free, target, deadline))
     lane = lane_of(free, target, deadline)
-    counts = default_counts(free, target, lane, deadline)
-    default = lasting_ns(free, plan_of_buckets(free, target, lane, counts))
     if _cuts(problem, plan):
         return Exported(None, default, f"{target.title} sends whole parameters, the plan cuts some")
     if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
