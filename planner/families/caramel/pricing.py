@@ -8,7 +8,6 @@ Complexity: O(parts) per list of loads.
 """
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import Windows
@@ -54,10 +53,6 @@ class LoadPricer:
         if size not in self._known:
             self._known[size] = self._cost_ns(size)
         return self._known[size]
-
-    def rate(self, size: int) -> Fraction:
-        """Return the time per byte of one transfer of `size` bytes (ns)."""
-        return Fraction(self.cost_ns(size), size)
 
     def iteration_ns(self, loads: Sequence[Load]) -> int:
         """Return the iteration time (ns)."""

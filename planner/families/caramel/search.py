@@ -12,6 +12,7 @@ Source: own.
 """
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
@@ -166,7 +167,8 @@ def _starts(
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
     # If a measured cost falls with the size, the best size is unrelated to the threshold.
     ends = {end for piece in cost.pieces() for end in (piece.start, piece.stop) if end}
-    limits.add(min((end for end in {*ends, total} if end <= total), key=pricer.rate))
+    sizes = (end for end in {*ends, total} if end <= total)
+    limits.add(min(sizes, key=lambda size: Fraction(pricer.cost_ns(size), size)))
     for limit in sorted(limits):
         if total // limit <= pricer.many:
             yield most_urgent(pricer, repeat((limit, 0)), element_bytes)

@@ -98,7 +98,7 @@ def are_orders(graph: Graph, orders: Sequence[Sequence[int]], phase: Phase) -> b
     ops = {index for index, op in enumerate(graph.ops) if op.phase == phase}
     if any(len(order) != len(ops) or ops.symmetric_difference(order) for order in orders):
         return False
-    rows = _rows(orders)
+    rows = np.array(orders, dtype=np.int64)
     place = _by_op(graph, rows, np.broadcast_to(np.arange(len(ops)), rows.shape))
     return all(
         bool((place[:, needed] < place[:, index]).all())
@@ -112,16 +112,10 @@ def last_ready(graph: Graph, orders: Sequence[Sequence[int]]) -> tuple[int, ...]
     """Return when each gradient is complete on the last of the workers with these orders (ns)."""
     import numpy as np
 
-    rows = _rows(orders)
+    rows = np.array(orders, dtype=np.int64)
     durations = np.array([op.duration_ns for op in graph.ops], dtype=np.int64)
     latest = _by_op(graph, rows, np.cumsum(durations[rows], axis=1)).max(axis=0).tolist()
     return tuple(max(latest[index] for index in updaters) for updaters in graph.updaters)
-
-
-def _rows(orders: Sequence[Sequence[int]]) -> "NDArray[np.int64]":
-    import numpy as np
-
-    return np.array(orders, dtype=np.int64)
 
 
 def _by_op(

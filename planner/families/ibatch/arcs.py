@@ -3,7 +3,6 @@
 A plan is a path of arcs from 0 to L. Complexity: O(L²) arcs. Source: own.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from planner.families.ibatch.bounds import out_of_time
@@ -58,8 +57,3 @@ def all_arcs(problem: Problem, deadline: Deadline) -> list[Arc]:
             for stop in range(start + 1, problem.reach(start) + 1)
         ]
     return arcs
-
-
-def path_through(chosen: Iterable[Arc]) -> list[int]:
-    """Return the boundaries of a path, given as arcs in any order."""
-    return [0, *sorted(arc.stop for arc in chosen)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from planner.families.ibatch.arcs import Arc, all_arcs, path_through
+from planner.families.ibatch.arcs import Arc, all_arcs
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline
@@ -54,8 +54,8 @@ def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         return Outcome(None, infeasibility=nothing_covers(problem))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return out_of_time(problem)
-    path = [arc for arc, x in zip(arcs, chosen, strict=True) if solver.boolean_value(x)]
-    return Outcome(problem.plan(path_through(path)), timed_out=status != cp_model.OPTIMAL)
+    stops = [arc.stop for arc, x in zip(arcs, chosen, strict=True) if solver.boolean_value(x)]
+    return Outcome(problem.plan([0, *sorted(stops)]), timed_out=status != cp_model.OPTIMAL)
 
 
 def _scaled(problem: Problem, arcs: list[Arc]) -> tuple[list[int], list[int]]:

@@ -21,7 +21,7 @@ import ortools.sat.python.cp_model  # noqa: F401
 import pulp
 from pulp.apis.coin_api import pulp_cbc_path
 
-from planner.families.ibatch.arcs import Arc, all_arcs, path_through
+from planner.families.ibatch.arcs import Arc, all_arcs
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
@@ -51,9 +51,9 @@ def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         return out_of_time(problem)  # CBC then says "infeasible" although it only ran out of time
     if model.status == pulp.LpStatusInfeasible:
         return Outcome(None, infeasibility=nothing_covers(problem))
-    path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
+    stops = [arc.stop for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
     return Outcome(
-        problem.plan(path_through(path)), timed_out=model.sol_status != pulp.LpSolutionOptimal
+        problem.plan([0, *sorted(stops)]), timed_out=model.sol_status != pulp.LpSolutionOptimal
     )
 
 
