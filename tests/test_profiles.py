@@ -54,16 +54,6 @@ def test_branches_form_one_unit_if_blocks_are_asked_for() -> None:
     assert len(profile.chain().layers) == 4
 
 
-@given(profiles())
-def test_blocks_begin_where_their_first_layer_with_parameters_does(profile: Profile) -> None:
-    starts = profile.block_starts()
-    units, blocks = profile.chain().layers, profile.chain("block").layers
-    assert len(starts) == len(blocks)
-    ends = (*starts[1:], len(units))
-    for start, stop, block in zip(starts, ends, blocks, strict=True):
-        assert sum(unit.parameter_bytes for unit in units[start:stop]) == block.parameter_bytes
-
-
 def test_a_model_without_parameters_has_no_chain() -> None:
     with pytest.raises(InvalidInputError, match="parameters"):
         Profile("m", (layer("a", 0),), MADE_UP).chain()

@@ -49,7 +49,7 @@ from planner.families.collectives.prediction import range_note
 from planner.families.drizzle import DRIZZLE
 from planner.families.drizzle.family import limits_text
 from planner.families.fsdp import FSDP
-from planner.families.ibatch import IBATCH, OWN_UNITS
+from planner.families.ibatch import IBATCH
 from planner.families.iteration import ITERATION, scheduling
 from planner.families.iteration import fsdp_from_profile as fully_sharded
 from planner.families.overlap import OVERLAP
@@ -330,7 +330,7 @@ def _answer(
 
 
 def _ibatch(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:
-    request, place, blocks = case.request, case.place, case.made
+    request, place = case.request, case.place
     if request is not None:
         known = or_none(request.layer_names), or_none(request.layer_parameters)
         return ibatch_json.answer(case.problem, result, *known)
@@ -339,12 +339,7 @@ def _ibatch(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> An
     chain = case.profile.chain("layer")
     names = tuple(layer.name for layer in chain.layers)
     made = ibatch_json.answer(case.problem, result, names, chain.layer_parameters())
-    made = changed(made, ranks=place.ranks or UNSET)
-    if case.options["granularity"] != "block" or result.method in OWN_UNITS:
-        return made
-    least = blocks.best_of_layers.objective_ns
-    cost = ibatch_json.BlocksCost(count=blocks.merged.layers, layers_objective_ns=least)
-    return changed(made, blocks=cost)
+    return changed(made, ranks=place.ranks or UNSET)
 
 
 def _caramel(case: Case[Any], result: Result[Any, Any], deadline: Deadline | None) -> Any:

@@ -201,13 +201,6 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
     compute_end_ns: Moment
 
 
-class BlocksCost(Struct, frozen=True, kw_only=True):
-    """Of a plan of whole blocks: how many there are, and what plans of layers reach."""
-
-    count: Count
-    layers_objective_ns: Moment | None
-
-
 class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     """The batches in transfer order, what they cost and the proof; or why there are none."""
 
@@ -228,7 +221,6 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     layer_bytes: Sizes | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     ranks: Count | UnsetType = UNSET
-    blocks: BlocksCost | UnsetType = UNSET
     regret: RegretField = UNSET
     prospect: ProspectField = UNSET
     target: TargetField = UNSET

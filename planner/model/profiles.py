@@ -231,10 +231,10 @@ class Profile:
 
         Branches stay separate units: one device computes them one after the other, in the order of
         the profile. With ``granularity="block"`` the layers of one block become one unit, which
-        only excludes batches (`block_starts` returns where blocks begin). Units without parameters
-        join the preceding unit with parameters, leading ones the next. Sums of times and sizes are
-        kept. The graph is left out, because a chain is its own dataflow. Where the layers'
-        parameters are known (`layer_parameters`), each unit lists its own.
+        only excludes batches. Units without parameters join the preceding unit with parameters,
+        leading ones the next. Sums of times and sizes are kept. The graph is left out, because a
+        chain is its own dataflow. Where the layers' parameters are known (`layer_parameters`), each
+        unit lists its own.
 
         Raises
         ------
@@ -305,9 +305,3 @@ class Profile:
             )
             graph = Graph(ops, graph.parameters)
         return replace(self, layers=tuple(map(at, self.layers)), graph=graph)
-
-    def block_starts(self) -> tuple[int, ...]:
-        """Return the units of the layer chain that begin a block, in increasing order from 0."""
-        blocks = [layer.block for layer in self.layers if layer.parameter_bytes]
-        later = enumerate(pairwise(blocks), start=1)
-        return (0, *(unit for unit, (a, b) in later if b is None or b != a))

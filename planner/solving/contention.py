@@ -10,17 +10,18 @@ the bound. Guarantee: no longer than the plans given first, unless time runs out
 Complexity: at most `ROUNDS` + 2 searches, and twice `MERGING` transfers priced. Source: own.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline, TimeUpError
-from planner.solving.methods import Method, Outcome
+from planner.solving.methods import Method, Outcome, named
 from planner.solving.simulator import Iteration
 
 ProblemT = TypeVar("ProblemT")
@@ -101,6 +102,27 @@ def best_beside(
     if best is not merged:
         best = _merged(family, *best, deadline, enough)
     return Outcome(best[1], timed_out=limited or (deadline.passed and best[0] > enough))
+
+
+def with_contention(
+    methods: Mapping[str, Method[Any, PlanT]], search: str, planned: Method[Any, PlanT]
+) -> dict[str, Method[Any, PlanT]]:
+    """Return the methods of a problem with contention: `auto` and `search` are `planned`.
+
+    The others plan without contention; their bounds, which hold without it only, are dropped.
+    """
+
+    def alone(method: Method[Any, PlanT]) -> Method[Any, PlanT]:
+        def run(problem: Any, deadline: Deadline) -> Outcome[PlanT]:
+            return replace(method(replace(problem, interference=ALONE), deadline), lower_bound=None)
+
+        return run
+
+    best = named(search, planned)
+    return {
+        name: best if name in ("auto", search) else alone(method)
+        for name, method in methods.items()
+    }
 
 
 def plans_of(

@@ -9,7 +9,7 @@ import pytest
 from planner import AffineCost
 from planner.families.caramel import Problem, evaluate, solve
 from planner.families.caramel.baselines import horovod
-from planner.families.caramel.orders import drawn_orders
+from planner.families.caramel.windows import drawn_orders
 from planner.jsonio import decode_profile
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter

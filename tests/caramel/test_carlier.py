@@ -1,19 +1,25 @@
 """Carlier's branch and bound against all orders."""
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.carlier import carlier, schrage, sequence_value
+from planner.families.caramel.carlier import carlier, schrage
 from planner.families.caramel.jackson import preemptive
 from planner.solving.deadline import Deadline
+from planner.solving.robustness import NOMINAL, Step, end_under
 from tests.caramel.exact_oracles import best_sequence
 from tests.strategies import huge, times
 
 small = st.integers(0, 12)
 jobs = st.lists(st.tuples(small, small, small) | st.tuples(times, times, times), min_size=1)
+
+
+def lasting(order: Sequence[int], *times: Sequence[int]) -> int:
+    return end_under(NOMINAL, [Step(*(own[job] for own in times)) for job in order], 0)
 
 
 @settings(max_examples=150)
@@ -22,7 +28,7 @@ def test_as_good_as_every_order(rows: list[tuple[int, int, int]]) -> None:
     heads, durations, tails = zip(*rows, strict=True)
     found = carlier(heads, durations, tails, Deadline(None))
     assert sorted(found.order) == list(range(len(rows)))
-    assert found.value == sequence_value(found.order, heads, durations, tails)
+    assert found.value == lasting(found.order, heads, durations, tails)
     assert found.value == found.lower_bound == best_sequence(heads, durations, tails)
     assert not found.timed_out
 
@@ -62,7 +68,7 @@ def test_hundreds_of_jobs_to_the_end(seed: int) -> None:
     assert not found.timed_out
     assert found.lower_bound == found.value
     assert found.value >= preemptive(heads, durations, tails).value
-    assert found.value <= sequence_value(schrage(heads, durations, tails), heads, durations, tails)
+    assert found.value <= lasting(schrage(heads, durations, tails), heads, durations, tails)
 
 
 def test_without_time_there_is_an_order_and_a_bound() -> None:

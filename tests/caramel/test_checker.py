@@ -72,7 +72,7 @@ def test_more_traffic_is_whole_bytes_rounded_up() -> None:
         (replace(PLAN, backward_orders=()), "at least one order"),
         (replace(PLAN, backward_orders=(PROBLEM.order.backward[::-1],)), "depends on"),
         (replace(PLAN, backward_orders=(PROBLEM.order.backward[:-1],)), "do not run"),
-        (replace(PLAN, backward_orders=((*PROBLEM.order.backward, 3),)), "runs twice"),
+        (replace(PLAN, backward_orders=((*PROBLEM.order.backward, 3),)), "given twice"),
         (replace(PLAN, backward_orders=((*PROBLEM.order.backward, 0),)), "no backward op"),
         (replace(PLAN, forward_order=PROBLEM.order.forward[::-1]), "depends on"),
         (replace(PLAN, traffic=Fraction(1, 2)), "at least 1"),

@@ -170,7 +170,6 @@ def test_compare_writes_what_draw_draws(
         (["--servers", "0"], "--servers: expected an integer >= 1"),
         (["--seed", "-1"], "--seed"),
         (["--direction", "pull"], "--direction: does not apply to --problem caramel, only to"),
-        (["--granularity", "layer"], "--granularity: does not apply"),
         (["--objective", "eq4"], "--objective: does not apply"),
         (["--max-batch", "1MB"], "--max-batch: does not apply"),
         (["--methods", "greedy"], "--methods: expected one of auto"),

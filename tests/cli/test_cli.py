@@ -168,41 +168,6 @@ def test_compare_as_json_is_sorted(profile: str, capsys: pytest.CaptureFixture[s
     assert answers[0]["layer_names"] == [f"l{i}" for i in range(1, 6)]
 
 
-def test_compare_plans_layers_and_says_what_blocks_cost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A model whose skip connections merge all but the first layer into one block."""
-    layers = [{**layer, "block": min(i, 1)} for i, layer in enumerate(LAYERS)]
-    path = tmp_path / "blocks.json"
-    path.write_text(json.dumps({**PROFILE, "layers": layers}))
-    rules = ["ddp", "layer_by_layer", "mg_wfbp", "one_batch"]
-    command = ["compare", str(path), *NETWORK, "--direction", "push"]
-    command += ["--methods", ",".join(["exact", *rules])]
-    found = {}
-    for granularity in ("layer", "block"):
-        assert main([*command, "--granularity", granularity, "--json"]) == 0
-        answers = json.loads(capsys.readouterr().out)
-        found[granularity] = {answer["method"]: answer for answer in answers}
-    assert main([*command, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["batches"] == found["layer"]["exact"]["batches"]
-    best = found["layer"]["exact"]["objective_ns"]
-    for rule in rules:
-        mine, same = found["block"][rule], found["layer"][rule]
-        assert mine["batches"] == same["batches"]
-        assert mine["objective_ns"] == same["objective_ns"] >= best
-        assert "blocks" not in mine
-    exact = found["block"]["exact"]
-    assert exact["blocks"] == {"count": 2, "layers_objective_ns": best}
-    assert all(set(batch) <= {0, 1, 5} for batch in exact["batches"])
-    assert exact["objective_ns"] > best == exact["lower_bound_ns"]
-    assert exact["status"] == "feasible"
-    assert main([*command, "--granularity", "block"]) == 0
-    out = capsys.readouterr().out
-    assert "batches of 2 blocks of 5 layers" in out
-    loss = exact["objective_ns"] / best - 1
-    assert f"blocks cost {loss:.2%}: " in out
-
-
 def test_compare_runs_witnesses_of_long_chains_only_if_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

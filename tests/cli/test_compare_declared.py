@@ -137,12 +137,6 @@ def test_slow_witnesses_run_if_they_are_asked_for(
     assert f"\n{witness} " in capsys.readouterr().out
 
 
-def test_blocks_of_a_profile_with_spreads(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compare", str(DATA / "profiles/googlenet.json"), "--cluster", "office-4"]
-    assert main([*words, "--granularity", "block", "--methods", "exact,one_batch"]) == 0
-    assert "batches of 13 blocks of 58 layers in all" in capsys.readouterr().out
-
-
 def test_an_option_of_other_problems_names_them_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", LENET, "--cluster", "office-4", "--ignore-memory"]) == 2
     names = [name for name, family in PROFILED.items() if "--ignore-memory" in _names(family)]

@@ -159,7 +159,6 @@ def test_pulls_for_fsdp2_are_compared_and_exported(
     for wrong, said in (
         (["--for", "ddp"], "pulls no parameters"),
         (["--for", "fsdp2", "--direction", "push"], "in the units that it gathers"),
-        (["--regret", "--granularity", "block"], "--regret: not with --granularity block"),
         (["--problem", "caramel", "--for", "fsdp2"], "--for: FSDP2 shards parameters"),
     ):
         assert main([*command, *wrong]) == 2

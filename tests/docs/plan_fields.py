@@ -64,7 +64,6 @@ def samples(problem: str) -> list[dict[str, Any]]:
     }
     failed = {"nics": [[[0, 0], 0]]}
     small = BML | {"n": 2, "gradient_bytes": 40}
-    blocks = {"count": 2, "layers_objective_ns": 5}
     (mesh,) = FSDP["meshes"]
     return {
         "iteration": lambda: [
@@ -91,7 +90,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(CARAMEL, network={**CARAMEL["network"], "interference": {"slowdown": 1.5}}),
         ],
         "ibatch": lambda: [
-            {**solved(IBATCH, regret=True), "ranks": 4, "blocks": blocks},
+            {**solved(IBATCH, regret=True), "ranks": 4},
             solved(IBATCH, direction="push", objective="eq4", with_plan=True),
             solved(IBATCH, target="fsdp2"),
             solved(IBATCH, scenarios=[{"startup": 2}]),

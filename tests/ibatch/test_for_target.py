@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from planner.families.ibatch import Blocks, Plan, Problem, evaluate, solve
+from planner.families.ibatch import Plan, Problem, evaluate, solve
 from planner.families.ibatch.for_target import default, exported
 from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError
@@ -57,8 +57,7 @@ def test_without_time_it_is_the_default_at_worst(problem: Problem) -> None:
     assert usual is not None
     assert late.objective_ns is not None
     assert late.objective_ns <= evaluate(mine, usual).makespan_ns
-    blocks = Blocks(mine, range(mine.layers))
-    assert blocks.solve(method="fsdp2").objective_ns == evaluate(mine, usual).makespan_ns
+    assert solve(mine, method="fsdp2").objective_ns == evaluate(mine, usual).makespan_ns
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from planner.families.ibatch.evaluation import evaluate, objective_ns, strained_
 from planner.families.ibatch.makespan import solve_additive
 from planner.families.ibatch.robust import robust
 from planner.solving.deadline import Deadline
-from planner.solving.methods import Outcome
 from planner.solving.robustness import STRAINS
 from planner.solving.tie_break import TieBreak
 from tests import oracles
@@ -130,8 +129,7 @@ def test_without_time_the_plan_stays_what_it_is(problem: Problem) -> None:
     assume(problem.too_large() is None and problem.objective == "makespan")
     one_batch = Plan.from_boundaries((0, problem.layers), problem.direction)
     assume(problem.reach(0) == problem.layers)
-    kept = robust(problem, Outcome(one_batch), Deadline(0))
-    assert kept.plan == one_batch
+    assert robust(problem, one_batch, Deadline(0))[0] == one_batch
 
 
 @settings(max_examples=300)

@@ -8,14 +8,15 @@ Guarantee: none.
 Complexity: O(n log n) each, after O(workers · ops) for the op orders.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import accumulate, pairwise
 
 from planner.families.caramel.evaluation import plan_heads
 from planner.families.caramel.problem import Plan, Problem
-from planner.model.costs import DepthCost
+from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import DDP_LIMITS, ddp_buckets, mg_wfbp_groups
 from planner.solving.deadline import Deadline
@@ -26,7 +27,7 @@ HOROVOD_CYCLE_NS = 10**6
 HOROVOD_FUSION_BYTES = 128 * 2**20
 """Horovod's defaults since version 0.21 (before: 5 ms and 64 MiB)."""
 
-BYTESCHEDULER_PARTITION_BYTES = 4 * 10**6
+PARTITION_BYTES = 4 * 10**6
 """ByteScheduler's default: a million parameters of four bytes each."""
 
 MAX_PARTITIONS = 10_000
@@ -88,7 +89,7 @@ def mg_wfbp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     heads = plan_heads(problem.graph, plan)
     order = ready_order(heads)
     sent = list(accumulate((problem.windows.sizes[j] for j in order), initial=0))
-    cost = _cost_ns(problem)
+    cost = cost_of(problem).cost_ns
     groups = mg_wfbp_groups(
         [heads[j] for j in order],
         lambda first, stop: cost(sent[stop] - sent[first]),
@@ -112,40 +113,43 @@ def horovod(
     """
     plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
-    sizes, cost = problem.windows.sizes, _cost_ns(problem)
-    waiting = ready_order(heads)[::-1]
-    groups: list[Transfer] = []
-    tick = 0
-    while waiting:
-        if heads[waiting[-1]] > tick:  # skip cycles that find no gradient
-            tick += -(-(heads[waiting[-1]] - tick) // cycle_ns) * cycle_ns
-        free = tick
-        ready = []
-        while waiting and heads[waiting[-1]] <= tick:
-            ready.append(waiting.pop())
-        for taken in _fused(ready, sizes, fusion_bytes):
-            groups.append(Transfer(whole(problem, taken).parts, not_before_ns=tick))
-            free += cost(groups[-1].size_bytes)
-        tick = max(tick + cycle_ns, free)
-    return Outcome(Plan(tuple(groups), plan.backward_orders, plan.forward_order, barrier=True))
+    alone = [whole(problem, [j]) for j in ready_order(heads)]
+    groups = in_cycles(problem, cycle_ns, alone, heads, fusion_bytes)
+    return Outcome(replace(plan, groups=tuple(groups), barrier=True))
 
 
-def _fused(ready: Sequence[int], sizes: Sequence[int], limit: int) -> list[list[int]]:
-    """Return runs of gradients that fit into the buffer; a larger gradient is alone."""
-    runs: list[list[int]] = []
-    filled = limit
-    for j in ready:
-        if not runs or filled + sizes[j] > limit:
-            runs.append([])
-            filled = 0
-        runs[-1].append(j)
-        filled += sizes[j]
-    return runs
+def in_cycles(
+    problem: Problem,
+    cycle_ns: int,
+    groups: Sequence[Transfer],
+    heads: Sequence[int],
+    fusion_bytes: int = 0,
+) -> list[Transfer]:
+    """Return groups in the order, and with the starts, in which cycles find them complete.
+
+    `heads`: when each gradient is ready (ns). Groups that one cycle finds are fused up to
+    `fusion_bytes`.
+    """
+    cost_ns, tick = cost_of(problem).cost_ns, 0
+    complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
+    timed: list[Transfer] = []
+    found: list[Transfer] = []  # by the cycle at `tick`
+    for place in sorted(range(len(groups)), key=complete.__getitem__):
+        if complete[place] > tick:
+            if found:
+                lasting = sum(cost_ns(group.size_bytes) for group in found)
+                tick += max(cycle_ns, lasting)
+            tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns  # finding no group
+            timed += found
+            found = []
+        parts = groups[place].parts
+        if found and found[-1].size_bytes + groups[place].size_bytes <= fusion_bytes:
+            parts = found.pop().parts + parts
+        found.append(Transfer(parts, not_before_ns=tick))
+    return timed + found
 
 
-def bytescheduler(
-    problem: Problem, deadline: Deadline, partition_bytes: int = BYTESCHEDULER_PARTITION_BYTES
-) -> Outcome[Plan]:
+def bytescheduler(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Send partitions; of the ready partitions, always one whose parameter is read first.
 
     One partition is in flight at a time (a credit of one): the best case for priorities.
@@ -155,14 +159,15 @@ def bytescheduler(
     plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
     sizes, tails = problem.windows.sizes, problem.windows.tails
-    step = max(partition_bytes - partition_bytes % problem.element_bytes, problem.element_bytes)
+    element = problem.element_bytes
+    step = max(PARTITION_BYTES - PARTITION_BYTES % element, element)
     if sum(sizes) // step > MAX_PARTITIONS:
         raise NotApplicableError(
             "parameters",
             f"bytescheduler cuts {step} bytes at a time: expected at most {MAX_PARTITIONS} "
             f"partitions, got {sum(sizes)} bytes",
         )
-    cost = _cost_ns(problem)
+    cost = cost_of(problem).cost_ns
     arriving = sorted(range(len(sizes)), key=lambda j: (heads[j], j), reverse=True)
     queue: list[tuple[int, int, int]] = []  # (-tail, parameter, next byte)
     groups: list[Transfer] = []
@@ -211,10 +216,10 @@ def parameter_servers(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(Plan(groups, plan.backward_orders, plan.forward_order, traffic=traffic))
 
 
-def _cost_ns(problem: Problem) -> Callable[[int], int]:
+def cost_of(problem: Problem) -> AffineCost | TableCost:
     """Return the cost at depth 1: these systems do not choose a depth."""
     cost = problem.cost
-    return (cost.at_depth(1) if isinstance(cost, DepthCost) else cost).cost_ns
+    return cost.at_depth(1) if isinstance(cost, DepthCost) else cost
 
 
 def _runs(order: Sequence[int], counts: Sequence[int]) -> list[list[int]]:

@@ -8,14 +8,15 @@ exponential; for small graphs, to measure how far the greedy activation order is
 (`planner.families.caramel.activation_order`). Source: own; OR-Tools CP-SAT.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from planner.families.caramel.exact_split import best_grouping
 from planner.families.caramel.jackson import preemptive_bound
 from planner.families.caramel.model_lines import is_subadditive, model_lines, shares_of
-from planner.families.caramel.transfer_model import TransferModel, plan_value
-from planner.families.caramel.windows import Windows, windows
+from planner.families.caramel.pricing import LoadPricer
+from planner.families.caramel.transfer_model import TransferModel
+from planner.families.caramel.windows import windows
 from planner.model.costs import TransferCost
 from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline
@@ -23,23 +24,11 @@ from planner.solving.deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class BestOpOrder:
-    """An order of the backward ops, and the value of the best plan of whole parameters for it.
-
-    Attributes
-    ----------
-    backward : tuple of int
-        Indices of the backward ops in the order in which they run.
-    value : int
-        Iteration time with that order and the best plan found for it, in ns.
-    lower_bound : int
-        No order and plan last less.
-    timed_out : bool
-        Whether the deadline cut the search short.
-    """
+    """An order of the backward ops (indices), and the best plan of whole parameters for it."""
 
     backward: tuple[int, ...]
-    value: int
-    lower_bound: int
+    value: int  # iteration time of the plan (ns)
+    lower_bound: int  # no order and plan last less (ns)
     timed_out: bool
 
 
@@ -76,15 +65,9 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Be
     for index in ops:
         needed = [before for before in graph.predecessors[index] if before in durations]
         ancestors[index] = {index}.union(*(ancestors[before] for before in needed))
-    earliest = tuple(
-        sum(
-            durations[ancestor]
-            for ancestor in set().union(*(ancestors[index] for index in updaters))
-        )
-        for updaters in graph.updaters
-    )
-    relaxed = Windows(known.sizes, earliest, known.tails, known.backward_ns, known.forward_ns)
-    lower = preemptive_bound(relaxed, cost)
+    closures = [set().union(*map(ancestors.__getitem__, own)) for own in graph.updaters]
+    earliest = tuple(sum(durations[index] for index in closure) for closure in closures)
+    lower = preemptive_bound(replace(known, heads=earliest), cost)
     if lower >= limit:
         return BestOpOrder(ops, limit, limit, timed_out=False)
     classes = sorted({tuple(sorted(updaters)) for updaters in graph.updaters})
@@ -102,17 +85,12 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Be
     search.before_tails(transfers, known.tails)
     answer = search.run(deadline, (0, 1))
     if answer.solution is None:
-        bound = limit if answer.finished else answer.bound
-        return BestOpOrder(ops, limit, bound, timed_out=not answer.finished)
+        return BestOpOrder(ops, limit, answer.proven(limit), not answer.finished)
     solution = answer.solution
     end = {index: solution.value(variable) for index, variable in ends.items()}
     backward = tuple(
         sorted(ops, key=lambda index: (end[index] - durations[index], end[index], position[index]))
     )
-    value = plan_value(windows(graph, backward, forward), cost, transfers.groups(solution))
-    return BestOpOrder(
-        backward,
-        value,
-        value if answer.finished else min(answer.bound, value),
-        timed_out=not answer.finished,
-    )
+    pricer = LoadPricer(windows(graph, backward, forward), cost)
+    value = pricer.iteration_ns(transfers.groups(solution))
+    return BestOpOrder(backward, value, answer.proven(value), not answer.finished)

@@ -165,13 +165,11 @@ MOST_BUCKETS = 10**6
 """Buckets listed for one model at most; more would take minutes."""
 
 
-def every_size(
-    sizes: Sequence[int], kind: Buckets, most: int = MOST_BUCKETS
-) -> Iterator[tuple[int, list[int]]]:
+def every_size(sizes: Sequence[int], kind: Buckets) -> Iterator[tuple[int, list[int]]]:
     """Yield a size (bytes) and the number of gradients in each bucket, the largest size first."""
     sent = list(accumulate(sizes, initial=0))
     limit, listed = sent[-1], 0
-    while limit > 0 and listed < most:
+    while limit > 0 and listed < MOST_BUCKETS:
         ends = list(_ends(sent, limit, kind))
         counts = [stop - start for start, stop in pairwise(ends)]
         yield limit, counts

@@ -17,39 +17,17 @@ from heapq import heappop, heappush
 
 from planner.families.caramel.jackson import preemptive
 from planner.solving.deadline import Deadline
+from planner.solving.robustness import NOMINAL, Step, end_under
 
 
 @dataclass(frozen=True, slots=True)
 class JobSequence:
-    """An order of the jobs.
-
-    Attributes
-    ----------
-    order : tuple of int
-        The jobs in time order.
-    value : int
-        Largest sum of a job's end and its tail.
-    lower_bound : int
-        No order has a smaller value than this.
-    timed_out : bool
-        Whether the deadline or the number of nodes cut the search short.
-    """
+    """The jobs in time order, and what was proven."""
 
     order: tuple[int, ...]
-    value: int
-    lower_bound: int
-    timed_out: bool
-
-
-def sequence_value(
-    order: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
-) -> int:
-    """Return the largest sum of end and tail if the jobs run in the given order."""
-    clock = value = 0
-    for job in order:
-        clock = max(clock, heads[job]) + durations[job]
-        value = max(value, clock + tails[job])
-    return value
+    value: int  # the largest sum of a job's end and its tail
+    lower_bound: int  # no order has a smaller value
+    timed_out: bool  # or too many nodes
 
 
 def schrage(
@@ -107,7 +85,8 @@ def carlier(
             return JobSequence(best, value, min(bound, value), timed_out=bound < value)
         bound, _, node_heads, node_tails = heappop(nodes)
         order = schrage(node_heads, durations, node_tails)
-        priced = sequence_value(order, heads, durations, tails)
+        steps = [Step(heads[job], durations[job], tails[job]) for job in order]
+        priced = end_under(NOMINAL, steps, 0)
         if not best or priced < value:
             best, value = order, priced
         critical = _critical(order, node_heads, durations, node_tails)
@@ -121,26 +100,12 @@ def carlier(
         after = list(node_heads)
         after[job] = max(after[job], earliest + work)
         for child_heads, child_tails in ((node_heads, before), (after, node_tails)):
-            child = max(
-                bound,
-                int(preemptive(child_heads, durations, child_tails).value),
-                _together((*followers, job), child_heads, durations, child_tails),
-            )
+            # Jackson's bound is that of all subsets: of the followers and the job together, too.
+            child = max(bound, int(preemptive(child_heads, durations, child_tails).value))
             if child < value:
                 heappush(nodes, (child, made, child_heads, child_tails))
                 made += 1
     return JobSequence(best, value, value, timed_out=False)
-
-
-def _together(
-    jobs: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
-) -> int:
-    """Return the lower bound that a subset of the jobs gives."""
-    return (
-        min(heads[job] for job in jobs)
-        + sum(durations[job] for job in jobs)
-        + min(tails[job] for job in jobs)
-    )
 
 
 def _critical(

@@ -69,13 +69,8 @@ def neighbours(pricer: LoadPricer, loads: Sequence[Load]) -> Iterator[list[Load]
 
 
 def _transfer(pricer: LoadPricer, parts: Load) -> _Transfer:
-    heads, tails = pricer.windows.heads, pricer.windows.tails
-    return _Transfer(
-        parts,
-        max(heads[j] for j, _ in parts),
-        max(tails[j] for j, _ in parts),
-        pricer.cost_ns(sum(size for _, size in parts)),
-    )
+    ((head, duration, tail),) = pricer.steps((parts,))
+    return _Transfer(parts, head, tail, duration)
 
 
 def _value(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from planner.families.caramel.delayed_release import check_held, late_heads
 from planner.families.caramel.problem import Plan, Problem
-from planner.families.caramel.windows import are_orders, last_ready, ready_times
+from planner.families.caramel.windows import are_orders, first_break, last_ready, ready_times
 from planner.model.contention import progress
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidPlanError
@@ -282,21 +282,14 @@ def _check_order(graph: Graph, order: Sequence[int], phase: Phase, path: str) ->
     checked = graph.memo.setdefault("orders", set())
     if (phase, tuple(order)) in checked:
         return
-    done: set[int] = set()
+    ops = graph.ops
     for index in order:
-        if not 0 <= index < len(graph.ops) or graph.ops[index].phase != phase:
+        if not 0 <= index < len(ops) or ops[index].phase != phase:
             raise InvalidPlanError(path, f"op {index} is no {phase} op")
-        if index in done:
-            raise InvalidPlanError(path, f"{graph.ops[index].name} runs twice")
-        for needed in graph.predecessors[index]:
-            if graph.ops[needed].phase == phase and needed not in done:
-                raise InvalidPlanError(
-                    path,
-                    f"{graph.ops[index].name} runs before {graph.ops[needed].name}, "
-                    "which it depends on",
-                )
-        done.add(index)
-    if len(done) != sum(op.phase == phase for op in graph.ops):
+    broken = first_break(graph, order)
+    if broken is not None:
+        raise InvalidPlanError(path, broken[1])
+    if len(order) != sum(op.phase == phase for op in ops):
         raise InvalidPlanError(path, f"some {phase} ops do not run")
     checked.add((phase, tuple(order)))
 

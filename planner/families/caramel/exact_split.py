@@ -15,7 +15,8 @@ from math import gcd
 
 from planner.families.caramel.jackson import preemptive_bound
 from planner.families.caramel.model_lines import is_subadditive, model_lines, shares_of
-from planner.families.caramel.transfer_model import SentBytes, TransferModel, plan_value
+from planner.families.caramel.pricing import Load, LoadPricer
+from planner.families.caramel.transfer_model import TransferModel
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -24,25 +25,15 @@ from planner.solving.deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """A plan: the groups and their order.
+    """The groups in time order, their iteration time (ns), and what was proven.
 
-    Attributes
-    ----------
-    groups : tuple of tuple of (int, int)
-        The transfers in time order, each a tuple of pairs (parameter index, bytes); empty if
-        `value` is None.
-    value : int or None
-        Iteration time in ns; None if no plan better than `upper` was found.
-    lower_bound : int
-        No plan lasts less. With `value` None and `lower_bound` equal to `upper`, it is proven that
-        no plan is better than `upper`.
-    timed_out : bool
-        Whether the deadline cut the search short.
+    Without a plan better than `upper` there are no groups and no value; if `lower_bound` equals
+    `upper` then, it is proven that there is none.
     """
 
-    groups: tuple[tuple[SentBytes, ...], ...]
+    groups: tuple[Load, ...]
     value: int | None
-    lower_bound: int
+    lower_bound: int  # no plan lasts less (ns)
     timed_out: bool
 
 
@@ -122,16 +113,10 @@ def best_grouping(
         search.alike_in_order(transfers, windows)
     answer = search.run(deadline, (2,) if split else (0, 1), max_work)
     if answer.solution is None:
-        bound = limit if answer.finished else answer.bound
-        return Grouping(known.groups, known.value, bound, timed_out=not answer.finished)
+        return Grouping(known.groups, known.value, answer.proven(limit), not answer.finished)
     groups = transfers.groups(answer.solution)
-    value = plan_value(windows, cost, groups)
-    return Grouping(
-        groups,
-        value,
-        value if answer.finished else min(answer.bound, value),
-        timed_out=not answer.finished,
-    )
+    value = LoadPricer(windows, cost).iteration_ns(groups)
+    return Grouping(groups, value, answer.proven(value), not answer.finished)
 
 
 def _simple_plan(windows: Windows, cost: TransferCost) -> Grouping:
@@ -139,7 +124,7 @@ def _simple_plan(windows: Windows, cost: TransferCost) -> Grouping:
     parts = list(enumerate(windows.sizes))
     parts.sort(key=lambda part: (windows.heads[part[0]], -windows.tails[part[0]]))
     plans = [(tuple(parts),), tuple((part,) for part in parts)]
-    value, _, plan = min(
-        (plan_value(windows, cost, plan), number, plan) for number, plan in enumerate(plans)
-    )
-    return Grouping(plan, value, value, timed_out=False)
+    pricer = LoadPricer(windows, cost)
+    best = min(plans, key=pricer.iteration_ns)
+    value = pricer.iteration_ns(best)
+    return Grouping(best, value, value, timed_out=False)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.robustness import Limit, Strain, most_robust, pareto
 
 _NEVER = np.iinfo(np.int64).max
@@ -37,15 +37,16 @@ def best_whole(
     low = lower - 1  # unreachable
     while high - low > 1:
         target = low + (high - low) // 2 if best else high - 1
-        end, needed = table.ends(target, deadline)
-        if end is None:
+        try:
+            found, value = table.best(target, deadline)
+        except TimeUpError:
             return best, True
-        if end[-1] == _NEVER:
-            low = max(target, needed - 1)
-            if best is None:
-                break
+        if found is not None:
+            best, high = found, value
+        elif best is None:
+            break
         else:
-            best, high = table.plan(end, target)
+            low = max(target, value - 1)
     return best, False
 
 
@@ -114,18 +115,18 @@ class _Table:
                 subsets = np.concatenate([subsets, subsets | 1 << j])
         return subsets[1:]
 
-    def ends(self, target: int, deadline: Deadline) -> tuple[NDArray[np.int64] | None, int]:
-        """Return the earliest end for every sent set, and the least target that allows more.
+    def best(self, target: int, deadline: Deadline) -> tuple[list[Load] | None, int]:
+        """Return a plan that reaches `target`, and its value; or None, and the least that might.
 
-        The ends are None if the deadline passed.
+        Raises `TimeUpError` at the deadline.
         """
         everything = len(self.head) - 1
-        end = np.full(len(self.head), _NEVER, dtype=np.int64)
+        end = np.full(len(self.head), _NEVER, dtype=np.int64)  # the earliest, for every sent set
         end[0] = 0
+        last = np.zeros(len(self.head), dtype=np.int64)
         least = int(_NEVER)
         for sent in range(everything):
-            if deadline.passed:
-                return None, 0
+            deadline.check()
             if end[sent] == _NEVER:
                 continue
             group = self.parts[everything ^ sent]
@@ -133,28 +134,15 @@ class _Table:
             over = start - target + self.left[group]
             kept = over <= 0
             least = min(least, int(over[~kept].min(initial=_NEVER)))
-            fitting = group[kept]
-            after = start[kept] + self.time[fitting]
-            together = sent | fitting
-            end[together] = np.minimum(end[together], after)
-        return end, target + least
-
-    def plan(self, end: NDArray[np.int64], target: int) -> tuple[list[Load], int]:
-        """Return the groups of a reachable target, and their value."""
-        sent = len(self.head) - 1
-        value = self.windows.compute_ns
-        loads: list[Load] = []
+            self._sooner(end, last, sent, group[kept], start[kept])
+        if end[everything] == _NEVER:
+            return None, target + least
+        sent, loads, value = everything, [], self.windows.compute_ns
         while sent:
-            group = self.parts[sent]
-            before = end[sent ^ group]
-            known = before != _NEVER
-            group, before = group[known], before[known]
-            start = np.maximum(before, self.head[group])
-            fits = (self.time[group] == end[sent] - start) & (start - target <= -self.left[group])
-            last = int(group[fits][0])
-            value = max(value, int(end[sent]) + int(self.tail[last]))
-            loads.append(self._load(last))
-            sent ^= last
+            group_now = int(last[sent])
+            value = max(value, int(end[sent]) + int(self.tail[group_now]))
+            loads.append(self._load(group_now))
+            sent ^= group_now
         return loads[::-1], value
 
     def fewest(self, most_ns: int, below: int, deadline: Deadline) -> list[Load] | None:
@@ -166,16 +154,12 @@ class _Table:
         while len(rounds) < below - 1 and end[everything] == _NEVER:
             later = np.full(len(self.head), _NEVER, dtype=np.int64)
             last = np.zeros(len(self.head), dtype=np.int64)
-            for sent in np.flatnonzero(end != _NEVER).tolist():
+            for sent in np.flatnonzero(end != _NEVER)[::-1].tolist():  # of equals, the least
                 deadline.check()
                 group = self.parts[everything ^ sent]
                 start = np.maximum(end[sent], self.head[group])
                 kept = start - most_ns <= -self.left[group]
-                after = start[kept] + self.time[group[kept]]
-                together = sent | group[kept]
-                sooner = after < later[together]
-                later[together[sooner]] = after[sooner]
-                last[together[sooner]] = group[kept][sooner]
+                self._sooner(later, last, sent, group[kept], start[kept])
             rounds.append(last)
             end = later
         if end[everything] == _NEVER:
@@ -185,6 +169,20 @@ class _Table:
             loads.append(self._load(int(last[sent])))
             sent ^= int(last[sent])
         return loads[::-1]
+
+    def _sooner(
+        self,
+        end: NDArray[np.int64],
+        last: NDArray[np.int64],
+        sent: int,
+        group: NDArray[np.int64],
+        start: NDArray[np.int64],
+    ) -> None:
+        """Note the ends, and the last groups, of sets that are sent no later with these groups."""
+        after, together = start + self.time[group], sent | group
+        sooner = after <= end[together]
+        end[together[sooner]] = after[sooner]
+        last[together[sooner]] = group[sooner]
 
     def within(self, limits: Sequence[Limit], deadline: Deadline) -> tuple[list[Load] | None, int]:
         """Return a plan that keeps all limits, or the least last limit that allows more.

@@ -12,9 +12,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from planner.families.caramel.baselines import (
-    ddp,
-)
+from planner.families.caramel.baselines import ddp
 from planner.families.caramel.beside import merged
 from planner.families.caramel.bounds import NEAR, lower_bound
 from planner.families.caramel.descent import neighbours, steadied
@@ -32,10 +30,10 @@ from planner.families.caramel.methods import (
     OWN_METHODS,
     RULES,
     Method,
-    with_contention,
+    search_beside,
 )
-from planner.families.caramel.pricing import LoadPricer, loads_of, merged_loads, plan_of
-from planner.families.caramel.problem import OpOrder, Plan, Problem
+from planner.families.caramel.pricing import LoadPricer, is_free, loads_of, merged_loads, plan_of
+from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.refit import adapt, refit
 from planner.families.caramel.search import BUDGET
 from planner.families.caramel.target_schedule import broken_rule
@@ -49,6 +47,7 @@ from planner.model.units import counted, format_bytes, format_ns
 from planner.model.validation import integer, total
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Option, Place
+from planner.solving.contention import with_contention
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.methods import Outcome
@@ -144,7 +143,7 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             return within(self.methods, problem.target)
         if problem.interference.is_none:
             return self.methods
-        return {name: with_contention(name, method) for name, method in self.methods.items()}
+        return with_contention(self.methods, "search", search_beside)
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
         return adapt(problem, plan)
@@ -165,12 +164,11 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
 
     def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
         """Return a plan with fewer transfers: the fewest of whole parameters, if they are few."""
-        if not _is_free(problem, plan):
+        if not is_free(problem, plan):
             if most_ns == lasting_ns(problem, plan):
                 return plan  # planning under a target's rules or contention has merged already
             return super().simplest(problem, plan, most_ns, deadline)
-        order = OpOrder(plan.backward_orders[0], plan.forward_order)
-        pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
+        pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
         loads = merged_loads(pricer, loads_of(plan), most_ns)
         if len(loads) > 2 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
             from planner.families.caramel.exact_whole import fewest_whole
@@ -179,15 +177,14 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             loads = loads if fewer is None else fewer
         if len(loads) == len(plan.groups):
             return plan
-        made = plan_of(problem, order, loads)
+        made = plan_of(problem, plan.order, loads)
         return made if lasting_ns(problem, made) <= most_ns else plan
 
     def most_robust(self, problem: Problem, plan: Plan, deadline: Deadline) -> Plan:
         """Return a less delay-sensitive plan: the least of whole parameters, if they are few."""
-        if not _is_free(problem, plan):
+        if not is_free(problem, plan):
             return plan
-        order = OpOrder(plan.backward_orders[0], plan.forward_order)
-        known = windows(problem.graph, *order)
+        known = windows(problem.graph, *plan.order)
         pricer = LoadPricer(known, problem.cost)
         old = loads_of(plan)
         loads = steadied(pricer, old, BUDGET, deadline)
@@ -196,12 +193,13 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             from planner.families.caramel.exact_whole import robust_whole
 
             loads, _ = robust_whole(known, problem.cost, loads, deadline)
-        return plan if loads == old else plan_of(problem, order, loads)
+        return plan if loads == old else plan_of(problem, plan.order, loads)
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem with the plan's op order."""
-        order = (*plan.backward_orders[0], *plan.forward_order)
-        return replace(problem, op_order=problem.graph.names_of(order))
+        order = plan.order
+        names = problem.graph.names_of((*order.backward, *order.forward))
+        return replace(problem, op_order=names)
 
     def candidates(
         self, problem: Problem, plans: Sequence[Plan], deadline: Deadline
@@ -305,13 +303,6 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             interference=place.interference,
             target=target_of(options["for"], FOR.name),
         )
-
-
-def _is_free(problem: Problem, plan: Plan) -> bool:
-    """Return whether a plan's price depends on its loads and one op order only."""
-    plain = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late) and plan.traffic == 1
-    delayed = any(group.not_before_ns for group in plan.groups)
-    return plain and not delayed and problem.target is None and problem.interference.is_none
 
 
 def _ordered_partitions(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:

@@ -6,27 +6,27 @@ Problem: of all plans that keep to a target's rules, find the shortest. Method:
 without cycles, the best ones for gradients ready at the next cycle, or the default. The target's
 default is always a candidate and wins if it is faster. Guarantee: never slower than the default.
 Optimal without contention and cycles; with cycles the bound is that without them. With more than
-`one_size.MOST_BUCKETS` the bound is that of any buckets. Complexity: that of the two modules.
+`MOST_BUCKETS` the bound is that of any buckets. Complexity: that of the two modules.
 Source: own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise
 
+from planner.families.caramel.baselines import cost_of
 from planner.families.caramel.buckets import MOST_BUCKETS, best_buckets, every_size
 from planner.families.caramel.evaluation import lasting_ns
 from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.target_schedule import (
     Lane,
     broken_rule,
-    cost_of,
-    default_counts,
+    default_plan,
     lane_of,
     plan_of_buckets,
 )
-from planner.model.contention import ALONE
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
@@ -49,15 +49,15 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
     """
     target = _target(problem)
     lane = lane_of(problem, target, deadline)
-    default = default_counts(problem, target, lane, deadline)
-    alone = replace(problem, interference=ALONE)
-    candidates, bound, timed_out = [default], None, False
-    try:
-        candidates, bound = _best(alone, target, lane, deadline, most_bytes)
-        candidates += [default] if most_bytes is None else []
-    except TimeUpError:
-        timed_out = True
-    plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
+    default = default_plan(problem, target, deadline)
+    plans: list[Plan] = []
+    bound = None
+    with suppress(TimeUpError):
+        candidates, bound = _best(problem, target, lane, deadline, most_bytes)
+        plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
+    timed_out = not plans
+    if most_bytes is None or timed_out:
+        plans.append(default)
     best = min(plans, key=lambda plan: lasting_ns(problem, plan))
     if not problem.interference.is_none:
         bound = None
@@ -67,9 +67,8 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
 def least_ns(problem: Problem, deadline: Deadline) -> int | None:
     """Return the lower bound over all plans under the target's rules, or None if the time is up."""
     target = _target(problem)
-    alone = replace(problem, interference=ALONE)
     try:
-        return _best(alone, target, lane_of(alone, target, deadline), deadline)[1]
+        return _best(problem, target, lane_of(problem, target, deadline), deadline)[1]
     except TimeUpError:
         return None
 
@@ -85,10 +84,6 @@ def within(
 
     def kept(name: str, method: AnyMethod[Problem, Plan]) -> AnyMethod[Problem, Plan]:
         def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-            if name == target.name:
-                lane = lane_of(problem, target, deadline)
-                counts = default_counts(problem, target, lane, deadline)
-                return Outcome(plan_of_buckets(problem, target, lane, counts))
             if name not in BEHIND_BARRIERS:
                 why = "waits for all transfers before the next forward pass"
                 raise NotApplicableError("method", f"{target.title} {why}, {name} does not")
@@ -101,9 +96,11 @@ def within(
 
         return run
 
-    others = {name: kept(name, method) for name, method in methods.items() if name != "auto"}
-    default = {target.name: kept(target.name, planned)}
-    return {"auto": named(BUCKETS, planned), BUCKETS: planned, **default, **others}
+    def default(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        return Outcome(default_plan(problem, target, deadline))
+
+    own = {"auto": named(BUCKETS, planned), BUCKETS: planned, target.name: default}
+    return own | {name: kept(name, run) for name, run in methods.items() if name not in own}
 
 
 def _target(problem: Problem) -> Target:
@@ -119,7 +116,10 @@ def _best(
     deadline: Deadline,
     most_bytes: int | None = None,
 ) -> tuple[list[list[int]], int]:
-    """Return candidates, as numbers of parameters per bucket, and the lower bound of all plans."""
+    """Return candidates, as numbers of parameters per bucket, and the lower bound of all plans.
+
+    Contention does not count.
+    """
     known = problem.windows
     cost = cost_of(problem)
     until = known.backward_ns

@@ -21,18 +21,12 @@ from planner.model.costs import TransferCost, least_rate
 
 @dataclass(frozen=True, slots=True)
 class Preemptive:
-    """A preemptive schedule.
+    """A preemptive schedule: its value, and job, start and end of every uninterrupted stretch.
 
-    Attributes
-    ----------
-    value : int or Fraction
-        Largest sum of a job's end and its tail.
-    segments : tuple of (int, int or Fraction, int or Fraction)
-        Job, start and end of every uninterrupted stretch, in time order. A job of no duration has
-        one segment of no length.
+    Stretches are in time order; a job of no duration has one of no length.
     """
 
-    value: int | Fraction
+    value: int | Fraction  # the largest sum of a job's end and its tail
     segments: tuple[tuple[int, int | Fraction, int | Fraction], ...]
 
 

@@ -20,11 +20,6 @@ from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost, least_rate
 
 
-def priority_batches(pricer: LoadPricer, limit: int, element_bytes: int = 1) -> list[Load]:
-    """Return loads of at most `limit` bytes each, and of at least one element."""
-    return most_urgent(pricer, repeat((limit, 0)), element_bytes)
-
-
 def most_urgent(
     pricer: LoadPricer, sizes: Iterable[tuple[int, int]], element_bytes: int = 1
 ) -> list[Load]:

@@ -8,7 +8,6 @@ their limits. Source: own; baselines name theirs.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -23,17 +22,15 @@ from planner.families.caramel.baselines import (
 from planner.families.caramel.beside import planned_beside
 from planner.families.caramel.bounds import lower_bound, tighter_bound
 from planner.families.caramel.descent import descend
-from planner.families.caramel.evaluation import (
-    lasting_ns,
-)
+from planner.families.caramel.evaluation import lasting_ns
 from planner.families.caramel.paper import caramel
 from planner.families.caramel.pricing import Load, LoadPricer, loads_of, plan_of
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.search import BUDGET, best_loads
 from planner.families.caramel.windows import windows
-from planner.model.contention import ALONE
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.contention import plans_of
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 
@@ -82,14 +79,10 @@ def _exact_split(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best plan, starting from the plans of all baselines."""
     plans: list[Plan] = []
-    for rule in RULES.values():
-        if deadline.passed:
-            break
-        with suppress(NotApplicableError, TimeUpError):
-            plan = rule(problem, deadline).plan
-            assert plan is not None
-            deadline.offer(plan)
-            plans.append(plan)
+    for made in plans_of(problem, RULES.values(), deadline):
+        assert made.plan is not None
+        deadline.offer(made.plan)
+        plans.append(made.plan)
     outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
     deadline.offer(outcome.plan)
     outcome, best = _mirrored(problem, outcome, deadline)
@@ -101,8 +94,7 @@ def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     luckiest = plans[lasting.index(min(lasting))]
     # Randomly drawn orders beat the activation order. Plan for one of them, enforced: no gradient
     # is ready later under it.
-    order = OpOrder(luckiest.backward_orders[0], luckiest.forward_order)
-    return _best(problem, order, [loads_of(luckiest)], deadline)
+    return _best(problem, luckiest.order, [loads_of(luckiest)], deadline)
 
 
 def _mirrored(
@@ -190,19 +182,7 @@ OWN_METHODS: Mapping[str, Method] = {
 """Every method by the name requests use, but for plug-ins."""
 
 
-def with_contention(name: str, method: Method) -> Method:
-    """Return a method for problems with contention.
-
-    Baselines and exact methods plan without it; bounds under contention replace their bounds, which
-    hold without contention only.
-    """
-
-    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        if name in ("auto", "search"):
-            others = (OWN_METHODS[other] for other in ("exact", "exact_split", *RULES))
-            outcome = planned_beside(problem, _search, others, deadline)
-            return replace(outcome, method="search")
-        outcome = method(replace(problem, interference=ALONE), deadline)
-        return replace(outcome, lower_bound=None)
-
-    return run
+def search_beside(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return the best plan found under contention."""
+    others = (OWN_METHODS[other] for other in ("exact", "exact_split", *RULES))
+    return planned_beside(problem, _search, others, deadline)

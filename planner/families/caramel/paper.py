@@ -23,7 +23,7 @@ from planner.families.caramel.threshold import batching_threshold
 from planner.model.costs import DepthCost
 from planner.model.graphs import Graph
 from planner.model.validation import MAX_TOTAL
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
 from planner.solving.transfers import Part, Transfer
 
@@ -106,7 +106,7 @@ class Item(NamedTuple):
 
 
 def pack(
-    items: Sequence[Item], backward_ns: int, deadline: Deadline | None = None
+    items: Sequence[Item], backward_ns: int, deadline: Deadline = NEVER
 ) -> tuple[list[int], bool]:
     """Return the items' numbers in transfer order, and whether the deadline cut in.
 
@@ -118,7 +118,7 @@ def pack(
     # §4.3. Times of the forward pass count from its start.
     for number in sorted(range(len(items)), key=lambda i: (-items[i].size_bytes, i)):
         item = items[number]
-        if deadline is not None and deadline.passed:
+        if deadline.passed:
             left.append(number)
             continue
         span = _first_gap(backward, item.ready_ns, backward_ns, item.duration_ns)
@@ -145,8 +145,7 @@ def pack(
         else:
             forward.insert(0, ((before, before + item.duration_ns), number))
             first = before
-    timed_out = deadline is not None and deadline.passed
-    return [number for _, number in backward + forward], timed_out
+    return [number for _, number in backward + forward], deadline.passed
 
 
 def _first_gap(taken: list[tuple[Span, int]], start: int, end: int, length: int) -> Span | None:

@@ -8,7 +8,6 @@ Complexity: O(parts) per list of loads.
 """
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import Windows
@@ -54,10 +53,6 @@ class LoadPricer:
         if size not in self._known:
             self._known[size] = self._cost_ns(size)
         return self._known[size]
-
-    def rate(self, size: int) -> Fraction:
-        """Return the time per byte of one transfer of `size` bytes (ns)."""
-        return Fraction(self.cost_ns(size), size)
 
     def iteration_ns(self, loads: Sequence[Load]) -> int:
         """Return the iteration time (ns)."""
@@ -118,6 +113,13 @@ def merged_loads(pricer: LoadPricer, loads: Sequence[Load], most_ns: int) -> lis
         for j, part in load:
             made[-1][j] = made[-1].get(j, 0) + part
     return [tuple(parts.items()) for parts in made]
+
+
+def is_free(problem: Problem, plan: Plan) -> bool:
+    """Return whether a plan's price depends on its loads and one op order only."""
+    plain = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late) and plan.traffic == 1
+    delayed = any(group.not_before_ns for group in plan.groups)
+    return plain and not delayed and problem.target is None and problem.interference.is_none
 
 
 def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:

@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from planner.families.caramel.activation_order import activation_order, backward_order
-from planner.families.caramel.orders import drawn_orders
-from planner.families.caramel.windows import Windows, windows
+from planner.families.caramel.windows import Windows, drawn_orders, first_break, windows
 from planner.model.contention import ALONE, Interference, check_interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError, NotApplicableError
@@ -224,27 +223,18 @@ class Problem:
         return windows(self.graph, *self.order)
 
     def _check_order(self, names: Sequence[str]) -> None:
-        position = self.graph.position
-        done: set[int] = set()
+        graph, path = self.graph, "op_order"
         for place, name in enumerate(names):
-            path = f"op_order[{place}]"
-            if not isinstance(name, str) or name not in position:
-                raise InvalidInputError(path, f"no op is called {shown(name)}")
-            index = position[name]
-            if index in done:
-                raise InvalidInputError(path, f"{shown(name)} given twice")
-            phase = self.graph.ops[index].phase
-            for needed in self.graph.predecessors[index]:
-                if self.graph.ops[needed].phase == phase and needed not in done:
-                    needed_name = self.graph.ops[needed].name
-                    raise InvalidInputError(
-                        path,
-                        f"{shown(name)} comes before {shown(needed_name)}, which it depends on",
-                    )
-            done.add(index)
-        if len(done) < len(position):
-            missing = next(op.name for index, op in enumerate(self.graph.ops) if index not in done)
-            raise InvalidInputError("op_order", f"{shown(missing)} is missing")
+            if not isinstance(name, str) or name not in graph.position:
+                raise InvalidInputError(f"{path}[{place}]", f"no op is called {shown(name)}")
+        order = [graph.position[name] for name in names]
+        broken = first_break(graph, order)
+        if broken is not None:
+            raise InvalidInputError(f"{path}[{broken[0]}]", broken[1])
+        missing = set(graph.position).difference(names)
+        if missing:
+            first = min(missing, key=graph.position.__getitem__)
+            raise InvalidInputError(path, f"{shown(first)} is missing")
 
 
 Group = Transfer
@@ -280,3 +270,8 @@ class Plan:
     barrier: bool = False
     traffic: Fraction = Fraction(1)
     late: bool = False
+
+    @property
+    def order(self) -> OpOrder:
+        """The op order of the first worker."""
+        return OpOrder(self.backward_orders[0], self.forward_order)

@@ -15,8 +15,8 @@ from dataclasses import replace
 from planner.families.caramel.bounds import concave_bounds
 from planner.families.caramel.descent import descend
 from planner.families.caramel.nested_windows import Targets, tightened, widened
-from planner.families.caramel.pricing import Load, LoadPricer, loads_of, plan_of
-from planner.families.caramel.problem import OpOrder, Plan, Problem
+from planner.families.caramel.pricing import Load, LoadPricer, is_free, loads_of, plan_of
+from planner.families.caramel.problem import Plan, Problem
 from planner.families.caramel.windows import windows
 from planner.model.costs import TransferCost
 from planner.model.errors import InvalidPlanError
@@ -43,17 +43,13 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
     """Return an adapted plan, improved."""
-    order = OpOrder(plan.backward_orders[0], plan.forward_order)
-    free = len(plan.backward_orders) == 1 and not (plan.barrier or plan.late)
-    if not free or plan.traffic != 1 or problem.target is not None:
+    if not is_free(problem, plan):
         return Outcome(plan)
-    if not problem.interference.is_none or any(group.not_before_ns for group in plan.groups):
-        return Outcome(plan)
-    pricer = LoadPricer(windows(problem.graph, *order), problem.cost)
+    pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
     old = loads_of(plan)
     loads, bound = improved(pricer, old, problem.cost, problem.element_bytes, deadline)
     if pricer.iteration_ns(loads) < pricer.iteration_ns(old):
-        plan = plan_of(problem, order, loads)
+        plan = plan_of(problem, plan.order, loads)
     return Outcome(plan, bound)
 
 

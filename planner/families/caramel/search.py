@@ -12,13 +12,15 @@ Source: own.
 """
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
 from planner.families.caramel.bounds import NEAR, concave_bounds
 from planner.families.caramel.carlier import carlier
 from planner.families.caramel.descent import descend
-from planner.families.caramel.list_schedule import preemptive_pieces, priority_batches
+from planner.families.caramel.list_schedule import most_urgent, preemptive_pieces
 from planner.families.caramel.nested_windows import Targets, tightened, widened
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.threshold import batching_threshold
@@ -141,14 +143,8 @@ def _best_order(
     nodes = pricer.looks(nodes, loads)
     if not nodes:
         return loads
-    heads, tails = pricer.windows.heads, pricer.windows.tails
-    ordered = carlier(
-        [max(heads[j] for j, _ in load) for load in loads],
-        [pricer.cost_ns(sum(size for _, size in load)) for load in loads],
-        [max(tails[j] for j, _ in load) for load in loads],
-        deadline,
-        nodes,
-    )
+    heads, durations, tails = zip(*pricer.steps(loads), strict=True)
+    ordered = carlier(heads, durations, tails, deadline, nodes)
     return [loads[place] for place in ordered.order]
 
 
@@ -171,7 +167,8 @@ def _starts(
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
     # If a measured cost falls with the size, the best size is unrelated to the threshold.
     ends = {end for piece in cost.pieces() for end in (piece.start, piece.stop) if end}
-    limits.add(min((end for end in {*ends, total} if end <= total), key=pricer.rate))
+    sizes = (end for end in {*ends, total} if end <= total)
+    limits.add(min(sizes, key=lambda size: Fraction(pricer.cost_ns(size), size)))
     for limit in sorted(limits):
         if total // limit <= pricer.many:
-            yield priority_batches(pricer, limit, element_bytes)
+            yield most_urgent(pricer, repeat((limit, 0)), element_bytes)

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from planner.families.caramel.baselines import horovod, ready_order, unordered, whole
+from planner.families.caramel.baselines import horovod, in_cycles, ready_order, unordered, whole
 from planner.families.caramel.buckets import sizes_that_make
 from planner.families.caramel.evaluation import lasting_ns, plan_heads
 from planner.families.caramel.problem import Plan, Problem
-from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import ddp_buckets, fitting_buckets, nearest_size
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
@@ -56,12 +55,6 @@ def lane_of(problem: Problem, target: Target, deadline: Deadline = NEVER) -> Lan
     return Lane(plan, tuple(order), tuple(heads[j] for j in order), tuple(sizes[j] for j in order))
 
 
-def cost_of(problem: Problem) -> AffineCost | TableCost:
-    """Return the cost for a library that chooses no depth."""
-    cost = problem.cost
-    return cost.at_depth(1) if isinstance(cost, DepthCost) else cost
-
-
 def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequence[int]) -> Plan:
     """Return the plan that a target makes of buckets with `counts` parameters."""
     spans = list(pairwise(accumulate(counts, initial=0)))
@@ -75,37 +68,19 @@ def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequen
     return replace(lane.plan, groups=tuple(groups), barrier=True, late=target.leaves_late)
 
 
-def in_cycles(
-    problem: Problem, cycle_ns: int, groups: Sequence[Transfer], heads: Sequence[int]
-) -> list[Transfer]:
-    """Return groups in the order, and with the starts, in which cycles find them complete.
-
-    Cycles are those of `planner.families.caramel.baselines.horovod`. `heads`: when each gradient is
-    ready (ns).
-    """
-    cost, tick, free = cost_of(problem), 0, 0
-    complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
-    timed = []
-    for place in sorted(range(len(groups)), key=complete.__getitem__):
-        if complete[place] > tick:  # the next cycle, then cycles that find no group
-            tick = max(tick + cycle_ns, free) if free > tick else tick
-            tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns
-            free = tick
-        free += cost.cost_ns(groups[place].size_bytes)
-        timed.append(replace(groups[place], not_before_ns=tick))
-    return timed
-
-
-def default_counts(problem: Problem, target: Target, lane: Lane, deadline: Deadline) -> list[int]:
-    """Return the target's default buckets, as numbers of parameters."""
+def default_plan(problem: Problem, target: Target, deadline: Deadline) -> Plan:
+    """Return the plan of the target's default buckets."""
+    lane = lane_of(problem, target, deadline)
     first, limit = target.limits(problem.workers, problem.element_bytes)
     if target.cycle_ns:
         plan = horovod(problem, deadline, target.cycle_ns, limit).plan
         assert plan is not None
-        return [len(group.parts) for group in plan.groups]
-    if target.buckets == "fitting":
-        return fitting_buckets(lane.sizes, limit)
-    return ddp_buckets(lane.sizes, first, limit)
+        counts = [len(group.parts) for group in plan.groups]
+    elif target.buckets == "fitting":
+        counts = fitting_buckets(lane.sizes, limit)
+    else:
+        counts = ddp_buckets(lane.sizes, first, limit)
+    return plan_of_buckets(problem, target, lane, counts)
 
 
 def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
@@ -114,9 +89,7 @@ def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
         return f"{target.title} waits for all transfers before the next forward pass"
     if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
         return f"{target.title} sums up by all-reduces, each in one piece"
-    sizes = problem.windows.sizes
-    parts = [part for group in plan.groups for part in group.parts]
-    if any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts):
+    if _cuts(problem, plan):
         return f"{target.title} sends whole parameters"
     lane = lane_of(problem, target)
     place = {j: number for number, j in enumerate(lane.order)}
@@ -133,6 +106,13 @@ def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
     if (plan.backward_orders, plan.forward_order) != (made.backward_orders, made.forward_order):
         return f"{target.title} enforces no order of the computation"
     return None
+
+
+def _cuts(problem: Problem, plan: Plan) -> bool:
+    """Return whether a plan cuts any parameter."""
+    sizes = problem.windows.sizes
+    parts = (part for group in plan.groups for part in group.parts)
+    return any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts)
 
 
 def _same(first: Plan, second: Plan) -> bool:
@@ -179,17 +159,14 @@ def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline
     Raises `NotApplicableError` or `TimeUpError` if there is no time to draw the workers' op orders.
     """
     free = replace(problem, target=None)
+    default = lasting_ns(free, default_plan(free, target, deadline))
     lane = lane_of(free, target, deadline)
-    counts = default_counts(free, target, lane, deadline)
-    default = lasting_ns(free, plan_of_buckets(free, target, lane, counts))
-    sizes = problem.windows.sizes
-    parts = [part for group in plan.groups for part in group.parts]
-    if any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts):
+    if _cuts(problem, plan):
         return Exported(None, default, f"{target.title} sends whole parameters, the plan cuts some")
     if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
         what = "parameter servers" if plan.traffic != 1 else "chunks"
         return Exported(None, default, f"{target.title} cannot be told of {what}")
-    if target.buckets != "any" and len(plan.groups) * len(sizes) > MOST_LOOKED_AT:
+    if target.buckets != "any" and len(plan.groups) * len(lane.sizes) > MOST_LOOKED_AT:
         why = f"the plan has too many groups ({len(plan.groups)}) to find the nearest size"
         return Exported(None, default, f"{target.title} has one size for all buckets, and {why}")
     sent = _sent(free, target, lane, plan.groups)
@@ -200,12 +177,7 @@ def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfe
     """Return the plan that a target makes of groups of whole parameters."""
     if target.buckets != "any":
         named = [[part.parameter for part in group.parts] for group in groups]
-        rule = fitting_buckets
-        if target.buckets == "filled":
-
-            def rule(sizes: Sequence[int], limit: int) -> list[int]:
-                return ddp_buckets(sizes, limit, limit)
-
+        rule = fitting_buckets if target.buckets == "fitting" else _filled
         _, counts = nearest_size(lane.order, lane.sizes, named, rule)
         return plan_of_buckets(problem, target, lane, counts)
     plain = [Transfer(group.parts) for group in groups]
@@ -213,3 +185,7 @@ def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfe
         heads = plan_heads(problem.graph, lane.plan)
         plain = in_cycles(problem, target.cycle_ns, plain, heads)
     return replace(lane.plan, groups=tuple(plain), barrier=True)
+
+
+def _filled(sizes: Sequence[int], limit: int) -> list[int]:
+    return ddp_buckets(sizes, limit, limit)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ortools.sat.python import cp_model
 
 from planner.families.caramel.model_lines import ModelLine, Share
+from planner.families.caramel.pricing import Load
 from planner.families.caramel.windows import Windows
-from planner.model.costs import TransferCost
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline
@@ -25,19 +25,6 @@ _LIMIT = 2**60
 _FIRST_ROUND = 0.3
 """Deterministic time of the first round of a search, about seconds; it doubles each round."""
 
-SentBytes = tuple[int, int]
-"""A parameter's index and a number of its bytes."""
-
-
-def plan_value(windows: Windows, cost: TransferCost, groups: Sequence[Sequence[SentBytes]]) -> int:
-    """Return the iteration time (ns)."""
-    clock, value = 0, windows.compute_ns
-    for group in groups:
-        clock = max(clock, *(windows.heads[j] for j, _ in group))
-        clock += cost.cost_ns(sum(size for _, size in group))
-        value = max(value, *(clock + windows.tails[j] for j, _ in group))
-    return value
-
 
 class ModelAnswer(NamedTuple):
     """The best solution found, a bound on the objective, and whether it is optimal."""
@@ -45,6 +32,10 @@ class ModelAnswer(NamedTuple):
     solution: Any
     bound: int
     finished: bool
+
+    def proven(self, value: int) -> int:
+        """Return the lower bound beside the best known value."""
+        return value if self.finished else min(self.bound, value)
 
 
 class Transfers(NamedTuple):
@@ -55,7 +46,7 @@ class Transfers(NamedTuple):
     shares: list[list[Share]]
     parts: list[list[list[Any]]]
 
-    def groups(self, solution: Any) -> tuple[tuple[SentBytes, ...], ...]:
+    def groups(self, solution: Any) -> tuple[Load, ...]:
         """Return the transfers of a solution."""
         groups = []
         for k in range(len(self.starts)):

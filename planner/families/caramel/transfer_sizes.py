@@ -62,43 +62,29 @@ def resize(
     element_bytes: int,
     deadline: Deadline,
 ) -> list[Load]:
-    """Return loads at least as good as `loads`, by simulating at most `budget` transfers.
+    """Return loads at least as good as `loads`, by threshold accepting over `budget` transfers.
 
     The search ends at `target`, a lower bound.
     """
     heads = pricer.windows.heads
     sizes = [(sum(size for _, size in load), max(heads[j] for j, _ in load)) for load in loads]
     if len(sizes) < budget:  # else no step is left, and the states would fill the memory
-        sizes = _improved(pricer, sizes, target, budget, element_bytes, deadline)
+        simulation, random = _Simulation(pricer), Random(0)
+        run = simulation.run(sizes)
+        assert run is not None
+        now = best = run
+        most = best.value * FIRST_THRESHOLD // 1000
+        while simulation.transfers < budget and best.value > target and not deadline.passed:
+            left = budget - simulation.transfers
+            place, sizes = _changed(now, simulation.moments, element_bytes, random)
+            limit = now.value + most * left * left // budget // budget
+            changed = simulation.run(sizes, now.states[: place + 1], limit)
+            if changed is not None:
+                now = changed
+                best = now if now.value < best.value else best
+        sizes = best.sizes
     resized = most_urgent(pricer, sizes, element_bytes)
     return min(list(loads), resized, key=pricer.iteration_ns)
-
-
-def _improved(
-    pricer: LoadPricer,
-    sizes: list[Size],
-    target: int,
-    budget: int,
-    element_bytes: int,
-    deadline: Deadline,
-) -> list[Size]:
-    """Return sizes at least as good, by threshold accepting."""
-    simulation = _Simulation(pricer)
-    run = simulation.run(sizes)
-    assert run is not None
-    now = best = run
-    random = Random(0)
-    most = best.value * FIRST_THRESHOLD // 1000
-    while simulation.transfers < budget and best.value > target and not deadline.passed:
-        left = budget - simulation.transfers
-        place, sizes = _changed(now, simulation.moments, element_bytes, random)
-        limit = now.value + most * left * left // budget // budget
-        changed = simulation.run(sizes, now.states[: place + 1], limit)
-        if changed is not None:
-            now = changed
-            if now.value < best.value:
-                best = now
-    return best.sizes
 
 
 class _Simulation:

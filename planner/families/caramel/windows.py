@@ -9,12 +9,15 @@ Source: Caramel §3.1 (start and end boundary); Carlier, "The one-machine sequen
 11 (1982), for heads and tails.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from random import Random
 from typing import TYPE_CHECKING
 
 from planner.model.graphs import Graph, Phase
+from planner.model.validation import shown
+from planner.solving.deadline import Deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,24 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of all parameters under one op order.
+    """The windows of all parameters under one op order, in the order of `Graph.parameters`."""
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Bytes of each parameter, in the order of `Graph.parameters`.
-    heads : tuple of int
-        When each gradient is ready, in ns from the start of the backward pass.
-    tails : tuple of int
-        Forward computation from the first op that reads each parameter to the end, in ns.
-    backward_ns, forward_ns : int
-        Computation of each pass.
-    """
-
-    sizes: tuple[int, ...]
-    heads: tuple[int, ...]
-    tails: tuple[int, ...]
-    backward_ns: int
+    sizes: tuple[int, ...]  # bytes
+    heads: tuple[int, ...]  # when each gradient is ready (ns from the start of the backward pass)
+    tails: tuple[int, ...]  # forward computation from the first op that reads it to the end (ns)
+    backward_ns: int  # computation of each pass
     forward_ns: int
 
     @property
@@ -72,6 +63,25 @@ def windows(graph: Graph, backward: Sequence[int], forward: Sequence[int]) -> Wi
     )
 
 
+def first_break(graph: Graph, order: Sequence[int]) -> tuple[int, str] | None:
+    """Return the first place of an order that breaks a rule, and how.
+
+    Each op runs once, after the ops of its pass that it depends on.
+    """
+    done: set[int] = set()
+    for place, index in enumerate(order):
+        op = graph.ops[index]
+        if index in done:
+            return place, f"{shown(op.name)} given twice"
+        for needed in graph.predecessors[index]:
+            before = graph.ops[needed]
+            if needed not in done and before.phase == op.phase:
+                why = f"{shown(op.name)} comes before {shown(before.name)}, which it depends on"
+                return place, why
+        done.add(index)
+    return None
+
+
 # ---
 # Check thousands of op orders at once, and compute when the last worker has each gradient.
 #
@@ -88,7 +98,7 @@ def are_orders(graph: Graph, orders: Sequence[Sequence[int]], phase: Phase) -> b
     ops = {index for index, op in enumerate(graph.ops) if op.phase == phase}
     if any(len(order) != len(ops) or ops.symmetric_difference(order) for order in orders):
         return False
-    rows = _rows(orders)
+    rows = np.array(orders, dtype=np.int64)
     place = _by_op(graph, rows, np.broadcast_to(np.arange(len(ops)), rows.shape))
     return all(
         bool((place[:, needed] < place[:, index]).all())
@@ -102,16 +112,10 @@ def last_ready(graph: Graph, orders: Sequence[Sequence[int]]) -> tuple[int, ...]
     """Return when each gradient is complete on the last of the workers with these orders (ns)."""
     import numpy as np
 
-    rows = _rows(orders)
+    rows = np.array(orders, dtype=np.int64)
     durations = np.array([op.duration_ns for op in graph.ops], dtype=np.int64)
     latest = _by_op(graph, rows, np.cumsum(durations[rows], axis=1)).max(axis=0).tolist()
     return tuple(max(latest[index] for index in updaters) for updaters in graph.updaters)
-
-
-def _rows(orders: Sequence[Sequence[int]]) -> "NDArray[np.int64]":
-    import numpy as np
-
-    return np.array(orders, dtype=np.int64)
 
 
 def _by_op(
@@ -123,3 +127,54 @@ def _by_op(
     by_op = np.zeros((len(rows), len(graph.ops)), dtype=np.int64)
     np.put_along_axis(by_op, rows, values, axis=1)
     return by_op
+
+
+# ---
+# Random topological op orders, one per worker, for methods that enforce no order.
+#
+# Problem: a collective waits for the last worker to have the gradient. Activation order and
+# enforcement (Caramel §4.1) remove this wait. Guarantee: every order respects the dependencies, and
+# the same seed gives the same orders. Complexity: O(ops + dependencies) per order. Source: Caramel
+# §3.3.2 (A), "Randomness in transfer boundaries".
+
+
+def drawn_orders(
+    graph: Graph, workers: int, seed: int, deadline: Deadline
+) -> tuple[tuple[int, ...], ...]:
+    """Return one random topological order of the backward ops for each worker.
+
+    At each step every op that could run next is equally likely. The same seed gives the same orders
+    on every machine. Raises `TimeUpError` if the deadline passes first.
+    """
+    backward = [op.phase == "backward" for op in graph.ops]
+    missing = [sum(backward[needed] for needed in before) for before in graph.predecessors]
+    ready = [
+        index for index, is_backward in enumerate(backward) if is_backward and not missing[index]
+    ]
+    orders = []
+    for worker in range(workers):
+        deadline.check()
+        bits = Random(f"{seed}/{worker}").getrandbits
+        orders.append(_draw(graph, list(missing), list(ready), bits))
+    return tuple(orders)
+
+
+def _draw(
+    graph: Graph, missing: list[int], ready: list[int], bits: Callable[[int], int]
+) -> tuple[int, ...]:
+    successors = graph.successors
+    order = []
+    while ready:
+        count = len(ready)
+        width = count.bit_length()
+        place = bits(width)
+        while place >= count:
+            place = bits(width)
+        ready[place], ready[-1] = ready[-1], ready[place]
+        index = ready.pop()
+        order.append(index)
+        for following in successors[index]:
+            missing[following] -= 1
+            if not missing[following]:
+                ready.append(following)
+    return tuple(order)

@@ -5,7 +5,6 @@ plan, `check` verifies it, `schedule` and `timeline` return when each batch comm
 computes.
 """
 
-from planner.families.ibatch.blocks import OWN_UNITS, Blocks
 from planner.families.ibatch.evaluation import Evaluation, check, evaluate, schedule, timeline
 from planner.families.ibatch.family import IBATCH, METHODS, solve
 from planner.families.ibatch.problem import COLLECTIVES, Plan, Problem
@@ -14,8 +13,6 @@ __all__ = [
     "COLLECTIVES",
     "IBATCH",
     "METHODS",
-    "OWN_UNITS",
-    "Blocks",
     "Evaluation",
     "Plan",
     "Problem",

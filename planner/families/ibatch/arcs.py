@@ -3,12 +3,13 @@
 A plan is a path of arcs from 0 to L. Complexity: O(L²) arcs. Source: own.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
-from planner.families.ibatch.problem import Problem
+from planner.families.ibatch.bounds import out_of_time
+from planner.families.ibatch.problem import Plan, Problem
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.methods import Method, Outcome, loaded
 
 MAX_LAYERS = 400
 """Limit for models over all batches: with more layers they take too much time and memory."""
@@ -23,14 +24,26 @@ class Arc(NamedTuple):
     computation: int
 
 
-def refuse_large(problem: Problem, method: str) -> None:
-    """Raise `NotApplicableError` if there are more than `MAX_LAYERS` layers."""
-    if problem.layers > MAX_LAYERS:
-        raise NotApplicableError(
-            "method",
-            f"{method} takes up to {MAX_LAYERS} layers, got {problem.layers}; "
-            "method exact has no such limit",
-        )
+def over_all_batches(name: str, library: str) -> Method[Problem, Plan]:
+    """Return the method `name`: a program over all batches, solved by a library.
+
+    It raises `NotApplicableError` for more than `MAX_LAYERS` layers.
+    """
+    search = loaded(f"planner.families.ibatch.{name}", f"solve_{name}", f"{name}: {library}")
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if problem.layers > MAX_LAYERS:
+            raise NotApplicableError(
+                "method",
+                f"{name} takes up to {MAX_LAYERS} layers, got {problem.layers}; "
+                "method exact has no such limit",
+            )
+        try:
+            return search(problem, deadline)
+        except TimeUpError:
+            return out_of_time(problem)
+
+    return method
 
 
 def all_arcs(problem: Problem, deadline: Deadline) -> list[Arc]:
@@ -44,8 +57,3 @@ def all_arcs(problem: Problem, deadline: Deadline) -> list[Arc]:
             for stop in range(start + 1, problem.reach(start) + 1)
         ]
     return arcs
-
-
-def path_through(chosen: Iterable[Arc]) -> list[int]:
-    """Return the boundaries of a path, given as arcs in any order."""
-    return [0, *sorted(arc.stop for arc in chosen)]

@@ -9,34 +9,28 @@ plan or the optimal plan without contention. Complexity: 2^(L-1) evaluations, or
 `planner.solving.contention`. Source: own.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, combinations, pairwise
 from math import ceil
 
-from planner.families.ibatch.evaluation import evaluate
+from planner.families.ibatch.evaluation import durations_beside, evaluate
 from planner.families.ibatch.problem import Plan, Problem
 from planner.model.contention import ALONE, bound_beside
 from planner.model.costs import scaled_cost
 from planner.solving.contention import Beside, best_beside, mean_slowdown, plans_of
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Method, Outcome
-from planner.solving.simulator import TimedTransfer, simulate
 
 ENUMERATED = 10
 """Up to this many layers every plan is priced: 512 plans."""
 
 
 def planned_beside(
-    problem: Problem,
-    exact: Method[Problem, Plan],
-    rules: Iterable[Method[Problem, Plan]],
-    deadline: Deadline,
+    problem: Problem, methods: Sequence[Method[Problem, Plan]], deadline: Deadline
 ) -> Outcome[Plan]:
-    """Return the best feasible batches found under contention.
+    """Return the best feasible batches found under contention; no layer may exceed the cap.
 
-    `exact` plans without contention; `rules` are the baselines, each run once. No layer may exceed
-    the cap.
+    `methods` plan without contention: the exact method, and baselines, each of which runs once.
     """
     alone = replace(problem, interference=ALONE)
 
@@ -44,20 +38,19 @@ def planned_beside(
         return evaluate(problem, plan).makespan_ns
 
     if problem.layers <= ENUMERATED:
-        best = min(map(problem.plan, _cuts(problem)), key=lasts)
+        best = min(problem.every_plan(), key=lasts)
         return Outcome(best, lasts(best))
 
     def asked(plan: Plan | None, charged: int) -> Problem:
         assert problem.cost is not None
         if plan is None:
             return replace(alone, cost=scaled_cost(problem.cost, extra_ns=charged))
-        times = evaluate(problem, plan).schedule
+        transfers, slower = durations_beside(problem, plan)
         lasted = sum(problem.transfer_time(start, stop) for start, stop in plan.batches)
-        factor = mean_slowdown(sum(batch.transfer_ns for batch in times), lasted)
-        slower = _layers_as_they_went(problem, plan)
+        factor = mean_slowdown(sum(transfers), lasted)
         return replace(
             alone,
-            compute_ns=slower,
+            compute_ns=tuple(slower),
             cost=scaled_cost(
                 problem.cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil
             ),
@@ -67,10 +60,10 @@ def planned_beside(
         lasts=lasts,
         transfers=lambda plan: plan.batches,
         asked=asked,
-        search=lambda asked: (exact(asked, deadline),),
+        search=lambda asked: (methods[0](asked, deadline),),
         joined=lambda plan, place: merged(problem, plan, place),
     )
-    first = plans_of(alone, (exact, *rules), deadline)
+    first = plans_of(alone, methods, deadline)
     startup = problem.interference.least_ns
     return best_beside(family, first, startup, deadline, least_beside(problem))
 
@@ -91,16 +84,6 @@ def least_beside(problem: Problem) -> int:
     )
 
 
-def _cuts(problem: Problem) -> Iterator[Sequence[int]]:
-    """Yield the boundaries of every plan within the cap, fewest batches first."""
-    count = problem.layers
-    for cuts in range(count):
-        for inner in combinations(range(1, count), cuts):
-            boundaries = (0, *inner, count)
-            if all(stop <= problem.reach(start) for start, stop in pairwise(boundaries)):
-                yield boundaries
-
-
 def merged(problem: Problem, plan: Plan, place: int) -> Plan | None:
     """Return the plan with batch `place` and the next one merged, or None beyond the cap."""
     first, second = plan.batches[place : place + 2]
@@ -108,23 +91,3 @@ def merged(problem: Problem, plan: Plan, place: int) -> Plan | None:
     if both[1] > problem.reach(both[0]):
         return None
     return Plan((*plan.batches[:place], both, *plan.batches[place + 2 :]))
-
-
-def _layers_as_they_went(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return each layer's computation time under a plan with contention (ns)."""
-    taken = problem.transfers(plan)
-    if problem.direction == "pull":
-        steps = [
-            TimedTransfer(0, lasts, start, 0, *beside)
-            for (start, _), (lasts, *beside) in zip(plan.batches, taken, strict=True)
-        ]
-        spans = simulate((), problem.compute_ns, steps).forward
-        return tuple(end - start for start, end in spans)
-    backward = problem.compute_ns[::-1]
-    done = list(accumulate(backward, initial=0))
-    steps = [
-        TimedTransfer(done[problem.layers - start], lasts, 0, 0, *beside)
-        for (start, _), (lasts, *beside) in zip(plan.batches, taken, strict=True)
-    ]
-    spans = simulate(backward, (), steps).backward
-    return tuple(end - start for start, end in spans)[::-1]

@@ -12,11 +12,11 @@ from math import ceil
 from operator import sub
 
 from planner.families.ibatch.evaluation import check, evaluate, objective_ns
-from planner.families.ibatch.greedy import greedy_backward
+from planner.families.ibatch.greedy import cut_from_left, greedy_backward
 from planner.families.ibatch.problem import Plan, Problem
 from planner.model.costs import TableCost
 from planner.model.errors import BrokenConstraintError
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import NEVER
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
@@ -58,10 +58,7 @@ def out_of_time(problem: Problem) -> Outcome[Plan]:
 
     With Eq. 4 and a cap, both may break Eq. 5; then there is no plan.
     """
-    boundaries = [0]
-    while boundaries[-1] < problem.layers:
-        boundaries.append(problem.reach(boundaries[-1]))
-    plans = problem.plan(boundaries), greedy_backward(problem, Deadline(None)).plan
+    plans = problem.plan(cut_from_left(problem, [0])), greedy_backward(problem, NEVER).plan
     known = {}
     for plan in plans:
         assert plan is not None

@@ -14,10 +14,10 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from planner.families.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
+from planner.families.ibatch.arcs import Arc, all_arcs
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
 from planner.families.ibatch.problem import Plan, Problem
-from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
 _MAX_BITS = 45
@@ -25,15 +25,7 @@ _MAX_BITS = 45
 
 
 def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the objective; raise `NotApplicableError` for too many layers."""
-    refuse_large(problem, "cpsat")
-    try:
-        return _solve(problem, deadline)
-    except TimeUpError:
-        return out_of_time(problem)
-
-
-def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Minimise the objective with CP-SAT; raise `TimeUpError` if building the model is late."""
     arcs = all_arcs(problem, deadline)
     model = cp_model.CpModel()
     chosen = [model.new_bool_var("") for _ in arcs]
@@ -62,8 +54,8 @@ def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         return Outcome(None, infeasibility=nothing_covers(problem))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return out_of_time(problem)
-    path = [arc for arc, x in zip(arcs, chosen, strict=True) if solver.boolean_value(x)]
-    return Outcome(problem.plan(path_through(path)), timed_out=status != cp_model.OPTIMAL)
+    stops = [arc.stop for arc, x in zip(arcs, chosen, strict=True) if solver.boolean_value(x)]
+    return Outcome(problem.plan([0, *sorted(stops)]), timed_out=status != cp_model.OPTIMAL)
 
 
 def _scaled(problem: Problem, arcs: list[Arc]) -> tuple[list[int], list[int]]:

@@ -132,29 +132,38 @@ def _first_break_of_eq5(direction: str, times: Sequence[BatchTimes]) -> int | No
 
 def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
     """Return when each batch of a checked plan communicates and computes, in transfer order."""
-    prefix, taken = problem.compute_prefix, problem.transfers(plan)
+    if problem.interference.is_none:
+        transfers = [problem.transfer_time(start, stop) for start, stop in plan.batches]
+        prefix = problem.compute_prefix
+    else:
+        transfers, layers = durations_beside(problem, plan)
+        prefix = list(accumulate(layers, initial=0))
     computations = [prefix[stop] - prefix[start] for start, stop in plan.batches]
-    transfers = [lasts for lasts, _, _ in taken]
-    if not problem.interference.is_none:
-        transfers, computations = _beside(problem, taken, computations)
     return times_of(problem.direction, transfers, computations, problem.transfer_startup_ns)
 
 
-def _beside(
-    problem: Problem, transfers: Sequence[tuple[int, int, int]], computations: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """Return the communication and computation times of batches under contention (ns)."""
-    pull, ready = problem.direction == "pull", accumulate(computations)
-    steps = [
-        TimedTransfer(0, lasts, place, 0, *beside)
-        if pull
-        else TimedTransfer(done, lasts, 0, 0, *beside)
-        for place, ((lasts, *beside), done) in enumerate(zip(transfers, ready, strict=True))
-    ]
-    backward, forward = ((), computations) if pull else (computations, ())
+def durations_beside(problem: Problem, plan: Plan) -> tuple[list[int], list[int]]:
+    """Return how long each batch communicates and each layer computes under contention (ns)."""
+    pull = problem.direction == "pull"
+    computed = problem.compute_ns if pull else problem.compute_ns[::-1]
+    done = list(accumulate(computed, initial=0))
+    sizes, beside = problem.size_prefix, problem.interference
+    assert sizes is not None
+    steps = []
+    for start, stop in plan.batches:
+        alone = problem.transfer_time(start, stop)
+        step = TimedTransfer(
+            ready_ns=0 if pull else done[problem.layers - start],
+            duration_ns=alone,
+            needed_by=start if pull else 0,
+            processor_ns=beside.processor_ns(sizes[stop] - sizes[start], alone),
+            slower_ns=beside.beside_ns(alone) - alone,
+        )
+        steps.append(step)
+    backward, forward = ((), computed) if pull else (computed, ())
     went = simulate(backward, forward, steps)
-    computed = went.forward if pull else went.backward
-    return [end - start for start, end in went.transfers], [end - start for start, end in computed]
+    layers = went.forward if pull else went.backward[::-1]
+    return [end - start for start, end in went.transfers], [end - start for start, end in layers]
 
 
 def times_of(

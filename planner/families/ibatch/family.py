@@ -5,9 +5,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from planner.families.ibatch.arcs import over_all_batches
 from planner.families.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.families.ibatch.beside import least_beside, merged, planned_beside
 from planner.families.ibatch.bounds import relaxation
@@ -16,32 +16,27 @@ from planner.families.ibatch.for_target import check_modules, within
 from planner.families.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.families.ibatch.makespan import solve_additive, sweep
 from planner.families.ibatch.problem import COLLECTIVES, Plan, Problem
-from planner.families.ibatch.refit import refit
 from planner.families.ibatch.robust import robust
-from planner.model.contention import ALONE
 from planner.model.costs import scaled_cost
 from planner.model.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
 from planner.model.profiles import Profile
 from planner.model.units import format_bytes, format_ns
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Option, Place
-from planner.solving.comparison import Comparison
-from planner.solving.deadline import Cancel, Deadline
+from planner.solving.contention import with_contention
+from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, concrete, loaded, named
-from planner.solving.result import Infeasibility, Result
+from planner.solving.methods import Outcome, concrete, named
+from planner.solving.result import Infeasibility
 from planner.solving.robustness import NOMINAL, Limit
 from planner.solving.scenarios import Scenario, later
 from planner.solving.targets import target_of
 
-if TYPE_CHECKING:
-    from planner.families.ibatch.blocks import Blocks
-
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
 BOUND_MAX_LAYERS = 1024
-"""Up to this many layers the quadratic exact methods bound the plans of other methods."""
+"""Up to this many layers the quadratic exact methods bound other plans, and improve old ones."""
 
 FEWEST_WORK = 10**8
 """Up to this many steps (a second) the fewest batches are found exactly, if costs do not add up."""
@@ -70,6 +65,11 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     from planner.families.ibatch.dynamic import solve_general
 
     return solve_general(problem, deadline)
+
+
+def _beside(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return the best plan found under contention."""
+    return planned_beside(problem, (_exact, *RULES.values()), deadline)
 
 
 def _within_cap(run: Method) -> Method:
@@ -124,11 +124,9 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         "auto": _within_cap(named("exact", _exact)),
         "exact": _within_cap(_exact),
         **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
-        "milp": _within_cap(loaded("planner.families.ibatch.milp", "solve_milp", "milp: PuLP")),
+        "milp": _within_cap(over_all_batches("milp", "PuLP")),
         # OR-Tools cannot be loaded after highspy, for example: see planner.families.ibatch.milp.
-        "cpsat": _within_cap(
-            loaded("planner.families.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")
-        ),
+        "cpsat": _within_cap(over_all_batches("cpsat", "OR-Tools")),
         **RULES,
     }
 
@@ -146,13 +144,6 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             "pull: parameters before the forward pass (default); push: gradients after backward",
             default="pull",
             choices=("pull", "push"),
-        ),
-        Option(
-            "--granularity",
-            "where batches may end: behind every layer with parameters (default), or only behind "
-            "whole blocks of branches; what that costs is said",
-            default="layer",
-            choices=("layer", "block"),
         ),
         Option(
             "--objective",
@@ -187,11 +178,22 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def methods_for(self, problem: Problem) -> Mapping[str, Method]:
         methods = self.methods
         if not problem.interference.is_none:
-            methods = {name: _with_contention(name, run) for name, run in methods.items()}
+            methods = with_contention(methods, "exact", _within_cap(_beside))
         return methods if problem.target is None else within(methods, problem.target)
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-        return refit(problem, plan, deadline)
+        """Return the best plan where an exact method takes milliseconds, or else the start plan."""
+        check(problem, plan)
+        free = problem.interference.is_none and problem.target is None
+        additive = problem.transfer_prefix is not None
+        quick = additive or problem.layers <= BOUND_MAX_LAYERS
+        if problem.objective != "makespan" or not free or not quick:
+            return Outcome(plan)
+        outcome = _exact(problem, deadline)
+        assert outcome.plan is not None
+        better = self.lasting(problem, outcome.plan) < self.lasting(problem, plan)
+        fewest = additive and not outcome.timed_out  # of the best, one with the fewest batches
+        return outcome if better or fewest else replace(outcome, plan=plan)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         times, spreads = problem.compute_ns, problem.spread_ns or (0,) * problem.layers
@@ -237,8 +239,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         """Return the least delay-sensitive of all plans of equal cost."""
         if not problem.interference.is_none:
             return plan  # `robust` prices without contention
-        made = robust(problem, Outcome(plan), deadline).plan
-        return plan if made is None else made
+        return robust(problem, plan, deadline)[0]
 
     def fix_order(self, problem: Problem, plan: Plan) -> Problem:
         """Return the problem unchanged: layers have a fixed order. Scenarios need the makespan."""
@@ -255,9 +256,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
             if number < count:
                 yield problem.plan([place * count // number for place in range(number + 1)])
         if count <= ENUMERATED:
-            for size in range(count):
-                for inner in combinations(range(1, count), size):
-                    yield problem.plan((0, *inner, count))
+            yield from problem.every_plan()
 
     def neighbours(
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
@@ -291,27 +290,8 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return concrete(self.methods_for(case.problem))
 
     def unasked(self, case: Case[Problem]) -> Mapping[str, str]:
-        blocks = _blocks(case)
-        units = case.problem.layers if blocks is None else blocks.merged.layers
+        units = case.problem.layers
         return {} if units <= WITNESS_MAX_UNITS else dict.fromkeys(WITNESSES, f"{units} units")
-
-    def solve_case(
-        self,
-        case: Case[Problem],
-        *,
-        method: str,
-        time_limit: float | None,
-        cancel: Cancel | None,
-    ) -> Result[Plan, Evaluation]:
-        blocks = _blocks(case)
-        if blocks is None:
-            return super().solve_case(case, method=method, time_limit=time_limit, cancel=cancel)
-        return blocks.solve(method=method, time_limit=time_limit)
-
-    def notes(self, case: Case[Problem], comparison: Comparison[Plan, Evaluation]) -> Sequence[str]:
-        """Say what batches of whole blocks cost against batches of layers."""
-        blocks = _blocks(case)
-        return () if blocks is None else blocks.cost_in_words(comparison.rows)
 
     def sent_bytes(self, problem: Problem, plan: Plan) -> Sequence[int]:
         sizes = problem.layer_bytes
@@ -320,19 +300,10 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def collective(self, options: Mapping[str, Any]) -> str | None:
         return COLLECTIVES[options["direction"]]
 
-    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        if options["regret"] and options["granularity"] == "block":
-            raise InvalidInputError(
-                "--regret", "not with --granularity block: it is that of layers"
-            )
-        return options
-
     def check_profile(self, profile: Profile) -> None:
         profile.chain("layer")
 
-    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> "Blocks":
-        from planner.families.ibatch.blocks import Blocks
-
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Problem:
         chain = profile.chain("layer")
         problem = Problem.from_profile(
             chain,
@@ -345,30 +316,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         )
         if problem.target is not None:
             check_modules(chain.layer_parameters(), problem.target)
-        return Blocks(problem, profile.block_starts(), options["time_limit"])
-
-
-def _blocks(case: Case[Problem]) -> "Blocks | None":
-    """Return the blocks whose ends batches are to have, if that was asked for."""
-    blocks: Blocks = case.made
-    return blocks if case.options.get("granularity") == "block" else None
-
-
-def _with_contention(name: str, method: Method) -> Method:
-    """Return a method for problems with contention.
-
-    `exact` and `auto` search under contention. The other methods ignore contention; their lower
-    bounds are dropped.
-    """
-
-    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        if name in ("auto", "exact"):
-            rules = (IBATCH.methods[rule] for rule in RULES)
-            return replace(planned_beside(problem, _exact, rules, deadline), method="exact")
-        outcome = method(replace(problem, interference=ALONE), deadline)
-        return replace(outcome, lower_bound=None)
-
-    return _within_cap(run)
+        return problem
 
 
 IBATCH = _Ibatch()

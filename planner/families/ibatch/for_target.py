@@ -12,11 +12,12 @@ Source: own; the rules are in `planner.solving.targets.FSDP2`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from planner.families.ibatch.baselines import layer_by_layer, one_batch
-from planner.families.ibatch.evaluation import Evaluation, check, evaluate
+from planner.families.ibatch.evaluation import Evaluation, evaluate
 from planner.families.ibatch.problem import Plan, Problem
-from planner.model.errors import BrokenConstraintError, InvalidInputError
+from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Method as AnyMethod
@@ -46,7 +47,12 @@ def check_modules(layers: Sequence[Sequence[str]] | None, target: Target) -> Non
 
 def default(problem: Problem, deadline: Deadline = NEVER) -> Outcome[Plan]:
     """Return the default plan: every layer a unit, or all in one if faster and within the cap."""
-    return Outcome(_default(problem, deadline)[1])
+    too_large = problem.too_large()
+    if too_large is not None:
+        return Outcome(None, infeasibility=too_large)
+    whole = problem.reach(0) == problem.layers
+    rules = (layer_by_layer, one_batch) if whole else (layer_by_layer,)
+    return min((rule(problem, deadline) for rule in rules), key=partial(_lasts, problem))
 
 
 def within(
@@ -59,40 +65,23 @@ def within(
             outcome = method(problem, deadline)
             if outcome.plan is None or not outcome.timed_out:
                 return outcome
-            usual_ns, usual = _default(problem, NEVER)
-            lasts_ns = evaluate(problem, outcome.plan).makespan_ns
-            return replace(outcome, plan=outcome.plan if lasts_ns <= usual_ns else usual)
+            usual = default(problem)
+            better = min(outcome, usual, key=partial(_lasts, problem))
+            return replace(outcome, plan=better.plan)
 
         return run
 
-    def usual(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        too_large = problem.too_large()
-        if too_large is not None:
-            return Outcome(None, infeasibility=too_large)
-        return default(problem, deadline)
-
     best = {name: kept(methods[name]) for name in ("auto", "exact")}
-    return {**methods, **best, target.name: usual}
+    return {**methods, **best, target.name: default}
 
 
 def exported(problem: Problem, evaluation: Evaluation) -> dict[str, Exported]:
     """Return the makespans of a pull plan and of FSDP2's default; empty for pushes."""
     if problem.direction != "pull" or problem.objective != "makespan":
         return {}
-    return {FSDP2.name: Exported(evaluation.makespan_ns, _default(problem, NEVER)[0])}
+    return {FSDP2.name: Exported(evaluation.makespan_ns, _lasts(problem, default(problem)))}
 
 
-def _default(problem: Problem, deadline: Deadline) -> tuple[int, Plan]:
-    """Return the makespan (ns) of the default plan, and the plan."""
-    plans = [rule(problem, deadline).plan for rule in (layer_by_layer, one_batch)]
-    fitting = [plan for plan in plans if plan and _fits(problem, plan)]
-    priced = [(evaluate(problem, plan).makespan_ns, plan) for plan in fitting]
-    return min(priced, key=lambda usual: usual[0])
-
-
-def _fits(problem: Problem, plan: Plan) -> bool:
-    try:
-        check(problem, plan)
-    except BrokenConstraintError:
-        return False
-    return True
+def _lasts(problem: Problem, outcome: Outcome[Plan]) -> int:
+    assert outcome.plan is not None
+    return evaluate(problem, outcome.plan).makespan_ns

@@ -41,7 +41,7 @@ def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     count, computed = problem.layers, problem.compute_prefix
     first = _first_boundary(problem, deadline)
     if first is None:
-        return Outcome(problem.plan(_cut_from_left(problem, [0])))
+        return Outcome(problem.plan(cut_from_left(problem, [0])))
     boundaries = [0, first]
     while boundaries[-1] < count:
         start = boundaries[-1]
@@ -49,7 +49,7 @@ def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         covered = computed[start] - computed[boundaries[-2]]
         stop = None if late else _shortest_cover(problem, start, covered)
         if stop is None:
-            boundaries = _cut_from_left(problem, boundaries)
+            boundaries = cut_from_left(problem, boundaries)
             break
         boundaries.append(stop)
     if problem.objective == "eq4":
@@ -147,7 +147,8 @@ def _reach_left(problem: Problem, stop: int) -> int:
     return bisect_left(problem.size_prefix, problem.size_prefix[stop] - problem.max_batch_bytes)
 
 
-def _cut_from_left(problem: Problem, boundaries: list[int]) -> list[int]:
+def cut_from_left(problem: Problem, boundaries: list[int]) -> list[int]:
+    """Append the boundaries of the longest batches within the cap."""
     while boundaries[-1] < problem.layers:
         boundaries.append(problem.reach(boundaries[-1]))
     return boundaries

@@ -9,32 +9,27 @@ Complexity: exponential; L²/2 variables and 2L rows, for Eq. 4 up to L²/2 rows
 Source: own; PuLP with its bundled CBC.
 """
 
+import subprocess
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 # highspy, which PuLP loads if installed, and OR-Tools bring two builds of one library; only the
 # first one loads. PuLP works without highspy, so OR-Tools is imported first.
 import ortools.sat.python.cp_model  # noqa: F401
 import pulp
+from pulp.apis.coin_api import pulp_cbc_path
 
-from planner.families.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
+from planner.families.ibatch.arcs import Arc, all_arcs
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
-from planner.families.ibatch.cbc import solve_with_cbc
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
 
 def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Minimise the objective with CBC; raise `NotApplicableError` for too many layers."""
-    refuse_large(problem, "milp")
-    try:
-        return _solve(problem, deadline)
-    except TimeUpError:
-        return out_of_time(problem)
-
-
-def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Minimise the objective with CBC; raise `TimeUpError` if building the model is late."""
     begin = time.monotonic()
     arcs = all_arcs(problem, deadline)
     # CBC uses floating point: scale the largest time to 10^6.
@@ -50,15 +45,15 @@ def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         _add_makespan(model, problem, arcs, chosen, scale, deadline)
     else:
         _add_paper_model(model, problem, arcs, chosen, scale, deadline)
-    solve_with_cbc(model, deadline, time.monotonic() - begin)
+    _solve_with_cbc(model, deadline, time.monotonic() - begin)
     late = deadline.remaining_s == 0
     if late and model.sol_status != pulp.LpSolutionIntegerFeasible:
         return out_of_time(problem)  # CBC then says "infeasible" although it only ran out of time
     if model.status == pulp.LpStatusInfeasible:
         return Outcome(None, infeasibility=nothing_covers(problem))
-    path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
+    stops = [arc.stop for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
     return Outcome(
-        problem.plan(path_through(path)), timed_out=model.sol_status != pulp.LpSolutionOptimal
+        problem.plan([0, *sorted(stops)]), timed_out=model.sol_status != pulp.LpSolutionOptimal
     )
 
 
@@ -127,3 +122,64 @@ def _add_paper_model(
             needed = [(x, 1) for computation, x in into[boundary] if computation >= threshold]
             covering = [(x, -1) for sending, x in out[boundary] if sending >= threshold]
             model.addConstraint(pulp.LpAffineExpression(needed + covering) <= 0)
+
+
+# ---
+# CBC with a time limit that holds; neither PuLP nor CBC keeps one by itself.
+#
+# PuLP writes the model and reads the solution; CBC runs as a subprocess and is killed after the
+# deadline. CBC checks its clock only between search steps, and the root relaxation of a large model
+# may take minutes. Writing the model cannot be interrupted, so it does not start if too little time
+# is left. Guarantee: returns a few tenths of a second after the deadline. Source: own.
+
+WRITING = 4
+"""Writing a model takes up to this many times as long as building it took."""
+
+GRACE_S = 0.2
+"""Time (s) for CBC to write its best solution after the deadline."""
+
+
+def _solve_with_cbc(model: Any, deadline: Deadline, built_s: float) -> None:
+    """Solve a `pulp.LpProblem`, and store values and status in it.
+
+    `built_s` is the time (s) that building the model took. Raises `TimeUpError` if CBC found
+    nothing before the deadline.
+    """
+    left = deadline.remaining_s
+    if left is not None and left < WRITING * built_s:
+        raise TimeUpError
+    with TemporaryDirectory() as folder:
+        written, solution_file = Path(folder, "model.mps"), Path(folder, "model.sol")
+        variables, names, rows, _ = model.writeMPS(str(written), rename=1)
+        deadline.check()
+        left = deadline.remaining_s
+        command = [pulp_cbc_path, str(written)]
+        command += [] if left is None else ["-sec", str(left), "-timeMode", "elapsed"]
+        command += ["-threads", "1", "-randomSeed", "1", "-solve"]
+        command += ["-printingOptions", "all", "-solution", str(solution_file)]
+        _run(command, deadline)
+        solution = pulp.COIN_CMD().readsol_MPS(str(solution_file), model, variables, names, rows)
+    status, values, *_, sol_status = solution
+    model.assignVarsVals(values)
+    model.assignStatus(status, sol_status)
+
+
+def _run(command: list[str], deadline: Deadline) -> None:
+    """Run CBC; raise `TimeUpError` if it is stopped after the deadline or on cancellation."""
+    quiet, left = subprocess.DEVNULL, deadline.remaining_s
+    own = deadline.cancel is not None  # then Ctrl-C must reach the caller, not CBC
+    with subprocess.Popen(
+        command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=own
+    ) as process:
+        try:
+            with deadline.stopping(process.kill):
+                status = process.wait(None if left is None else left + GRACE_S)
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise TimeUpError from None
+            raise
+    if status and own:
+        deadline.check()
+    if status:
+        raise subprocess.CalledProcessError(status, command)

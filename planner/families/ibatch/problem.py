@@ -10,18 +10,18 @@ Source: Wang, Pi, Zhou, "Scalable Distributed DL Training: Batching Communicatio
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from itertools import accumulate, combinations, pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from planner.model.contention import ALONE, Interference, check_interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import AnyNetwork, batch_cost
-from planner.model.profiles import Granularity, Profile
+from planner.model.profiles import Profile
 from planner.model.validation import check_count, integers, set_integer, shown, total
 from planner.solving.result import Infeasibility
 from planner.solving.targets import Target
@@ -177,11 +177,7 @@ class Problem:
         network: AnyNetwork,
         *,
         direction: Direction = "pull",
-        objective: Literal["makespan", "eq4"] = "makespan",
-        granularity: Granularity = "layer",
-        max_batch_bytes: int | None = None,
-        interference: Interference = ALONE,
-        target: Target | None = None,
+        **options: Any,
     ) -> "Problem":
         """Return the problem of a profiled model over a network.
 
@@ -191,12 +187,10 @@ class Problem:
             Its chain (see `Profile.chain`) gives the layers.
         network : AffineCost, TableCost or Nic
             Time of one communication, or the NICs it uses.
-        direction, objective, max_batch_bytes, interference, target
+        direction, **options
             As in `Problem`.
-        granularity : {"layer", "block"}
-            Unit of the chain.
         """
-        layers = profile.chain(granularity).layers
+        layers = profile.chain().layers
         pull = direction == "pull"
         spreads = [
             layer.forward_spread_ns if pull else layer.backward_spread_ns for layer in layers
@@ -208,16 +202,21 @@ class Problem:
             ),
             cost=batch_cost(network),
             direction=direction,
-            objective=objective,
-            max_batch_bytes=max_batch_bytes,
-            interference=interference,
-            target=target,
             spread_ns=tuple(known or 0 for known in spreads) if any(spreads) else None,
+            **options,
         )
 
     def plan(self, boundaries: Sequence[int]) -> "Plan":
         """Return the plan with batches between consecutive `boundaries` (0, l_1, …, L)."""
         return Plan.from_boundaries(boundaries, self.direction)
+
+    def every_plan(self) -> Iterator["Plan"]:
+        """Yield every plan within the cap, fewest batches first: 2^(L-1) without a cap."""
+        for cuts in range(self.layers):
+            for inner in combinations(range(1, self.layers), cuts):
+                boundaries = (0, *inner, self.layers)
+                if all(stop <= self.reach(start) for start, stop in pairwise(boundaries)):
+                    yield self.plan(boundaries)
 
     @property
     def layers(self) -> int:
@@ -278,26 +277,6 @@ class Problem:
         assert self.cost is not None
         assert self.size_prefix is not None
         return self.cost.cost_ns(self.size_prefix[stop] - self.size_prefix[start])
-
-    def transfers(self, plan: "Plan") -> list[tuple[int, int, int]]:
-        """Return (duration, processor time, delay) of each batch (ns).
-
-        The duration is without contention. Processor time and delay are those of full overlap with
-        computation.
-        """
-        times = [self.transfer_time(start, stop) for start, stop in plan.batches]
-        sizes = self.size_prefix
-        if sizes is None or self.interference.is_none:
-            return [(time, 0, 0) for time in times]
-        beside = self.interference
-        return [
-            (
-                time,
-                beside.processor_ns(sizes[stop] - sizes[start], time),
-                beside.beside_ns(time) - time,
-            )
-            for time, (start, stop) in zip(times, plan.batches, strict=True)
-        ]
 
     def transfer_times(self, start: int, stop: int) -> "NDArray[np.int64]":
         """Return the communication times of batches start … b-1 for b = start+1 … stop (ns)."""

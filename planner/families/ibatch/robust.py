@@ -11,7 +11,6 @@ is less sensitive. Complexity: the exact method once per target; a bisection of 
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from planner.families.ibatch.evaluation import boundaries_of, evaluate, lasts_un
 from planner.families.ibatch.makespan import sweep
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline
-from planner.solving.methods import Outcome
 from planner.solving.robustness import Limit, most_robust
 
 if TYPE_CHECKING:
@@ -69,26 +67,23 @@ class Arrivals:
         return kept
 
 
-def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outcome[Plan]:
-    """Replace the plan of an exact method by the least delay-sensitive plan of equal objective."""
-    if outcome.plan is None or outcome.timed_out:
-        return outcome
-    best = boundaries_of(outcome.plan)
-    value = objective_ns(problem, evaluate(problem, outcome.plan))
+def robust(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Plan, bool]:
+    """Return the least delay-sensitive plan of equal objective, and whether its proof timed out."""
+    best, value = boundaries_of(plan), objective_ns(problem, evaluate(problem, plan))
     lasts = partial(lasts_under, problem)
     if problem.objective == "makespan" and problem.transfer_prefix is not None:
-        best, late = most_robust(best, value, lasts, partial(sweep, problem), deadline)
-        return replace(outcome, plan=problem.plan(best), timed_out=late)
-    if problem.objective == "makespan":
-        from planner.families.ibatch.dynamic import within
-
-        # The fast sweep is only a heuristic here; mostly it finds the optimum, then proved below.
-        best, _ = most_robust(best, value, lasts, partial(_swept, problem), deadline)
+        attempt = partial(sweep, problem)
     else:
-        from planner.families.ibatch.paper_model import within
-    attempt = partial(_attempt, problem, within, deadline)
-    best, late = most_robust(best, value, lasts, attempt, deadline)
-    return replace(outcome, plan=problem.plan(best), timed_out=late)
+        if problem.objective == "makespan":
+            from planner.families.ibatch.dynamic import within
+
+            # The fast sweep is only a heuristic here; mostly it finds the optimum, proved below.
+            best, _ = most_robust(best, value, lasts, partial(_swept, problem), deadline)
+        else:
+            from planner.families.ibatch.paper_model import within
+        attempt = partial(_attempt, problem, within, deadline)
+    best, timed_out = most_robust(best, value, lasts, attempt, deadline)
+    return problem.plan(best), timed_out
 
 
 def _swept(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[int] | None, int]:

@@ -15,12 +15,7 @@ from dataclasses import replace
 from planner.families import caramel
 from planner.families.caramel.for_target import BUCKETS, planned
 from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.caramel.target_schedule import (
-    default_counts,
-    exported_to,
-    lane_of,
-    plan_of_buckets,
-)
+from planner.families.caramel.target_schedule import default_plan, exported_to
 from planner.families.iteration.baselines import from_gradients
 from planner.families.iteration.checker import as_gradients
 from planner.families.iteration.damaged import cut_off
@@ -86,9 +81,7 @@ def _problems(problem: Problem, target: Target) -> Iterator[caramel.Problem]:
 
 def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Outcome[GradientPlan]:
     assert problem.target is not None
-    lane = lane_of(problem, problem.target, deadline)
-    counts = default_counts(problem, problem.target, lane, deadline)
-    return Outcome(plan_of_buckets(problem, problem.target, lane, counts))
+    return Outcome(default_plan(problem, problem.target, deadline))
 
 
 def _over(method: Planned) -> AnyMethod[Problem, Plan]:
