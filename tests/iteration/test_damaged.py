@@ -123,7 +123,7 @@ def test_every_single_failure_has_a_replan_or_cuts_the_network() -> None:
                 continue
             assert (cut_off(cluster) is None) == connected(left)
             if connected(left):
-                assert synchronisations(cluster, ["bml"])[0]
+                assert synchronisations(cluster, ("bml",))[0]
 
 
 def test_where_detours_do_not_apply_trees_do() -> None:
@@ -133,7 +133,7 @@ def test_where_detours_do_not_apply_trees_do() -> None:
     assert program.chunks == 8
     check(program)
     cluster = cluster_of(bcube, hopeless)
-    option, _ = synchronisations(cluster, ["bml"])[0]
+    option, _ = synchronisations(cluster, ("bml",))[0]
     size = 60 * program.chunks
     assert time_of(program, [Network(SPEED, 1000)], size) == option.all_reduce.cost_ns(size)
 
@@ -172,7 +172,7 @@ def test_rounds_are_parts_that_follow_each_other(
 
 def test_rounds_are_worth_it_where_a_link_has_failed() -> None:
     cluster = cluster_of(BCube(3, 2), Failures(nics=frozenset({(0, 0)})))
-    one, several = synchronisations(cluster, ["bml"])[0]
+    one, several = synchronisations(cluster, ("bml",))[0]
     assert several.half.ns_per_byte < Fraction(2, 3) * one.half.ns_per_byte
     assert several.half.startup_ns > one.half.startup_ns
     for names in (["bml"], [IN_ROUNDS]):
@@ -184,7 +184,7 @@ def test_rounds_are_worth_it_where_a_link_has_failed() -> None:
 def test_rounds_are_for_what_has_failed() -> None:
     whole = cluster_of(BCube(2, 2), Failures())
     assert IN_ROUNDS not in dict(synchronisations(whole)[1])
-    assert synchronisations(whole, [IN_ROUNDS]) == ((), ((IN_ROUNDS, "nothing has failed"),))
+    assert synchronisations(whole, (IN_ROUNDS,)) == ((), ((IN_ROUNDS, "nothing has failed"),))
 
 
 def problem_of(cluster: Cluster, **options: Any) -> Problem:

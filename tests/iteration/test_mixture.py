@@ -61,7 +61,7 @@ def test_each_size_takes_what_costs_least(
         Synchronisation(str(place), 0, half, whole=whole)
         for place, (half, whole) in enumerate(costs)
     ]
-    mixed = mixture("some", options, largest)
+    mixed = mixture("some", tuple(options), largest)
     used = set()
     for kind, size in product(("push", "all_reduce"), range(1, largest + 1)):
         least = min(time_of(option.cost(kind), size) for option in options)
@@ -89,7 +89,7 @@ def test_what_parts_cost_is_what_the_program_says(
     """Where links and NICs start alike; else a step takes the longer start-up of the two."""
     rails = Rails(hosts, accelerators, Fraction(3 * 10**9, 2), 40)
     cluster = Cluster("c", "a test", hosts, rails, Nic(Fraction(10**9), 40, accelerators))
-    options, _ = synchronisations(cluster, [name])
+    options, _ = synchronisations(cluster, (name,))
     if not options:
         assert name == "halving_doubling"
         assert hosts & (hosts - 1)
