@@ -58,7 +58,7 @@ class _ResultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timed_out: bool
     infeasibility: Any
     evaluation: Any
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
 
 
 def encode_plan(plan: Any) -> str:
