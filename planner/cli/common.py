@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 from planner.cli.telling import tell
 from planner.cli.writing import write_file, writing
-from planner.formats.importers.readers import SEARCHED, foreign
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import escaped, escaped_json, printable
 
@@ -92,6 +91,8 @@ def in_file(
     except InvalidInputError as error:
         if but is not None and error.path.startswith(but):
             raise
+        from planner.formats.importers.readers import foreign  # only then: it loads all readers
+
         name = "standard input" if path == "-" else path
         other = foreign(_start_of(path) if data is None else data, reader)
         raise PlannerError(escaped(f"{name}: {other or error}")) from None
@@ -99,6 +100,8 @@ def in_file(
 
 def _start_of(path: str) -> bytes:
     """Return the first bytes of a file; nothing if the file cannot be read twice."""
+    from planner.formats.importers.readers import SEARCHED
+
     try:
         if not Path(path).is_file():
             return b""
