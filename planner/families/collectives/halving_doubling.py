@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
 
-from planner.families.collectives.cost import Collective, Fabric
+from planner.families.collectives.cost import Collective, Fabric, on_bcube, on_fabric
 from planner.families.collectives.layout import Layout
-from planner.families.collectives.making import on_bcube, on_fabric
 from planner.families.collectives.program import Kind, Message, Program
 from planner.families.collectives.staged import staged
 from planner.families.collectives.symmetric import SymmetricProgram

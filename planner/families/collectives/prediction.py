@@ -39,9 +39,14 @@ class Predicted:
 
 
 @lru_cache(maxsize=256)
-def _predicted(
+def predicted(
     network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
 ) -> Predicted:
+    """Return the cost of a collective, with notes on what was not measured.
+
+    `ranks` is at least 2, `per_host` a divisor of it. Tables within a host say nothing about
+    several hosts, nor the reverse: an `InvalidInputError`.
+    """
     tables = network.of(collective)
     if not tables:
         return _of_others(network, collective, ranks, per_host)
@@ -95,17 +100,6 @@ def _predicted(
     return Predicted(cost, tuple(notes), "taken for another" if other else "extrapolated")
 
 
-def predicted(
-    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
-) -> Predicted:
-    """Return the cost of a collective, with notes on what was not measured.
-
-    `ranks` is at least 2, `per_host` a divisor of it. Tables within a host say nothing about
-    several hosts, nor the reverse: an `InvalidInputError`.
-    """
-    return _predicted(network, collective, ranks, per_host)
-
-
 def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
     """Return a note if some of the sizes (bytes) lie outside a table, else None."""
     least, most = cost.points[0][0], cost.points[-1][0]
@@ -128,7 +122,7 @@ def _of_others(
     known = network.collectives
     if collective == "all_reduce":
         halves = [
-            _predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known
+            predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known
         ]
         if len(halves) == 1:
             halves *= 2
@@ -140,10 +134,10 @@ def _of_others(
         return Predicted(cost, (*first.notes, *second.notes, note), "taken for another")
     other: Collective = "reduce_scatter" if collective == "all_gather" else "all_gather"
     if other in known:
-        half = _predicted(network, other, ranks, per_host)
+        half = predicted(network, other, ranks, per_host)
         note = f"{collective} was not measured: taken for {other}"
         return Predicted(half.cost, (*half.notes, note), "taken for another")
-    whole = _predicted(network, "all_reduce", ranks, per_host)
+    whole = predicted(network, "all_reduce", ranks, per_host)
     rows = [(size, (-(-time // 2),)) for size, time in whole.cost.points]
     note = f"{collective} was not measured: taken for half of an all_reduce"
     cost = TableCost(never_falling(rows))
