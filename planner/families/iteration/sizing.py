@@ -16,7 +16,6 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from planner.families.iteration.alternatives import Alternative
-from planner.families.iteration.bounds import bound
 from planner.families.iteration.epochs import (
     EpochEstimate,
     batch_size_of,
@@ -24,7 +23,7 @@ from planner.families.iteration.epochs import (
     yan_estimates,
 )
 from planner.families.iteration.evaluation import Evaluation
-from planner.families.iteration.family import JOINT, solve_all
+from planner.families.iteration.family import JOINT, bound_under, solve_all
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
@@ -197,7 +196,7 @@ class _Search:
                 self._bounds.pop(machines, None)
                 continue
             if not strong and not self._deadline.passed:
-                self._note(machines, _bound(problem))
+                self._note(machines, bound_under(problem))
                 heappush(waiting, (self._bounds[machines], machines, True))
                 continue
             epoch = self._planned(machines, problem)
@@ -297,14 +296,3 @@ def _simple_bound(problem: Problem, cluster: Cluster) -> int:
     replicated = cheapest.all_reduce.cost_ns(pushed)
     sharded = cheapest.half.cost_ns(pushed + pulled)
     return max(computation_ns(problem), min(replicated, sharded))
-
-
-def _bound(problem: Problem) -> int:
-    """Return the lower bound over all iterations under the problem's op order (ns)."""
-    bounds = [
-        bound(problem, option, mode)
-        for option in problem.cheapest
-        for mode in problem.modes
-        if too_small(problem, mode) is None
-    ]
-    return min(bounds, default=0)
