@@ -41,17 +41,7 @@ class Cost:
     def time_ns(self, network: Network, gradient_bytes: int) -> int:
         """Return the time of one synchronisation in ns, rounded up once.
 
-        Parameters
-        ----------
-        network : Network
-            Speed of a link, start-up cost of a step, time of adding a byte.
-        gradient_bytes : int
-            Size of the gradient.
-
-        Raises
-        ------
-        InvalidInputError
-            If the size is none, or the time does not fit in 63 bits.
+        Raises `InvalidInputError` if the size is none, or the time does not fit in 63 bits.
         """
         size = integer(gradient_bytes, "gradient_bytes")
         if not size:

@@ -28,22 +28,11 @@ if TYPE_CHECKING:
 class Hop(NamedTuple):
     """A message that every rank sends once, relative to the sender.
 
-    Attributes
-    ----------
-    step, lane : int
-        Step and lane of the message.
-    shift : tuple of int
-        Digits to add to the sender's to get the receiver.
-    anchor : tuple of int
-        Digits to add to the sender's to get the anchor rank.
-    depth : int
-        The message carries the chunks whose owners agree with the anchor in the first `depth`
-        digits of the lane's order.
-    adds : bool
-        Whether the receiver adds.
-    run : int
-        Number of consecutive values of the last of these digits, from the anchor's on and cyclic,
-        that count as agreeing: at most two ranges of chunks, and a message for each.
+    `shift` and `anchor` are the digits to add to the sender's to get the receiver, and the anchor
+    rank. The message carries the chunks whose owners agree with the anchor in the first `depth`
+    digits of the lane's order; `run` consecutive values of the last of these digits, from the
+    anchor's on and cyclic, count as agreeing: at most two ranges of chunks, and a message for each.
+    `adds` says whether the receiver adds.
     """
 
     step: int

@@ -27,17 +27,7 @@ MAX_WORKERS = MAX_MACHINES - 1
 
 @dataclass(frozen=True, slots=True)
 class EpochEstimate:
-    """An epoch by Yan's model with a number of machines.
-
-    Attributes
-    ----------
-    machines : int
-        Machines; hosts on rails.
-    iterations : int
-        Iterations of an epoch.
-    epoch_ns : int
-        Time of an epoch, rounded up.
-    """
+    """The iterations and the time of an epoch by Yan's model with a number of machines (hosts)."""
 
     machines: int
     iterations: int

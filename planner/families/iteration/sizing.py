@@ -42,23 +42,11 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A number of machines.
+    """The cluster with a number of machines, and its epochs.
 
-    Attributes
-    ----------
-    cluster : Cluster
-        The cluster with that number of machines.
-    iterations : int
-        Iterations of an epoch.
-    estimate_ns : int
-        Time of an epoch by Yan's model.
-    bound_ns : int or None
-        Lower bound over all plans' epochs; None if no plan is possible or the bound is unknown.
-    result : Result or None
-        The planned iteration, or why there is none; None if it was not planned, because of its
-        bound or the deadline.
-    alternatives : tuple of Alternative
-        The alternatives it was chosen from.
+    `estimate_ns` is by Yan's model; `bound_ns` holds for all plans, and is None if no plan is
+    possible or the bound is unknown. `result` is the planned iteration or why there is none; None
+    if it was not planned, because of its bound or the deadline.
     """
 
     cluster: Cluster
@@ -83,18 +71,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The chosen number of machines, and the numbers compared.
+    """The chosen number of machines (None if none has a plan), and the numbers compared.
 
-    Attributes
-    ----------
-    candidates : tuple of Candidate
-        By number of machines: one, all, the planned ones, and those with the next lowest bounds.
-    chosen : Candidate or None
-        The candidate with the shortest epoch; None if none has a plan.
-    ranking : tuple of EpochEstimate
-        Every number of machines by Yan's model, the best first.
-    timed_out : bool
-        Whether the deadline left a number unplanned that might be better.
+    `candidates` are one, all, the planned ones, and those with the next lowest bounds; `ranking`
+    has every number by Yan's model, the best first. `timed_out`: the deadline left a number
+    unplanned that might be better.
     """
 
     candidates: tuple[Candidate, ...]
