@@ -107,14 +107,6 @@ class FoldedProgram(Program):
         """Return one half of the all-reduce; folded ranks own nothing after the reduce-scatter."""
         return replace(self, core=self.core.half(kind))
 
-    def sends(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank sends, in the order of steps."""
-        return self._of(rank, sent=True)
-
-    def receives(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank receives, in the order of steps."""
-        return self._of(rank, sent=False)
-
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
         size = self.core.ranks
         low, high = rank % size, rank % size + size

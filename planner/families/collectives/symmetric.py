@@ -144,14 +144,6 @@ class SymmetricProgram(Program):
         """Return one half of the all-reduce."""
         return replace(self, kind=kind)
 
-    def sends(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank sends, in the order of steps."""
-        return self._of(rank, sent=True)
-
-    def receives(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank receives, in the order of steps."""
-        return self._of(rank, sent=False)
-
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
         numbers = [self._number(rank, lane) for lane in range(self.lanes)]
         own = [self._digits(number) for number in numbers]
