@@ -65,7 +65,8 @@ def predicted(
             where = "within a host" if ranks > per_host else "across hosts"
             raise InvalidInputError(
                 f"collectives.{collective}",
-                f"expected a table like {_among(ranks, per_host)}, got only such {where}",
+                f"expected a table like among {ranks} ranks, {per_host} a host, "
+                f"got only such {where}",
             )
         alike = [
             table
@@ -91,8 +92,9 @@ def predicted(
         cost = TableCost(never_falling(_between(low, high, ranks)))
         return Predicted(cost, tuple(notes), "taken for another" if other else "interpolated")
     base = below[-1] if below else above[0]
+    measured = ", ".join(str(table.ranks) for table in alike)
     notes.append(
-        f"{collective} among {ranks} ranks extrapolated from {_listed(alike)} by "
+        f"{collective} among {ranks} ranks extrapolated from {measured} by "
         + _grounds(network, collective, ranks, per_host)
     )
     rows = _beyond(network, alike, base, ranks, per_host)
@@ -149,14 +151,6 @@ def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measur
     if ranks == per_host:
         return [table for table in tables if table.hosts == 1]
     return [table for table in tables if table.hosts > 1 and table.per_host == per_host]
-
-
-def _among(ranks: int, per_host: int) -> str:
-    return f"among {ranks} ranks, {per_host} a host"
-
-
-def _listed(tables: Sequence[Measured]) -> str:
-    return ", ".join(str(table.ranks) for table in tables)
 
 
 def _between(low: Measured, high: Measured, ranks: int) -> Iterator[tuple[int, tuple[int]]]:
