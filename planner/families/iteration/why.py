@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation, evaluate, lasting
-from planner.families.iteration.plan import How, Plan
+from planner.families.iteration.plan import How, Mode, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import synchronisations
 from planner.families.iteration.ways import MIXED, Mixture, Synchronisation, Way
@@ -250,6 +250,10 @@ class Explanation:
     changes: tuple[Change, ...]
 
 
+def _used(plan: Plan) -> tuple[tuple[str, ...], Mode]:
+    return plan.algorithms, plan.mode
+
+
 def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | None:
     """Return the best alternative that is not the plan's own under another name.
 
@@ -267,14 +271,9 @@ def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | No
         candidate
         for candidate in listed
         if candidate.synchronisation.half != own.synchronisation.half
-        and not (candidate.plan and _same(candidate.plan, plan))
+        and (candidate.plan is None or _used(candidate.plan) != _used(plan))
     ] or [candidate for candidate in listed if candidate.mode != own.mode]
     return min(others, key=lambda candidate: candidate.objective_ns or 0, default=None)
-
-
-def _same(mixed: Plan, plan: Plan) -> bool:
-    """Return whether two plans use the same algorithms in the same mode."""
-    return (mixed.algorithms, mixed.mode) == (plan.algorithms, plan.mode)
 
 
 def explain(
