@@ -17,7 +17,7 @@ from planner.families import iteration
 from planner.families.caramel.for_target import BUCKETS
 from planner.families.iteration import ITERATION, Alternative, Evaluation, Plan, Problem
 from planner.families.iteration.for_target import exported
-from planner.families.iteration.scheduling import scheduled
+from planner.families.iteration.scheduling import group_size
 from planner.families.iteration.sensitivity import Sweeps, sweep
 from planner.jsonio.heads import warned
 from planner.jsonio.iteration import doubts
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     progress.done()
     groups = None
     if job.cluster.scheduling is not None and result.objective_ns:
-        groups = scheduled(job.cluster, result.objective_ns)
+        groups = group_size(job.cluster, result.objective_ns)
     answered = answer(
         problem,
         result,

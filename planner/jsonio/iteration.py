@@ -11,7 +11,7 @@ from planner.families.caramel.for_target import BUCKETS
 from planner.families.iteration import Alternative, Evaluation, Plan, Problem
 from planner.families.iteration.for_target import exported
 from planner.families.iteration.measured import assumed_startups, notes_of
-from planner.families.iteration.scheduling import scheduled
+from planner.families.iteration.scheduling import group_size
 from planner.families.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import TargetRequest, method_names, tell
@@ -223,7 +223,7 @@ def planned(
         result = iteration.solve(problem, method=method, time_limit=limit, **control)
     groups = None
     if cluster.scheduling is not None and result.objective_ns:
-        groups = scheduled(cluster, result.objective_ns, **(limits or {}))
+        groups = group_size(cluster, result.objective_ns, **(limits or {}))
     answered = answer(
         problem,
         result,

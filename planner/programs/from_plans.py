@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from os import PathLike
-from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from planner.families import bigdl, caramel, fsdp, ibatch, iteration
+from planner.families.caramel.evaluation import TransferTimes
 from planner.families.collectives.recipes import Recipe
 from planner.families.iteration.synchronisation import recipe_on
 from planner.jsonio import PROBLEMS, decode_answer
@@ -49,20 +50,8 @@ class Layers(NamedTuple):
     sizes: Sequence[int] | None = None
 
 
-class Timed(Protocol):
-    """The times at which a plan has a transfer ready, start and end."""
-
-    @property
-    def ready_ns(self) -> int:
-        """When what it sends is ready."""
-
-    @property
-    def start_ns(self) -> int:
-        """When it starts."""
-
-    @property
-    def end_ns(self) -> int:
-        """When it ends."""
+Timed = TransferTimes | TransferDocument
+"""The times at which a plan has a transfer ready, start and end."""
 
 
 def gradients(

@@ -225,7 +225,7 @@ def test_sizes_an_algorithm_cannot_have() -> None:
 
 
 def test_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_bound", lambda _: 0)  # nothing is cut
+    monkeypatch.setattr(module, "bound_under", lambda _: 0)  # nothing is cut
     found = choose_size(profile((50, 50, 80)), on_switch(5), 100, time_limit=1e-9)
     planned = [candidate for candidate in found.candidates if candidate.result is not None]
     assert found.timed_out

@@ -8,8 +8,7 @@ Guarantee: volume 2(N-1)/(kN) and (N-1)/N additions, both the lower bound; 2k st
 Complexity: O(1). Source: Wang et al., "BML", NeurIPS 2018, section 3.2 and Algorithm 1.
 """
 
-from planner.families.collectives.cost import Collective
-from planner.families.collectives.making import on_bcube
+from planner.families.collectives.cost import Collective, on_bcube
 from planner.families.collectives.staged import staged
 from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.network import scattered

@@ -50,10 +50,6 @@ Maker = Callable[[BCube, Tensors], Collective]
 ProgramMaker = Callable[[BCube, Tensors], Program]
 
 
-def _no_tensors() -> NotApplicableError:
-    return NotApplicableError("tensors", "whole tensors cannot be placed without their sizes")
-
-
 def _bcube(make: Callable[[BCube], Collective]) -> Maker:
     return lambda bcube, _: make(bcube)
 
@@ -62,13 +58,14 @@ def _fattree(make: Callable[[Fabric], Collective]) -> Maker:
     return lambda bcube, _: make(Fabric.beside(bcube))
 
 
-def _placed(make: Callable[[Fabric, Iterable[Any]], Collective]) -> Maker:
-    def made(bcube: BCube, tensors: Tensors) -> Collective:
-        if tensors is None:
-            raise _no_tensors()
-        return make(Fabric.beside(bcube), tensors)
+def _placed(make: Callable[[Fabric, Sequence[Any]], Collective]) -> Maker:
+    return lambda bcube, tensors: make(Fabric.beside(bcube), _given(tensors))
 
-    return made
+
+def _given(tensors: Tensors) -> Sequence[Any]:
+    if tensors is None:
+        raise NotApplicableError("tensors", "whole tensors cannot be placed without their sizes")
+    return tensors
 
 
 COLLECTIVES: Mapping[str, Maker] = MappingProxyType(
@@ -96,17 +93,8 @@ def _flat(make: Callable[[int], Program]) -> ProgramMaker:
     return lambda bcube, _: make(bcube.servers)
 
 
-def _hierarchy(bcube: BCube, _: Tensors) -> Program:
-    return hierarchical_program(groups_of(Fabric.beside(bcube)))
-
-
 def _tensors(*, balanced: bool) -> ProgramMaker:
-    def made(bcube: BCube, tensors: Tensors) -> Program:
-        if tensors is None:
-            raise _no_tensors()
-        return tensors_program(tensors, bcube.servers, balanced=balanced)
-
-    return made
+    return lambda bcube, tensors: tensors_program(_given(tensors), bcube.servers, balanced=balanced)
 
 
 PROGRAMS: Mapping[str, ProgramMaker] = MappingProxyType(
@@ -119,7 +107,9 @@ PROGRAMS: Mapping[str, ProgramMaker] = MappingProxyType(
         "hierarchical_bcube": lambda bcube, _: hierarchical_bcube_program(bcube),
         "ring_fattree": _flat(ring_program),
         "ps_fattree": _flat(direct_program),
-        "hierarchical_fattree": _hierarchy,
+        "hierarchical_fattree": lambda bcube, _: hierarchical_program(
+            groups_of(Fabric.beside(bcube))
+        ),
         "halving_doubling_fattree": _flat(halving_doubling_program),
         "shuffle_fattree": _flat(direct_program),
         "k_nics_fattree": lambda bcube, _: direct_program(bcube.servers, bcube.k),

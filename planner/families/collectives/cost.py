@@ -11,9 +11,10 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from planner.families.collectives.program import Message, Program
+from planner.families.collectives.program import Message, Program, sizes_of
 from planner.families.collectives.symmetric import SymmetricProgram
-from planner.model.network import Network
+from planner.model.errors import NotApplicableError
+from planner.model.network import Network, scattered
 from planner.model.topologies import BCube, FatTree
 from planner.model.validation import integer, set_integer, total
 
@@ -40,17 +41,7 @@ class Cost:
     def time_ns(self, network: Network, gradient_bytes: int) -> int:
         """Return the time of one synchronisation in ns, rounded up once.
 
-        Parameters
-        ----------
-        network : Network
-            Speed of a link, start-up cost of a step, time of adding a byte.
-        gradient_bytes : int
-            Size of the gradient.
-
-        Raises
-        ------
-        InvalidInputError
-            If the size is none, or the time does not fit in 63 bits.
+        Raises `InvalidInputError` if the size is none, or the time does not fit in 63 bits.
         """
         size = integer(gradient_bytes, "gradient_bytes")
         if not size:
@@ -135,6 +126,52 @@ class Fabric:
     def tree(self) -> FatTree:
         """The smallest three-layer Fat-Tree with room for the servers."""
         return FatTree.smallest_for(self.servers)
+
+
+def on_bcube(
+    algorithm: str, bcube: BCube, steps: int, volume: Fraction, reduced: Fraction | None = None
+) -> Collective:
+    """Return the algorithm on a BCube; by default a server adds (N-1)/N of the gradient."""
+    return Collective(
+        algorithm=algorithm,
+        topology="bcube",
+        servers=bcube.servers,
+        nics=bcube.k,
+        switches=bcube.switches,
+        steps=steps,
+        volume=volume,
+        reduced=scattered(bcube.servers) if reduced is None else reduced,
+    )
+
+
+def on_fabric(
+    algorithm: str,
+    fabric: Fabric,
+    steps: int,
+    volume: Fraction,
+    reduced: Fraction | None = None,
+    *,
+    many: bool = False,
+) -> Collective:
+    """Return the algorithm on a Fat-Tree; by default a server adds (N-1)/N of the gradient.
+
+    Without `many` the algorithm is for one NIC per server: more NICs are a `NotApplicableError`.
+    """
+    if fabric.nics > 1 and not many:
+        raise NotApplicableError(
+            "nics", f"{algorithm} uses one NIC a server: k_nics is the one for {fabric.nics}"
+        )
+    return Collective(
+        algorithm=algorithm,
+        topology="fattree",
+        servers=fabric.servers,
+        nics=fabric.nics,
+        switches=fabric.switches,
+        tree=fabric.tree,
+        steps=steps,
+        volume=volume,
+        reduced=scattered(fabric.servers) if reduced is None else reduced,
+    )
 
 
 # ---
@@ -225,11 +262,8 @@ def time_of(
     if not parts:
         return 0
     each = list(networks) * program.links if len(networks) == 1 else list(networks)
-    quotient, rest = divmod(elements, parts)
-    kinds = {
-        size: loads(program, size, element_bytes) for size in {quotient, quotient + bool(rest)}
-    }
-    sizes = [quotient + (part < rest) for part in range(parts)]
+    sizes = sizes_of(elements, parts)
+    kinds = {size: loads(program, size, element_bytes) for size in {*sizes}}
     time = Fraction(0)
     for moment in range(program.steps + parts - 1):
         under_way = [

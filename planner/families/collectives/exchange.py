@@ -13,8 +13,7 @@ Venkataraman et al., "Accelerating Deep Learning Training with BigDL and Drizzle
 from fractions import Fraction
 from itertools import product
 
-from planner.families.collectives.cost import Collective, Fabric
-from planner.families.collectives.making import on_bcube, on_fabric
+from planner.families.collectives.cost import Collective, Fabric, on_bcube, on_fabric
 from planner.families.collectives.program import OWN, ListedProgram, Message
 from planner.families.collectives.staged import staged
 from planner.families.collectives.symmetric import SymmetricProgram, lane_link

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
 
-from planner.families.collectives.cost import Collective, Fabric
+from planner.families.collectives.cost import Collective, Fabric, on_bcube, on_fabric
 from planner.families.collectives.layout import Layout
-from planner.families.collectives.making import on_bcube, on_fabric
 from planner.families.collectives.program import Kind, Message, Program
 from planner.families.collectives.staged import staged
 from planner.families.collectives.symmetric import SymmetricProgram
@@ -107,14 +106,6 @@ class FoldedProgram(Program):
     def half(self, kind: Kind) -> Self:
         """Return one half of the all-reduce; folded ranks own nothing after the reduce-scatter."""
         return replace(self, core=self.core.half(kind))
-
-    def sends(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank sends, in the order of steps."""
-        return self._of(rank, sent=True)
-
-    def receives(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank receives, in the order of steps."""
-        return self._of(rank, sent=False)
 
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
         size = self.core.ranks

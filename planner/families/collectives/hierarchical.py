@@ -13,8 +13,7 @@ Source: Wang et al., "BML", NeurIPS 2018, section 3.3.
 from collections.abc import Sequence
 from fractions import Fraction
 
-from planner.families.collectives.cost import Collective, Cost, Fabric
-from planner.families.collectives.making import on_bcube, on_fabric
+from planner.families.collectives.cost import Collective, Cost, Fabric, on_bcube, on_fabric
 from planner.families.collectives.staged import staged
 from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.network import scattered

@@ -11,6 +11,7 @@ shares after one pass. Many starts at once are array operations, except for give
 own.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from math import lcm
 from operator import mul
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,24 +30,26 @@ _SQUARES = 2**31
 """Above this number of pieces, products of two piece numbers may exceed 64 bits."""
 
 
-class Layout(Protocol):
+class Layout(ABC):
     """The start of each piece in a gradient, or in one layer of it."""
 
+    @abstractmethod
     def start(self, piece: int) -> int:
         """Return the start of a piece (bytes); pieces are numbered over all threads."""
-        ...
 
     def span(self, first: int, count: int) -> int:
         """Return the size of `count` consecutive pieces (bytes)."""
-        ...
+        return self.start(first + count) - self.start(first)
 
     def starts(self, pieces: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return the start of each of several pieces (bytes)."""
-        ...
+        import numpy as np
+
+        return np.array([self.start(piece) for piece in pieces.tolist()], dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class EvenLayout:
+class EvenLayout(Layout):
     """Pieces of equal size up to one element; the longer ones are spread evenly.
 
     So small layers do not all end up on a few servers. Threads share all elements in the same way,
@@ -77,16 +80,12 @@ class EvenLayout:
             first -= -(self._in_use(piece) - before) * elements // count
         return first * self.element_bytes
 
-    def span(self, first: int, count: int) -> int:
-        """Return the size of `count` consecutive pieces (bytes)."""
-        return self.start(first + count) - self.start(first)
-
     def starts(self, pieces: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return the start of each of several pieces (bytes)."""
         import numpy as np
 
         if self.pieces > _SQUARES:
-            return np.array([self.start(piece) for piece in pieces.tolist()], dtype=np.int64)
+            return super().starts(pieces)
         thread = np.minimum(pieces // self.pieces, self.threads - 1)
         before, count, first, elements = np.array(self._shares, dtype=np.int64).T[:, thread]
         rank = pieces - np.searchsorted(np.array(self.left_out, dtype=np.int64), pieces) - before
@@ -103,7 +102,7 @@ class EvenLayout:
 
 
 @dataclass(frozen=True)
-class RangedLayout:
+class RangedLayout(Layout):
     """Pieces with weights: a piece starts at the weight before it, rounded down to an element.
 
     `firsts` holds the first piece of each range of equal weight, and at the end the number of
@@ -127,10 +126,6 @@ class RangedLayout:
         weight = self._before[place] + (piece - self.firsts[place]) * self.weights[place]
         return self.elements * weight // self._before[-1] * self.element_bytes
 
-    def span(self, first: int, count: int) -> int:
-        """Return the size of `count` consecutive pieces (bytes)."""
-        return self.start(first + count) - self.start(first)
-
     def starts(self, pieces: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return the start of each of several pieces (bytes)."""
         import numpy as np
@@ -147,7 +142,7 @@ class RangedLayout:
 
 
 @dataclass(frozen=True)
-class WeightedLayout:
+class WeightedLayout(Layout):
     """Pieces with given shares of the elements; each start is rounded down to a whole element.
 
     `ends` holds the cumulative shares up to and including each piece; the last is 1.
@@ -168,19 +163,9 @@ class WeightedLayout:
         unit, before = self._before
         return before[piece] * self.elements // unit * self.element_bytes
 
-    def span(self, first: int, count: int) -> int:
-        """Return the size of `count` consecutive pieces (bytes)."""
-        return self.start(first + count) - self.start(first)
-
-    def starts(self, pieces: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return the start of each of several pieces (bytes)."""
-        import numpy as np
-
-        return np.array([self.start(piece) for piece in pieces.tolist()], dtype=np.int64)
-
 
 @dataclass(frozen=True)
-class KeptLayout:
+class KeptLayout(Layout):
     """Another layout without its empty pieces.
 
     `kept` holds the remaining pieces in order, and at the end the number of all pieces.
@@ -192,10 +177,6 @@ class KeptLayout:
     def start(self, piece: int) -> int:
         """Return the start of a piece (bytes)."""
         return self.layout.start(self.kept[piece])
-
-    def span(self, first: int, count: int) -> int:
-        """Return the size of `count` consecutive pieces (bytes)."""
-        return self.start(first + count) - self.start(first)
 
     def starts(self, pieces: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return the start of each of several pieces (bytes)."""

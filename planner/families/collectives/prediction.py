@@ -39,9 +39,14 @@ class Predicted:
 
 
 @lru_cache(maxsize=256)
-def _predicted(
+def predicted(
     network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
 ) -> Predicted:
+    """Return the cost of a collective, with notes on what was not measured.
+
+    `ranks` is at least 2, `per_host` a divisor of it. Tables within a host say nothing about
+    several hosts, nor the reverse: an `InvalidInputError`.
+    """
     tables = network.of(collective)
     if not tables:
         return _of_others(network, collective, ranks, per_host)
@@ -60,7 +65,8 @@ def _predicted(
             where = "within a host" if ranks > per_host else "across hosts"
             raise InvalidInputError(
                 f"collectives.{collective}",
-                f"expected a table like {_among(ranks, per_host)}, got only such {where}",
+                f"expected a table like among {ranks} ranks, {per_host} a host, "
+                f"got only such {where}",
             )
         alike = [
             table
@@ -86,24 +92,14 @@ def _predicted(
         cost = TableCost(never_falling(_between(low, high, ranks)))
         return Predicted(cost, tuple(notes), "taken for another" if other else "interpolated")
     base = below[-1] if below else above[0]
+    measured = ", ".join(str(table.ranks) for table in alike)
     notes.append(
-        f"{collective} among {ranks} ranks extrapolated from {_listed(alike)} by "
+        f"{collective} among {ranks} ranks extrapolated from {measured} by "
         + _grounds(network, collective, ranks, per_host)
     )
     rows = _beyond(network, alike, base, ranks, per_host)
     cost = TableCost(never_falling(rows))
     return Predicted(cost, tuple(notes), "taken for another" if other else "extrapolated")
-
-
-def predicted(
-    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
-) -> Predicted:
-    """Return the cost of a collective, with notes on what was not measured.
-
-    `ranks` is at least 2, `per_host` a divisor of it. Tables within a host say nothing about
-    several hosts, nor the reverse: an `InvalidInputError`.
-    """
-    return _predicted(network, collective, ranks, per_host)
 
 
 def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
@@ -128,7 +124,7 @@ def _of_others(
     known = network.collectives
     if collective == "all_reduce":
         halves = [
-            _predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known
+            predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known
         ]
         if len(halves) == 1:
             halves *= 2
@@ -140,10 +136,10 @@ def _of_others(
         return Predicted(cost, (*first.notes, *second.notes, note), "taken for another")
     other: Collective = "reduce_scatter" if collective == "all_gather" else "all_gather"
     if other in known:
-        half = _predicted(network, other, ranks, per_host)
+        half = predicted(network, other, ranks, per_host)
         note = f"{collective} was not measured: taken for {other}"
         return Predicted(half.cost, (*half.notes, note), "taken for another")
-    whole = _predicted(network, "all_reduce", ranks, per_host)
+    whole = predicted(network, "all_reduce", ranks, per_host)
     rows = [(size, (-(-time // 2),)) for size, time in whole.cost.points]
     note = f"{collective} was not measured: taken for half of an all_reduce"
     cost = TableCost(never_falling(rows))
@@ -155,14 +151,6 @@ def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measur
     if ranks == per_host:
         return [table for table in tables if table.hosts == 1]
     return [table for table in tables if table.hosts > 1 and table.per_host == per_host]
-
-
-def _among(ranks: int, per_host: int) -> str:
-    return f"among {ranks} ranks, {per_host} a host"
-
-
-def _listed(tables: Sequence[Measured]) -> str:
-    return ", ".join(str(table.ranks) for table in tables)
 
 
 def _between(low: Measured, high: Measured, ranks: int) -> Iterator[tuple[int, tuple[int]]]:

@@ -91,13 +91,17 @@ class Program(ABC):
     exclusive: bool = True
     even: bool = True
 
-    @abstractmethod
     def sends(self, rank: int) -> Iterator[Message]:
         """Yield the messages that a rank sends, in the order of steps."""
+        return self._of(rank, sent=True)
 
-    @abstractmethod
     def receives(self, rank: int) -> Iterator[Message]:
         """Yield the messages that a rank receives, in the order of steps."""
+        return self._of(rank, sent=False)
+
+    @abstractmethod
+    def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
+        """Yield the messages that a rank sends, or receives, in the order of steps."""
 
     @abstractmethod
     def owner(self, chunk: int) -> int:
@@ -166,13 +170,8 @@ class ListedProgram(Program):
         """Yield the messages of all ranks, step by step."""
         return (message for message in sorted(self.listed) if self._is_of_kind(message.step))
 
-    def sends(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank sends, in the order of steps."""
-        return iter(self._by_rank[0][rank])
-
-    def receives(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank receives, in the order of steps."""
-        return iter(self._by_rank[1][rank])
+    def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
+        return iter(self._by_rank[0 if sent else 1][rank])
 
     def owner(self, chunk: int) -> int:
         """Return the rank that a chunk is summed up on."""

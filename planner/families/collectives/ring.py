@@ -14,8 +14,7 @@ Knuth, "The Art of Computer Programming", volume 4A, section 7.2.1.1.
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from planner.families.collectives.cost import Collective, Fabric
-from planner.families.collectives.making import on_bcube, on_fabric
+from planner.families.collectives.cost import Collective, Fabric, on_bcube, on_fabric
 from planner.families.collectives.symmetric import Hop, SymmetricProgram, one_link
 from planner.model.network import scattered
 from planner.model.topologies import BCube

@@ -40,22 +40,10 @@ class ScriptHop(NamedTuple):
 class Step(NamedTuple):
     """The sends and receives of one step of one part and lane.
 
-    A place of -1 means that nothing has to be waited for; sends are numbered in script order.
-
-    Attributes
-    ----------
-    before : int
-        Place of the last step that has to be complete before the receives are posted.
-    clear : tuple of int
-        Sends that have to be over before the receives are posted.
-    receives : tuple of ScriptHop
-        Posted first.
-    after : int
-        Place of the last step that has to be complete before the sends start.
-    sends : tuple of ScriptHop
-        Sent after that.
-    held : tuple of int
-        Sends of this step that have to be over before received data takes their place.
+    `receives` are posted first, when the step at place `before` is complete and the sends `clear`
+    are over; `sends` start when the step at place `after` is complete. The sends `held` of this
+    step have to be over before received data takes their place. A place of -1 means that nothing
+    has to be waited for; sends are numbered in script order.
     """
 
     before: int

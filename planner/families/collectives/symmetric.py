@@ -28,22 +28,11 @@ if TYPE_CHECKING:
 class Hop(NamedTuple):
     """A message that every rank sends once, relative to the sender.
 
-    Attributes
-    ----------
-    step, lane : int
-        Step and lane of the message.
-    shift : tuple of int
-        Digits to add to the sender's to get the receiver.
-    anchor : tuple of int
-        Digits to add to the sender's to get the anchor rank.
-    depth : int
-        The message carries the chunks whose owners agree with the anchor in the first `depth`
-        digits of the lane's order.
-    adds : bool
-        Whether the receiver adds.
-    run : int
-        Number of consecutive values of the last of these digits, from the anchor's on and cyclic,
-        that count as agreeing: at most two ranges of chunks, and a message for each.
+    `shift` and `anchor` are the digits to add to the sender's to get the receiver, and the anchor
+    rank. The message carries the chunks whose owners agree with the anchor in the first `depth`
+    digits of the lane's order; `run` consecutive values of the last of these digits, from the
+    anchor's on and cyclic, count as agreeing: at most two ranges of chunks, and a message for each.
+    `adds` says whether the receiver adds.
     """
 
     step: int
@@ -154,14 +143,6 @@ class SymmetricProgram(Program):
     def half(self, kind: Kind) -> Self:
         """Return one half of the all-reduce."""
         return replace(self, kind=kind)
-
-    def sends(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank sends, in the order of steps."""
-        return self._of(rank, sent=True)
-
-    def receives(self, rank: int) -> Iterator[Message]:
-        """Yield the messages that a rank receives, in the order of steps."""
-        return self._of(rank, sent=False)
 
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
         numbers = [self._number(rank, lane) for lane in range(self.lanes)]

@@ -19,9 +19,8 @@ from heapq import heapreplace
 from itertools import accumulate
 from typing import Any
 
-from planner.families.collectives.cost import Collective, Fabric
+from planner.families.collectives.cost import Collective, Fabric, on_fabric
 from planner.families.collectives.layout import WeightedLayout
-from planner.families.collectives.making import on_fabric
 from planner.families.collectives.program import ListedProgram, Message
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integers, total

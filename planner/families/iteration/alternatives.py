@@ -121,21 +121,10 @@ def alternatives(
             planned for by_mode in known.values() for planned in by_mode.values() if planned.plan
         ]
         known[price] = _both_modes(problem, synchronisation, made, best, deadline)
-        times = [
-            planned.objective_ns
-            for planned in known[price].values()
-            if planned.objective_ns is not None
-        ]
-        least = min(times, default=None)
-        if least is not None and (best is None or least < best):
-            best = least
-            deadline.offer(
-                next(
-                    planned.plan
-                    for planned in known[price].values()
-                    if planned.objective_ns == least
-                )
-            )
+        for planned in sorted(known[price].values(), key=lambda planned: planned.objective_ns or 0):
+            if planned.objective_ns is not None and (best is None or planned.objective_ns < best):
+                best = planned.objective_ns
+                deadline.offer(planned.plan)
     if simple:
         known = {
             price: {mode: _simple(problem, made, deadline) for mode, made in by_mode.items()}

@@ -46,34 +46,19 @@ def both_ways(
     `room`: largest batch (bytes); ignored by a side with a larger parameter.
     """
     known = problem.base.windows
-    by_readiness = sorted(range(len(known.sizes)), key=lambda j: (-known.heads[j], j))
-    by_use = sorted(range(len(known.sizes)), key=lambda j: (-known.tails[j], j))
-    pushes = _batches(
-        "push",
-        by_readiness,
-        [known.heads[j] for j in by_readiness],
-        problem.pushed,
-        synchronisation,
-        room,
-    )
-    pulls = _batches(
-        "pull", by_use, [known.tails[j] for j in by_use], problem.pulled, synchronisation, room
-    )
+    pushes = _batches("push", known.heads, problem.pushed, synchronisation, room)
+    pulls = _batches("pull", known.tails, problem.pulled, synchronisation, room)
     return (*pushes, *pulls)
 
 
 def _batches(
-    kind: Kind,
-    order: Sequence[int],
-    moments: Sequence[int],
-    sizes: Sequence[int],
-    synchronisation: Way,
-    room: int | None,
+    kind: Kind, moments: Sequence[int], sizes: Sequence[int], synchronisation: Way, room: int | None
 ) -> list[Transfer]:
-    """Return the transfers of one side; `moments` fall, their differences are computation."""
-    compute = [moment - following for moment, following in pairwise((*moments, 0))]
+    """Return the transfers of one side; differences between heads, or tails, are computation."""
+    order = sorted(range(len(sizes)), key=lambda j: (-moments[j], j))
+    falling = [*(moments[j] for j in order), 0]
     side = ibatch.Problem(
-        compute_ns=tuple(compute),
+        compute_ns=tuple(moment - following for moment, following in pairwise(falling)),
         layer_bytes=tuple(sizes[j] for j in order),
         cost=synchronisation.cost(kind),
         direction="push" if kind == "push" else "pull",
@@ -81,10 +66,7 @@ def _batches(
     )
     plan = ibatch.solve(side).plan
     assert plan is not None  # every parameter fits by itself
-    return [
-        Transfer(tuple(Part(j, 0, sizes[j]) for j in order[start:stop]), kind=kind)
-        for start, stop in plan.batches
-    ]
+    return [_whole(kind, order[start:stop], sizes) for start, stop in plan.batches]
 
 
 Rule = Callable[[Problem, Way, Deadline], Plan]
@@ -155,10 +137,7 @@ def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan
 
 
 def _bigdl(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    everything = range(len(problem.pushed))
-    push = _whole("push", everything, problem.pushed)
-    pull = _whole("pull", everything, problem.pulled)
-    return enforced(problem, synchronisation.algorithm, (push, pull))
+    return _apart(problem, synchronisation, [range(len(problem.pushed))])
 
 
 def _bml(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
@@ -190,31 +169,24 @@ GRADIENTS: Mapping[str, Rule] = MappingProxyType(
 )
 """Baselines that send gradients only."""
 
-FAMILIES: Mapping[str, Rule] = MappingProxyType(
+BY_ANY_ALGORITHM: Mapping[str, Rule] = MappingProxyType(
     {
-        "caramel": by_gradients(caramel.METHODS["caramel"]),
+        "caramel": GRADIENTS["caramel"],
+        "ibatch": _ibatch,
+        "bml": _bml,
+        "bigdl": _bigdl,
+        **GRADIENTS,
+        "ps": servers,
+    }
+)
+"""All baselines by any algorithm: of algorithms of equal cost, only one is planned."""
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        **BY_ANY_ALGORITHM,
         "ibatch": _only("ibatch", "ps", _ibatch),
         "bml": _only("bml", "bml", _bml),
         "bigdl": _only("bigdl", "shuffle", _bigdl),
     }
 )
-"""Plans of single families."""
-
-PEERS: Mapping[str, Rule] = MappingProxyType(
-    {
-        **{
-            name: by_gradients(caramel.METHODS[name])
-            for name in ("ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
-        },
-        "ps": servers,
-    }
-)
-"""Plans of other systems."""
-
-RULES: Mapping[str, Rule] = MappingProxyType({**FAMILIES, **PEERS})
-"""All baselines."""
-
-BY_ANY_ALGORITHM: Mapping[str, Rule] = MappingProxyType(
-    {**RULES, "ibatch": _ibatch, "bml": _bml, "bigdl": _bigdl}
-)
-"""All baselines by any algorithm: of algorithms of equal cost, only one is planned."""
+"""All baselines: first plans of single families, then those of other systems."""

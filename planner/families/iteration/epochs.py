@@ -27,17 +27,7 @@ MAX_WORKERS = MAX_MACHINES - 1
 
 @dataclass(frozen=True, slots=True)
 class EpochEstimate:
-    """An epoch by Yan's model with a number of machines.
-
-    Attributes
-    ----------
-    machines : int
-        Machines; hosts on rails.
-    iterations : int
-        Iterations of an epoch.
-    epoch_ns : int
-        Time of an epoch, rounded up.
-    """
+    """The iterations and the time of an epoch by Yan's model with a number of machines (hosts)."""
 
     machines: int
     iterations: int
@@ -66,12 +56,26 @@ def yan_estimates(
         _iterations(epoch_samples, batch * machines * each)
         for machines in range(1, cluster.machines + 1)
     ]
+
+    def estimate(machines: int, iterations: int) -> EpochEstimate:  # a server besides the workers
+        workers = machines * each
+        job = yan.Problem(
+            machines=workers + 1,
+            cores=1,
+            layers=(layer,),
+            constants=constants,
+            samples=iterations * batch * workers,
+            read_every=batch * workers,
+        )
+        whole = yan.LayerChoice(partitions=1, threads=1, copies=1, mapping=((0,),))
+        configuration = yan.Configuration(
+            parameter_servers=1, replicas=workers, workers_per_replica=1, layers=(whole,)
+        )
+        return EpochEstimate(machines, iterations, yan.estimate(job, configuration).epoch_ns)
+
     try:
         layer, constants = _layer_and_constants(profile, problem, batch)
-        estimates = [
-            _estimate(layer, constants, machines, machines * each, batch, count)
-            for machines, count in enumerate(iterations, 1)
-        ]
+        estimates = [estimate(number, count) for number, count in enumerate(iterations, 1)]
     except InvalidInputError as error:
         raise NotApplicableError("profile", f"Yan's model cannot price it: {error}") from None
     return tuple(sorted(estimates, key=lambda estimate: (estimate.epoch_ns, estimate.machines)))
@@ -100,31 +104,6 @@ def _layer_and_constants(
         interference=(Fraction(1),),  # a profile's times are those of all cores together
         bits_per_weight=Fraction(8),
     )
-
-
-def _estimate(
-    layer: yan.NeuronLayer,
-    constants: yan.Constants,
-    machines: int,
-    workers: int,
-    batch: int,
-    iterations: int,
-) -> EpochEstimate:
-    """Return the epoch of whole iterations by Yan's model, with one server besides the workers."""
-    together = batch * workers
-    problem = yan.Problem(
-        machines=workers + 1,
-        cores=1,
-        layers=(layer,),
-        constants=constants,
-        samples=iterations * together,
-        read_every=together,
-    )
-    whole = yan.LayerChoice(partitions=1, threads=1, copies=1, mapping=((0,),))
-    configuration = yan.Configuration(
-        parameter_servers=1, replicas=workers, workers_per_replica=1, layers=(whole,)
-    )
-    return EpochEstimate(machines, iterations, yan.estimate(problem, configuration).epoch_ns)
 
 
 def _iterations(epoch_samples: int, together: int) -> int:

@@ -177,17 +177,19 @@ def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outc
     return Outcome(None, infeasibility=broken)
 
 
-def bound_under(problem: Problem, plan: Plan, *, brief: bool = False) -> int:
-    """Return the lower bound over all requested algorithms and modes (ns).
+def bound_under(problem: Problem, plan: Plan | None = None, *, brief: bool = False) -> int:
+    """Return the lower bound over all requested algorithms and modes (ns); 0 if no mode fits.
 
-    `plan` gives the op orders; `brief` leaves out bounds that take a search.
+    `plan` gives the op orders, by default the problem's; `brief` leaves out bounds that take a
+    search.
     """
-    return min(
+    bounds = (
         bound(problem, option, mode, plan, brief=brief)
         for mode in problem.modes
         if too_small(problem, mode) is None
         for option in problem.cheapest
     )
+    return min(bounds, default=0)
 
 
 class _Iteration(Family[Problem, Plan, Evaluation]):

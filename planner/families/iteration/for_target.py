@@ -23,7 +23,7 @@ from planner.families.iteration.evaluation import evaluate
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.transfer_limit import too_many, too_small
-from planner.families.iteration.ways import MEASURED, Synchronisation
+from planner.families.iteration.ways import MEASURED
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
@@ -49,7 +49,7 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
             prices[name] = min(
                 (
                     exported_to(under, target, gradients, deadline)
-                    for under in _problems(problem, target)
+                    for _, under in _problems(problem, target)
                 ),
                 key=lambda price: (price.default_ns, price.plan_ns or 0),
                 default=None,
@@ -65,18 +65,12 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
     return {name: price for name, price in prices.items() if price is not None}
 
 
-def _options(problem: Problem, target: Target) -> Iterator[Synchronisation]:
-    """Yield each algorithm of the cluster that a target's library can use, at depth 1."""
+def _problems(problem: Problem, target: Target) -> Iterator[tuple[str, caramel.Problem]]:
+    """Yield each algorithm that a target's library can use, with its gradient transfers."""
     for option in problem.single:
         if option.depth == 1 and option.algorithm in (*target.algorithms, "none", MEASURED):
-            yield option
-
-
-def _problems(problem: Problem, target: Target) -> Iterator[caramel.Problem]:
-    """Yield the problem of gradient transfers by each algorithm that a target's library can use."""
-    for option in _options(problem, target):
-        gradients = problem.gradients[option.algorithm]
-        yield replace(gradients, cost=option.all_reduce, target=target)
+            gradients = problem.gradients[option.algorithm]
+            yield option.algorithm, replace(gradients, cost=option.all_reduce, target=target)
 
 
 def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Outcome[GradientPlan]:
@@ -87,16 +81,6 @@ def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Out
 def _over(method: Planned) -> AnyMethod[Problem, Plan]:
     """Return the method that takes the best of a method's gradient plans over all algorithms."""
 
-    def planned_by(
-        problem: Problem, option: Synchronisation, deadline: Deadline, room: int | None
-    ) -> Outcome[Plan]:
-        gradients = problem.gradients[option.algorithm]
-        under = replace(gradients, cost=option.all_reduce, target=problem.target)
-        outcome = method(under, deadline, room)
-        assert outcome.plan is not None
-        plan = from_gradients(option.algorithm, outcome.plan)
-        return Outcome(plan, outcome.lower_bound, outcome.timed_out)
-
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         target, cut = problem.target, cut_off(problem.cluster)
         assert target is not None
@@ -106,10 +90,11 @@ def _over(method: Planned) -> AnyMethod[Problem, Plan]:
         if small is not None:
             return Outcome(None, infeasibility=small)
         room = problem.room("replicated")
-        outcomes = [
-            planned_by(problem, option, deadline, room) for option in _options(problem, target)
+        made = [(name, method(under, deadline, room)) for name, under in _problems(problem, target)]
+        outcomes = [outcome for _, outcome in made]
+        plans = [
+            from_gradients(name, outcome.plan) for name, outcome in made if outcome.plan is not None
         ]
-        plans = [outcome.plan for outcome in outcomes if outcome.plan is not None]
         if not plans:
             raise NotApplicableError(
                 "algorithms", f"{target.title} can be told of {', '.join(target.algorithms)} only"

@@ -104,11 +104,10 @@ def meshes_of(cluster: Cluster, shards: Sequence[int] | None = None) -> tuple[fs
 
 def _groups(cluster: Cluster) -> Iterator[int]:
     if isinstance(cluster.topology, Rails):
-        hosts = cluster.topology.hosts // 2
-        while hosts:
-            if not cluster.topology.hosts % hosts and not hosts & (hosts - 1):
-                yield hosts * cluster.topology.accelerators
-            hosts -= 1
+        hosts = cluster.topology.hosts
+        for power in reversed(range(hosts.bit_length())):
+            if 1 << power < hosts and not hosts % (1 << power):
+                yield (1 << power) * cluster.topology.accelerators
 
 
 def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:

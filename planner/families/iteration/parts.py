@@ -40,7 +40,7 @@ def costs_within_copies(cluster: Cluster, shards: int) -> Costs:
     if _straddles(cluster, shards):
         starts = range(0, workers, shards)
         return _rings(cluster, (range(start, start + shards) for start in starts))
-    return _costs(_copy(cluster, shards), workers // shards)
+    return _costs(_part(cluster, shards, min(shards, cluster.workers_per_host)), workers // shards)
 
 
 def costs_between_copies(cluster: Cluster, shards: int) -> Costs:
@@ -48,7 +48,9 @@ def costs_between_copies(cluster: Cluster, shards: int) -> Costs:
     workers = cluster.workers
     if _straddles(cluster, shards):
         return _rings(cluster, (range(place, workers, shards) for place in range(shards)))
-    return _costs(_row(cluster, shards), shards)
+    return _costs(
+        _part(cluster, workers // shards, max(cluster.workers_per_host // shards, 1)), shards
+    )
 
 
 def use_other_links(cluster: Cluster, shards: int) -> bool:
@@ -68,37 +70,19 @@ def _straddles(cluster: Cluster, shards: int) -> bool:
     return bool(shards % topology.accelerators and topology.accelerators % shards)
 
 
-def _copy(cluster: Cluster, shards: int) -> Cluster:
-    """Return the cluster of one copy, with the links that it does not share."""
-    topology = cluster.topology
-    if shards == cluster.workers:
+def _part(cluster: Cluster, ranks: int, per_host: int) -> Cluster:
+    """Return the cluster of one copy or row, with the links that it does not share."""
+    topology, nic, hosts = cluster.topology, cluster.nic, ranks // per_host
+    if ranks == cluster.workers:
         return cluster
     if isinstance(topology, Rails):
-        hosts = max(shards // topology.accelerators, 1)
-        return _on_rails(cluster, topology, hosts, min(shards, topology.accelerators))
-    if isinstance(topology, Switch):
-        return replace(cluster, machines=shards, topology=Switch(shards))
-    raise NotApplicableError("shards", f"{shards} ranks are no part of this topology")
-
-
-def _row(cluster: Cluster, shards: int) -> Cluster:
-    """Return the cluster of one row, with the links that it does not share."""
-    topology, copies = cluster.topology, cluster.workers // shards
-    if isinstance(topology, Rails):
-        each = max(topology.accelerators // shards, 1)
-        return _on_rails(cluster, topology, copies // each, each)
-    if isinstance(topology, Switch):
-        return replace(cluster, machines=copies, topology=Switch(copies))
-    raise NotApplicableError("shards", f"{copies} ranks are no part of this topology")
-
-
-def _on_rails(cluster: Cluster, rails: Rails, hosts: int, accelerators: int) -> Cluster:
-    return replace(
-        cluster,
-        machines=hosts,
-        topology=replace(rails, hosts=hosts, accelerators=accelerators),
-        nic=replace(cluster.nic, per_machine=accelerators),
-    )
+        topology = replace(topology, hosts=hosts, accelerators=per_host)
+        nic = replace(nic, per_machine=per_host)
+    elif isinstance(topology, Switch):
+        topology = Switch(ranks)
+    else:
+        raise NotApplicableError("shards", f"{ranks} ranks are no part of this topology")
+    return replace(cluster, machines=hosts, topology=topology, nic=nic)
 
 
 def _costs(part: Cluster, parts: int) -> Costs:

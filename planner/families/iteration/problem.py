@@ -231,14 +231,10 @@ class Problem:
         return tuple(self.by_name.values())
 
     @property
-    def _mixes(self) -> bool:
-        """Whether there are several algorithms to mix."""
-        return len({option.algorithm for way in self.cheapest for option in way.options}) > 1
-
-    @property
     def _mixed(self) -> bool:
-        """Whether algorithms are mixed; measured costs are not mixed with assumed ones."""
-        return MIXED in self.algorithms and self._mixes and MEASURED not in self.by_name
+        """Whether several algorithms are mixed; measured costs are not mixed with assumed ones."""
+        several = len({option.algorithm for way in self.cheapest for option in way.options}) > 1
+        return MIXED in self.algorithms and several and MEASURED not in self.by_name
 
     @property
     def options(self) -> tuple[Way, ...]:

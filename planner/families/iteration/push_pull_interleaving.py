@@ -156,11 +156,8 @@ class _Ends:
     def __init__(self, sides: _Sides) -> None:
         self.cost = UnitCost(sides.lines)
         known, unit = sides.windows, self.cost.unit
-        places = [
-            place
-            for place in range(1, len(sides.order))
-            if _window(sides, sides.order[place]) != _window(sides, sides.order[place - 1])
-        ]
+        ordered = [(known.heads[j], known.tails[j]) for j in sides.order]
+        places = [n for n, (one, following) in enumerate(pairwise(ordered), 1) if one != following]
         if len(places) >= UNITS:
             places = _spread(sides, places)
         self.places = (*places, len(sides.order))
@@ -215,10 +212,6 @@ class _Ends:
             if time < self.backward or not ends_by(time, heads, sent, cost.startup):
                 return None
         return now + max(self.backward, least_end(heads, sent, cost.startup))
-
-
-def _window(sides: _Sides, parameter: int) -> tuple[int, int]:
-    return sides.windows.heads[parameter], sides.windows.tails[parameter]
 
 
 def _spread(sides: _Sides, places: Sequence[int]) -> list[int]:

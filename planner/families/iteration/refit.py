@@ -66,18 +66,12 @@ def _way_of(problem: Problem, plan: Plan) -> Way | None:
 
 def _resized(problem: Problem, plan: Plan) -> Plan:
     """Return the same transfers of parameters that have other sizes."""
-    pulls = [transfer.kind == "pull" for transfer in plan.transfers]
     kinds = {}
     for pull, sizes in ((False, problem.pushed), (True, problem.pulled)):
-        parts = [
-            transfer.parts
-            for transfer, is_pull in zip(plan.transfers, pulls, strict=True)
-            if is_pull is pull
-        ]
+        parts = [transfer.parts for transfer in plan.transfers if (transfer.kind == "pull") is pull]
         kinds[pull] = iter(resized(parts, sizes, problem.element_bytes))
     made = (
-        replace(transfer, parts=next(kinds[pull]))
-        for transfer, pull in zip(plan.transfers, pulls, strict=True)
+        replace(transfer, parts=next(kinds[transfer.kind == "pull"])) for transfer in plan.transfers
     )
     return replace(plan, transfers=tuple(transfer for transfer in made if transfer.parts))
 

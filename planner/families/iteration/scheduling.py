@@ -23,17 +23,6 @@ from planner.solving.compare import Place
 from planner.solving.result import Result
 
 
-def scheduled(
-    cluster: Cluster, iteration_ns: int, **limits: Any
-) -> Result[drizzle.Plan, drizzle.Evaluation]:
-    """Return `group_size`, with error paths that lead into a cluster's document."""
-    try:
-        return group_size(cluster, iteration_ns, **limits)
-    except InvalidInputError as error:
-        place = "" if error.path in limits else "cluster.scheduling."
-        raise InvalidInputError(f"{place}{error.path}", error.message) from None
-
-
 def scheduling_problem(
     cluster: Cluster,
     iteration_ns: int,
@@ -63,13 +52,7 @@ def scheduling_problem(
 
 
 def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> drizzle.Problem:
-    """Return the problem of iterations that compute, and then synchronise by slices.
-
-    Raises
-    ------
-    InvalidInputError
-        If the cluster says nothing of scheduling.
-    """
+    """Return the problem of iterations that compute, and then synchronise by slices."""
     cluster = place.cluster
     assert cluster is not None
     if cluster.scheduling is None:
@@ -88,11 +71,7 @@ def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> 
 
 
 def group_size(
-    cluster: Cluster,
-    iteration_ns: int,
-    *,
-    max_overhead: Fraction | float = MAX_OVERHEAD,
-    max_group_ns: int | None = MAX_GROUP_NS,
+    cluster: Cluster, iteration_ns: int, **limits: Any
 ) -> Result[drizzle.Plan, drizzle.Evaluation]:
     """Choose how many planned iterations the driver schedules at once.
 
@@ -102,10 +81,9 @@ def group_size(
         A cluster whose engine schedules iterations.
     iteration_ns : int
         Time of one iteration without scheduling.
-    max_overhead : Fraction or float
-        Largest share of scheduling in the time of an iteration, above 0 and below 1.
-    max_group_ns : int, optional
-        Longest time of a group; None for no limit.
+    **limits
+        `max_overhead`: largest share of scheduling in the time of an iteration, above 0 and below
+        1. `max_group_ns`: longest time of a group; None for no limit.
 
     Returns
     -------
@@ -118,10 +96,13 @@ def group_size(
     NotApplicableError
         If the cluster has no scheduling costs.
     InvalidInputError
-        If an input is invalid, or the time of the group does not fit in 63 bits.
+        If an input is invalid, or the time of the group does not fit in 63 bits; its path leads to
+        a limit, or into the cluster's document.
     """
-    return drizzle.solve(
-        scheduling_problem(
-            cluster, iteration_ns, max_overhead=max_overhead, max_group_ns=max_group_ns
-        )
-    )
+    try:
+        return drizzle.solve(scheduling_problem(cluster, iteration_ns, **limits))
+    except NotApplicableError:
+        raise
+    except InvalidInputError as error:
+        place = "" if error.path in limits else "cluster.scheduling."
+        raise InvalidInputError(f"{place}{error.path}", error.message) from None

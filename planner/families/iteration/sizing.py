@@ -16,7 +16,6 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from planner.families.iteration.alternatives import Alternative
-from planner.families.iteration.bounds import bound
 from planner.families.iteration.epochs import (
     EpochEstimate,
     batch_size_of,
@@ -24,7 +23,7 @@ from planner.families.iteration.epochs import (
     yan_estimates,
 )
 from planner.families.iteration.evaluation import Evaluation
-from planner.families.iteration.family import JOINT, solve_all
+from planner.families.iteration.family import JOINT, bound_under, solve_all
 from planner.families.iteration.plan import Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
@@ -43,23 +42,11 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A number of machines.
+    """The cluster with a number of machines, and its epochs.
 
-    Attributes
-    ----------
-    cluster : Cluster
-        The cluster with that number of machines.
-    iterations : int
-        Iterations of an epoch.
-    estimate_ns : int
-        Time of an epoch by Yan's model.
-    bound_ns : int or None
-        Lower bound over all plans' epochs; None if no plan is possible or the bound is unknown.
-    result : Result or None
-        The planned iteration, or why there is none; None if it was not planned, because of its
-        bound or the deadline.
-    alternatives : tuple of Alternative
-        The alternatives it was chosen from.
+    `estimate_ns` is by Yan's model; `bound_ns` holds for all plans, and is None if no plan is
+    possible or the bound is unknown. `result` is the planned iteration or why there is none; None
+    if it was not planned, because of its bound or the deadline.
     """
 
     cluster: Cluster
@@ -84,18 +71,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The chosen number of machines, and the numbers compared.
+    """The chosen number of machines (None if none has a plan), and the numbers compared.
 
-    Attributes
-    ----------
-    candidates : tuple of Candidate
-        By number of machines: one, all, the planned ones, and those with the next lowest bounds.
-    chosen : Candidate or None
-        The candidate with the shortest epoch; None if none has a plan.
-    ranking : tuple of EpochEstimate
-        Every number of machines by Yan's model, the best first.
-    timed_out : bool
-        Whether the deadline left a number unplanned that might be better.
+    `candidates` are one, all, the planned ones, and those with the next lowest bounds; `ranking`
+    has every number by Yan's model, the best first. `timed_out`: the deadline left a number
+    unplanned that might be better.
     """
 
     candidates: tuple[Candidate, ...]
@@ -197,7 +177,7 @@ class _Search:
                 self._bounds.pop(machines, None)
                 continue
             if not strong and not self._deadline.passed:
-                self._note(machines, _bound(problem))
+                self._note(machines, bound_under(problem))
                 heappush(waiting, (self._bounds[machines], machines, True))
                 continue
             epoch = self._planned(machines, problem)
@@ -297,14 +277,3 @@ def _simple_bound(problem: Problem, cluster: Cluster) -> int:
     replicated = cheapest.all_reduce.cost_ns(pushed)
     sharded = cheapest.half.cost_ns(pushed + pulled)
     return max(computation_ns(problem), min(replicated, sharded))
-
-
-def _bound(problem: Problem) -> int:
-    """Return the lower bound over all iterations under the problem's op order (ns)."""
-    bounds = [
-        bound(problem, option, mode)
-        for option in problem.cheapest
-        for mode in problem.modes
-        if too_small(problem, mode) is None
-    ]
-    return min(bounds, default=0)

@@ -184,14 +184,18 @@ def _on_fabric(cluster: Cluster, name: str) -> Cost:
             return hierarchical_cost(tree_groups(machines, topology))
         case "hierarchical":
             raise NotApplicableError("topology", "a single switch has no levels")
-    raise NotApplicableError("topology", f"{name} is for servers with a NIC at each level: a bcube")
+    raise _for_bcubes(name)
+
+
+def _for_bcubes(name: str) -> NotApplicableError:
+    return NotApplicableError(
+        "topology", f"{name} is for servers with a NIC at each level: a bcube"
+    )
 
 
 def _on_rails(rails: Rails, cluster: Cluster, name: str) -> list[Synchronisation]:
     if name not in RAILS:
-        raise NotApplicableError(
-            "topology", f"{name} is for servers with a NIC at each level: a bcube"
-        )
+        raise _for_bcubes(name)
     half = [_Step.of(hop, rails, cluster.nic) for hop in RAILS[name](rails)]
     known = [_in_parts(name, half, cluster.nic, depth) for depth in DEPTHS]
     # If all steps use the same links, parts only add start-ups.

@@ -7,8 +7,9 @@ Complexity: O(parts + transfers).
 Source: own.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from heapq import heappop, heappush
 
@@ -143,50 +144,42 @@ def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool)
     return enforced(problem, synchronisation.algorithm, transfers)
 
 
+@dataclass(slots=True)
 class _Side:
     """Ready bytes of one kind, in the order in which they are read."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        sizes: Sequence[int],
-        tails: Sequence[int],
-        cost: TransferCost,
-        room: int,
-        element: int,
-    ) -> None:
-        self.cost = cost
-        self.room = room
-        self.bytes = 0
-        self._kind: Kind = kind
-        self._sizes = sizes
-        self._tails = tails
-        self._element = element
-        self._sent = [0] * len(sizes)
-        self._ready: list[tuple[int, int]] = []  # (-tail, parameter)
+    kind: Kind
+    sizes: Sequence[int]
+    tails: Sequence[int]
+    cost: TransferCost
+    room: int
+    element: int
+    bytes: int = 0
+    sent: Counter[int] = field(default_factory=Counter)
+    ready: list[tuple[int, int]] = field(default_factory=list)  # (-tail, parameter)
 
     def arrive(self, parameter: int) -> None:
         """Add a parameter that is ready."""
-        heappush(self._ready, (-self._tails[parameter], parameter))
-        self.bytes += self._sizes[parameter]
+        heappush(self.ready, (-self.tails[parameter], parameter))
+        self.bytes += self.sizes[parameter]
 
     def leave(self) -> Transfer:
         """Return the next transfer of ready bytes."""
         parts: list[Part] = []
         left = self.room
-        while self._ready and left:
-            _, index = self._ready[0]
-            start, size = self._sent[index], self._sizes[index]
-            taken = size - start if size - start <= left else left - left % self._element
+        while self.ready and left:
+            _, index = self.ready[0]
+            start, size = self.sent[index], self.sizes[index]
+            taken = size - start if size - start <= left else left - left % self.element
             if not taken:
                 break
             parts.append(Part(index, start, start + taken))
-            self._sent[index] += taken
+            self.sent[index] += taken
             left -= taken
-            if self._sent[index] == size:
-                heappop(self._ready)
+            if self.sent[index] == size:
+                heappop(self.ready)
         self.bytes -= self.room - left
-        return Transfer(tuple(parts), kind=self._kind)
+        return Transfer(tuple(parts), kind=self.kind)
 
 
 def _sent(side: _Side, heads: Sequence[int], waiting: bool) -> Iterator[Transfer]:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Literal, NamedTuple
+from operator import le
+from typing import Literal, NamedTuple, TypeAlias
 
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation, evaluate, lasting
@@ -60,80 +61,70 @@ class Change:
     factor: float
 
 
-class _Parts(NamedTuple):
-    """The parts of a transfer's cost: start-ups (ns), further messages (ns), and ns per byte."""
+_Cost: TypeAlias = AffineCost | TableCost
 
-    startup: int
-    message: int
-    per_byte: Fraction
-    table: TableCost | None = None  # if set, the other parts are not used
+_Parts: TypeAlias = tuple[int | Fraction, ...] | TableCost
+"""The parts of a cost that can be compared one by one; a table has none."""
 
-    @classmethod
-    def of(cls, cost: AffineCost | TableCost, silent: AffineCost | TableCost) -> "_Parts":
-        """Return the parts of a cost; `silent` is the same cost without start-ups."""
-        if isinstance(cost, TableCost) or isinstance(silent, TableCost):
-            assert isinstance(cost, TableCost)
-            return cls(0, 0, Fraction(0), cost)
-        return cls(cost.startup_ns - silent.startup_ns, silent.startup_ns, cost.ns_per_byte)
+_FREE = AffineCost(0, Fraction(0))
 
-    def scaled(self, what: CostPart, factor: Fraction) -> AffineCost | TableCost:
-        """Return the cost with one part multiplied; a table has no further messages."""
-        if self.table is not None:
-            startup = factor if what == "startup" else Fraction(1)
-            rate = 1 / factor if what == "bandwidth" else Fraction(1)
-            return scaled_cost(self.table, startup=startup, rate=rate, most_ns=MAX_VALUE)
-        starts = self.startup * (factor if what == "startup" else 1)
-        message = self.message * (factor if what == "message" else 1)
-        per_byte = self.per_byte / (factor if what == "bandwidth" else 1)
-        return AffineCost(
-            min(round(starts + message), MAX_VALUE), min(per_byte, Fraction(MAX_VALUE))
-        )
 
-    def no_dearer(self, other: "_Parts") -> bool:
-        """Return whether no part costs more than the same part of another cost."""
-        if self.table is not None or other.table is not None:
-            return self.table == other.table
-        return (
-            self.startup <= other.startup
-            and self.message <= other.message
-            and self.per_byte <= other.per_byte
-        )
+def _parts(cost: _Cost, silent: _Cost) -> _Parts:
+    """Return start-ups (ns), further messages (ns) and ns per byte, or the table.
+
+    `silent` is the same cost without start-ups.
+    """
+    if isinstance(cost, TableCost):
+        return cost
+    assert isinstance(silent, AffineCost)
+    return cost.startup_ns - silent.startup_ns, silent.startup_ns, cost.ns_per_byte
+
+
+def _scaled_cost(cost: _Cost, silent: _Cost, what: CostPart, factor: Fraction) -> _Cost:
+    """Return the cost with one part multiplied; a table has no further messages."""
+    parts = _parts(cost, silent)
+    startup = factor if what == "startup" else Fraction(1)
+    rate = 1 / factor if what == "bandwidth" else Fraction(1)
+    if isinstance(parts, TableCost):
+        return scaled_cost(parts, startup=startup, rate=rate, most_ns=MAX_VALUE)
+    starts, messages, per_byte = parts
+    time = starts * startup + messages * (factor if what == "message" else 1)
+    return AffineCost(min(round(time), MAX_VALUE), min(per_byte * rate, Fraction(MAX_VALUE)))
 
 
 class _Priced(NamedTuple):
-    """The parts of an option's costs."""
+    """An option, and the same option without start-ups."""
 
     option: Synchronisation
-    half: _Parts
-    whole: _Parts
-    gather: _Parts | None = None
+    silent: Synchronisation
 
     def scaled(self, what: CostPart, factor: Fraction) -> Synchronisation:
         """Return the option with one part of its costs multiplied."""
-        half, whole = self.half.scaled(what, factor), self.whole.scaled(what, factor)
-        gather = None if self.gather is None else self.gather.scaled(what, factor)
-        return replace(self.option, half=half, whole=whole, gather=gather)
+        option, silent, gather = self.option, self.silent, self.option.gather
+        return replace(
+            option,
+            half=_scaled_cost(option.half, silent.half, what, factor),
+            whole=_scaled_cost(option.all_reduce, silent.all_reduce, what, factor),
+            gather=None if gather is None else _scaled_cost(gather, gather, what, factor),
+        )
 
-    def by(self, mode: Mode) -> _Parts:
-        """Return the cost parts of the transfers of a mode."""
-        return self.whole if mode == "replicated" else self.half
+    def parts(self, kind: str) -> _Parts:
+        """Return the cost parts of transfers of one kind."""
+        return _parts(self.option.cost(kind), self.silent.cost(kind))
 
 
 def dominating(
     problem: Problem, alternative: Alternative, candidates: Sequence[Alternative]
 ) -> str | None:
     """Return an algorithm whose cost dominates the alternative's in every part, or None."""
-    parts, mode = _parts(problem), alternative.mode
+    known, kind = _priced(problem), _kind(alternative)
 
     def of(algorithm: str) -> list[_Parts]:  # at all depths: another may suit its transfers
-        return [priced.by(mode) for how, priced in parts.items() if how[0] == algorithm]
+        return [priced.parts(kind) for how, priced in known.items() if how[0] == algorithm]
 
     mine = of(alternative.synchronisation.algorithm)
-    for rival in _rivals(alternative, candidates):
-        theirs = of(rival.algorithm)
-        if theirs != mine and all(any(cost.no_dearer(own) for cost in theirs) for own in mine):
-            return rival.algorithm
-    return None
+    names = (rival.algorithm for rival in _rivals(alternative, candidates))
+    return next((name for name in names if _undercut(of(name), mine)), None)
 
 
 def changes(
@@ -148,15 +139,16 @@ def changes(
     Changes not found by the deadline are left out. `alternative` has a plan.
     """
     assert alternative.plan is not None
-    rivals, parts = _rivals(alternative, candidates), _parts(problem)
-    kind = "all_reduce" if alternative.mode == "replicated" else "push"
+    rivals, known = _rivals(alternative, candidates), _priced(problem)
+    kind = _kind(alternative)
     lasts, other_lasts = lasting(problem, plan), lasting(problem, alternative.plan)
 
     def wins(what: CostPart, factor: Fraction) -> bool:
-        scaled = {how: priced.scaled(what, factor) for how, priced in parts.items()}
+        scaled = {how: priced.scaled(what, factor) for how, priced in known.items()}
 
-        def of(way: Way) -> list[AffineCost | TableCost]:
-            return [scaled[_how(option)].cost(kind) for option in way.options]
+        def of(way: Way) -> list[_Parts]:
+            costs = (scaled[_how(option)].cost(kind) for option in way.options)
+            return [_parts(cost, _FREE) for cost in costs]
 
         own = of(alternative.synchronisation)
         if any(_undercut(of(rival), own) for rival in rivals):
@@ -199,35 +191,28 @@ def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list
     ]
 
 
-def _undercut(
-    theirs: Sequence[AffineCost | TableCost], own: Sequence[AffineCost | TableCost]
-) -> bool:
+def _kind(alternative: Alternative) -> str:
+    """Return the kind of an alternative's transfers whose costs are compared."""
+    return "all_reduce" if alternative.mode == "replicated" else "push"
+
+
+def _undercut(theirs: Sequence[_Parts], own: Sequence[_Parts]) -> bool:
     """Return whether each of our costs is dominated by one of theirs, and the costs differ."""
-    return list(theirs) != list(own) and all(
-        any(_no_more(cost, mine) for cost in theirs) for mine in own
-    )
+    return theirs != own and all(any(_no_more(cost, mine) for cost in theirs) for mine in own)
 
 
-def _no_more(cost: AffineCost | TableCost, other: AffineCost | TableCost) -> bool:
-    """Return whether one cost is known to be at most another for every size."""
-    if not (isinstance(cost, AffineCost) and isinstance(other, AffineCost)):
+def _no_more(cost: _Parts, other: _Parts) -> bool:
+    """Return whether no part costs more than the same part of another cost."""
+    if isinstance(cost, TableCost) or isinstance(other, TableCost):
         return cost == other
-    return cost.startup_ns <= other.startup_ns and cost.ns_per_byte <= other.ns_per_byte
+    return all(map(le, cost, other))
 
 
-def _parts(problem: Problem) -> Mapping[How, _Priced]:
-    """Return the cost parts of each algorithm, found by setting start-ups to 0."""
+def _priced(problem: Problem) -> Mapping[How, _Priced]:
+    """Return each algorithm with its costs if start-ups were free."""
     options, _ = synchronisations(_without_startups(problem.cluster), problem.algorithms)
     silent = {_how(option): option for option in options}
-    return {
-        how: _Priced(
-            option,
-            _Parts.of(option.half, silent[how].half),
-            _Parts.of(option.all_reduce, silent[how].all_reduce),
-            None if option.gather is None else _Parts.of(option.gather, option.gather),
-        )
-        for how, option in problem.costs.items()
-    }
+    return {how: _Priced(option, silent[how]) for how, option in problem.costs.items()}
 
 
 def _without_startups(cluster: Cluster) -> Cluster:
@@ -265,6 +250,10 @@ class Explanation:
     changes: tuple[Change, ...]
 
 
+def _used(plan: Plan) -> tuple[tuple[str, ...], Mode]:
+    return plan.algorithms, plan.mode
+
+
 def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | None:
     """Return the best alternative that is not the plan's own under another name.
 
@@ -282,14 +271,9 @@ def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | No
         candidate
         for candidate in listed
         if candidate.synchronisation.half != own.synchronisation.half
-        and not (candidate.plan and _same(candidate.plan, plan))
+        and (candidate.plan is None or _used(candidate.plan) != _used(plan))
     ] or [candidate for candidate in listed if candidate.mode != own.mode]
     return min(others, key=lambda candidate: candidate.objective_ns or 0, default=None)
-
-
-def _same(mixed: Plan, plan: Plan) -> bool:
-    """Return whether two plans use the same algorithms in the same mode."""
-    return (mixed.algorithms, mixed.mode) == (plan.algorithms, plan.mode)
 
 
 def explain(
