@@ -164,7 +164,7 @@ def _shape(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) 
     room = memory_bytes - problem.state_bytes(shards)
     starts = [*(start for start, _ in finest(problem)), problem.layers]
     sizes = problem.prefixes["parameter_bytes"]
-    shares = list(accumulate(problem.shares(shards), initial=0))
+    shares = problem.share_sums(shards)
     end = _Unit(room, 0, problem.layers, False, False, None)
     firsts: dict[int, list[_Unit]] = {problem.layers: [end]}
     for place in range(len(starts) - 2, -1, -1):
@@ -203,7 +203,7 @@ def _first(
     layers: tuple[int, int],
     followers: list[_Unit],
     room: int,
-    shares: list[int],
+    shares: Sequence[int],
 ) -> _Unit | None:
     """Return the unit whose choices, and next unit, leave most memory to earlier units."""
     start, stop = layers
