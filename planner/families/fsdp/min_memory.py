@@ -96,25 +96,22 @@ def too_little(problem: Problem) -> Infeasibility | None:
             least = least_memory(problem, mesh)
     evaluation = evaluate(problem, at_use(least.shape))
     peak = evaluation.peak
-    parts = {
-        "activations": peak.activations,
-        "what each rank stores of parameters and the optimiser's state": evaluation.state_bytes,
-        "gathered parameters and buffers": peak.parameters + peak.buffers,
-        "gradients": peak.gradients,
-    }
-    dominant = max(parts, key=lambda name: parts[name])
-    helps = {
-        "activations": "a smaller batch size or recomputing them would help",
-        "what each rank stores of parameters and the optimiser's state": "more shards or a smaller "
-        "optimiser would help",
-        "gathered parameters and buffers": "smaller layers would help",
-        "gradients": "smaller layers or more shards would help",
-    }
+    parts = (
+        (peak.activations, "activations", "a smaller batch size or recomputing them"),
+        (
+            evaluation.state_bytes,
+            "what each rank stores of parameters and the optimiser's state",
+            "more shards or a smaller optimiser",
+        ),
+        (peak.parameters + peak.buffers, "gathered parameters and buffers", "smaller layers"),
+        (peak.gradients, "gradients", "smaller layers or more shards"),
+    )
+    size, dominant, remedy = max(parts, key=lambda part: part[0])
     unit = least.shape.ranges[at_use(least.shape).unit_of(peak.step)]
     return Infeasibility(
         f"memory: no plan fits into memory_bytes ({limit}); {format_bytes(least.memory_bytes)} "
         f"({least.memory_bytes} bytes) would do, mostly for {dominant} "
-        f"({format_bytes(parts[dominant])}): {helps[dominant]}",
+        f"({format_bytes(size)}): {remedy} would help",
         ("memory_bytes",),
         tuple(range(*unit)),
     )
