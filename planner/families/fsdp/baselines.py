@@ -251,13 +251,14 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
     for u in reversed(range(count)):
         keep[u] = between < REUSE_ELEMENTS
         between += 2 * elements[u]
-    needed = [*range(count), *(2 * count - 1 - u for u in reversed(range(count)) if not keep[u])]
-    at = [0] * (2 * count)
+    shape = Shape(mesh, ranges, tuple(keep), (False,) * count, 1)
+    room = needs_of(problem, shape).within(None)
+    assert room is not None
+    needed, issues = room.needed, []
     live = following = 0
     for step in range(2 * count):
         u = step if step < count else 2 * count - 1 - step
         if following < len(needed) and needed[following] == step:
-            at[step] = step
             live += elements[u]
             following += 1
         fetched, most = 0, min(PREFETCH_ELEMENTS, LIVE_ELEMENTS - live)
@@ -266,17 +267,13 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
             unit = target if target < count else 2 * count - 1 - target
             if target >= count and unit >= step:  # still there from the forward pass
                 break
-            at[target] = step
             fetched += elements[unit]
             live += elements[unit]
             following += 1
         if step >= count or not keep[u]:
             live -= elements[u]
-    units = (
-        Unit(start, stop, keep[u], False, at[u], None if keep[u] else at[2 * count - 1 - u])
-        for u, (start, stop) in enumerate(ranges)
-    )
-    return Plan(mesh, tuple(units))
+        issues.append(following)
+    return issued_by(shape, room, issues)
 
 
 def _streams(mesh: int, ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
