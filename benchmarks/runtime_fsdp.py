@@ -114,7 +114,7 @@ def problem_of(profile: Profile, rows: dict[str, Rows], hosts: int) -> fsdp.Prob
 
 def planned(problem: fsdp.Problem) -> dict[str, Any]:
     """Return answers and predictions by the names of variants."""
-    default = RULES["fsdp2"](problem)
+    default = RULES["fsdp2"](problem, 0)
     known = evaluate(problem, default)
     waits = sum(load.gather_ns * 2 + load.reduce_ns for load in known.loads)
     results = {

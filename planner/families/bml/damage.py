@@ -100,8 +100,7 @@ class Damage:
     def fewest_nics(self) -> int:
         """Fewest usable NICs of a living server."""
         lost = Counter(server for server, _ in self.down)
-        most = max(lost.values()) if lost else 0
-        return self.bcube.k - most
+        return self.bcube.k - max(lost.values(), default=0)
 
     def load_bound(self) -> Fraction:
         """Return the lower bound on the load of the busiest NIC in each direction, in gradients.

@@ -94,7 +94,7 @@ def busiest_load(plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Fract
     if isinstance(plan, TreePlan):
         return _of_trees(plan, deadline)
     layout = plan.layout(plan.total_weight, 1)
-    return Fraction(_most(both_ways(plan, layout, deadline)), plan.total_weight)
+    return Fraction(int(both_ways(plan, layout, deadline).max()), plan.total_weight)
 
 
 def _of_trees(plan: TreePlan, deadline: Deadline) -> Fraction:
@@ -137,15 +137,12 @@ def _units(plan: Schedule | TreePlan) -> EvenLayout:
     return EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)
 
 
-def _most(amounts: "NDArray[np.int64] | int") -> int:
-    """Return the largest amount, 0 if there is none."""
-    return amounts if isinstance(amounts, int) else int(amounts.max(initial=0))
-
-
 def _busiest(
     plan: Schedule | TreePlan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline
 ) -> list[int]:
     """Return the load of the busiest NIC in each step, given layouts with their multiplicities."""
+    import numpy as np
+
     if is_intact(plan):
         ways = [(times, busiest_intact(plan, layout)) for times, layout in layouts]
         return [sum(times * way[step][0] for times, way in ways) for step in range(2 * plan.steps)]
@@ -154,7 +151,7 @@ def _busiest(
     for same in zip(*(loads(plan, layout, deadline) for _, layout in layouts), strict=True):
         sent = sum(times * load.sent for times, load in zip(counts, same, strict=True))
         received = sum(times * load.received for times, load in zip(counts, same, strict=True))
-        up.append(max(_most(sent), _most(received)))
+        up.append(max(int(np.max(sent)), int(np.max(received))))
     return up + up[::-1]
 
 

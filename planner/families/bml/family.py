@@ -3,16 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.families.bml.checker import Ground, check
 from planner.families.bml.damage import damage_of
 from planner.families.bml.evaluation import Evaluation, evaluate
-from planner.families.bml.methods import (
-    OWN_METHODS,
-    AnyPlan,
-    lower_bound_ns,
-)
+from planner.families.bml.methods import OWN_METHODS, AnyPlan, lower_bound_ns
 from planner.families.bml.pricing import is_intact
 from planner.families.bml.problem import Problem
 from planner.families.bml.trees import TreePlan
@@ -29,9 +25,6 @@ from planner.solving.family import Family
 from planner.solving.methods import known_method
 from planner.solving.result import Result
 from planner.solving.scenarios import Scenario, refuse_changes
-
-if TYPE_CHECKING:
-    pass
 
 
 def _largest_term(problem: Problem) -> str:

@@ -7,28 +7,28 @@ bound. Guarantee: `lower_bound_ns` bounds every plan. Complexity: that of the mo
 Source: BML §4.3 (Algorithm 1); detours and trees are ours.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from planner.families.bml.damage import Damage, damage_of
 from planner.families.bml.evaluation import busiest_load
+from planner.families.bml.packing import few_trees, pack
 from planner.families.bml.pricing import time_ns
 from planner.families.bml.problem import MAX_DAMAGED_NICS, Problem
+from planner.families.bml.reroute import detour
 from planner.families.bml.schedule import Schedule
 from planner.families.bml.spanning import Tree
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.trees import RootedTree, TreePlan, root_at_centre, trees_of
+from planner.families.bml.tuning import balanced, with_best_rounds
 from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
-
-if TYPE_CHECKING:
-    from planner.families.bml.trees import RootedTree
 
 AnyPlan: TypeAlias = Schedule | TreePlan
 
@@ -60,9 +60,6 @@ def _bml(problem: Problem, _: Deadline) -> Outcome[AnyPlan]:
 
 
 def _detour(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
-    from planner.families.bml.reroute import detour
-    from planner.families.bml.tuning import balanced, with_best_rounds
-
     damage = damage_of(problem, deadline)
     plan = detour(damage)
     if not plan.changed:
@@ -81,10 +78,6 @@ def _trees(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
 
 def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[AnyPlan]:
     """Return the best trees by the deadline; the first plan may take until `damage.deadline`."""
-    from planner.families.bml.packing import few_trees, pack
-    from planner.families.bml.trees import RootedTree
-    from planner.families.bml.tuning import with_best_rounds
-
     if damage.bcube.nics > MAX_DAMAGED_NICS:  # `Problem` limits the size only with failures
         raise NotApplicableError(
             "method",
@@ -101,40 +94,26 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     network = damage.bcube, damage.dead, damage.down
     if large:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
+        start: list[Tree] = []
         packing = few_trees(*network, count, searched, last=damage.deadline)
-        packings = [(packing.trees, packing.weights)]
     else:
         start = _first_trees(damage)
         packing = pack(*network, searched, start=start, last=damage.deadline)
-        packings = [(packing.trees, packing.weights)]
-        # an unfinished packing may be worse than the trees it started from
-        if start and packing.timed_out:
-            packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
-    plans = [
-        with_best_rounds(
-            problem,
-            TreePlan(damage.bcube, tuple(_rooted(trees, damage.deadline)), shares),
-            deadline,
-        )
-        for trees, shares in packings
-    ]
+    packings = [(packing.trees, packing.weights)]
+    # an unfinished packing may be worse than the trees it started from
+    if start and packing.timed_out:
+        packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
+    plans = []
+    for trees, shares in packings:
+        rooted = tuple(root_at_centre(tree, damage.deadline) for tree in trees)
+        plans.append(with_best_rounds(problem, TreePlan(damage.bcube, rooted, shares), deadline))
     best = _fastest(problem, plans, damage.deadline)
     bound = lower_bound_ns(problem, damage, packing.bound)
     return Outcome(best, bound, packing.timed_out)
 
 
-def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]:
-    from planner.families.bml.trees import root_at_centre
-
-    for tree in trees:
-        yield root_at_centre(tree, deadline)
-
-
 def _first_trees(damage: Damage) -> list[Tree]:
     """Return the trees of the detour plan as a start, none if detours do not apply."""
-    from planner.families.bml.reroute import detour
-    from planner.families.bml.trees import trees_of
-
     with suppress(NotApplicableError):
         return trees_of(detour(damage), damage.deadline)
     return []

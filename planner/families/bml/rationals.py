@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt, prod
 
-from planner.solving.deadline import Deadline
+from planner.solving.deadline import NEVER, Deadline
 
 PRIME = 2**26 - 5
 """Small enough that sums of thousands of products of two residues stay below 2^63."""
 
 
 def solve_exactly(
-    matrix: Sequence[Sequence[int]], right: Sequence[int], deadline: Deadline | None = None
+    matrix: Sequence[Sequence[int]], right: Sequence[int], deadline: Deadline = NEVER
 ) -> list[Fraction] | None:
     """Return the unique x with matrix·x = right, or None; TimeUpError at the deadline.
 
@@ -31,7 +31,6 @@ def solve_exactly(
     """
     import numpy as np
 
-    deadline = deadline or Deadline(None)
     a, b = np.array(matrix, dtype=np.int64), np.array(right, dtype=np.int64)
     rows, columns = a.shape
     # Gauss-Jordan on [A | I] modulo p. Only pivot rows are added to other rows, so the pivots' part

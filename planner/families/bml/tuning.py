@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate
 from math import isqrt
 from typing import TypeVar
@@ -135,13 +136,7 @@ def balanced(schedule: Schedule, damage: Damage) -> Schedule:
 
 def _minimum(value: Callable[[int], Fraction], low: int, high: int) -> int:
     """Return the minimiser of a quasi-convex function of integers, the larger one on ties."""
-    known = {high: value(high)}
-
-    def at(place: int) -> Fraction:
-        if place not in known:
-            known[place] = value(place)
-        return known[place]
-
+    at = cache(value)
     while high - low > 2:
         left = low + (high - low) * 3 // 8
         right = max(left + 1, low + (high - low) * 5 // 8)
@@ -149,6 +144,4 @@ def _minimum(value: Callable[[int], Fraction], low: int, high: int) -> int:
             high = right
         else:
             low = left
-    for place in range(low, high + 1):
-        at(place)
-    return min(known, key=lambda place: (known[place], -place))
+    return min(range(low, high + 1), key=lambda place: (at(place), -place))

@@ -8,12 +8,12 @@ the rules do".
 Complexity: O(layers · meshes).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from planner.families.fsdp.checker import checked_peak
-from planner.families.fsdp.evaluation import loads_of, merit
+from planner.families.fsdp.evaluation import Load, load_of, loads_of, merit
 from planner.families.fsdp.min_memory import spread, wrapped
 from planner.families.fsdp.prefetch import Needs, Shape, at_use, issued_by, needs_of
 from planner.families.fsdp.problem import Plan, Problem, Unit
@@ -128,36 +128,18 @@ class _Label(NamedTuple):
     units: Any  # linked list: (end of the next unit, units after it)
 
 
-class _Unit(NamedTuple):
-    gather: int
-    reduce: int
-    forward: int
-    backward: int
-
-
 def units_exposing_least(
     problem: Problem, mesh: int, most_bytes: int | None = None
 ) -> tuple[tuple[int, int], ...]:
     """Return the units; those of several blocks have at most `most_bytes` of parameters."""
     starts = [*spread(problem, wrapped(problem), MAX_STARTS), problem.layers]
-    over, sums = problem.meshes[mesh], problem.prefixes
-    sizes, gradients = sums["parameter_bytes"], sums["gradients"]
-
-    def unit(start: int, stop: int) -> _Unit:
-        return _Unit(
-            over.gather_ns(sizes[stop] - sizes[start]),
-            over.reduce_ns(gradients[stop] - gradients[start]),
-            sums["forward_ns"][stop] - sums["forward_ns"][start],
-            sums["backward_ns"][stop] - sums["backward_ns"][start],
-        )
-
-    last = len(starts) - 1
-    units: dict[tuple[int, int], _Unit] = {}
+    sizes, last = problem.prefixes["parameter_bytes"], len(starts) - 1
+    units: dict[tuple[int, int], Load] = {}
     for begin in range(last):
         for end in range(begin + 1, last + 1):
             size = sizes[starts[end]] - sizes[starts[begin]]
             if most_bytes is None or end == begin + 1 or size <= most_bytes:
-                units[begin, end] = unit(starts[begin], starts[end])
+                units[begin, end] = load_of(problem, mesh, starts[begin], starts[end])
     # Labels of each unit: time exposed in forward steps from it on, and in backward steps after it.
     labels: dict[tuple[int, int], list[_Label]] = {}
     for begin, end in sorted(units, reverse=True):
@@ -170,17 +152,17 @@ def units_exposing_least(
                 continue
             behind = units[end, stop]
             for label in labels[end, stop]:
-                exposed = label.exposed + max(0, behind.gather - own.forward)
-                exposed += max(0, own.gather + label.scatters - behind.backward)
+                exposed = label.exposed + max(0, behind.gather_ns - own.forward_ns)
+                exposed += max(0, own.gather_ns + label.scatters - behind.backward_ns)
                 number = label.number + 1
-                tried.append(_Label(exposed, behind.reduce, number, (stop, label.units)))
+                tried.append(_Label(exposed, behind.reduce_ns, number, (stop, label.units)))
         labels[begin, end] = staircase(tried, lambda label: label[:3], lambda label: label.scatters)
     best: tuple[int, int, int, Any] | None = None
     for end in range(1, last + 1):
         for label in labels.get((0, end), ()):
             own = units[0, end]
-            exposed = label.exposed + own.gather + own.reduce
-            exposed += max(0, label.scatters - own.backward)
+            exposed = label.exposed + own.gather_ns + own.reduce_ns
+            exposed += max(0, label.scatters - own.backward_ns)
             if best is None or (exposed, label.number) < best[:2]:
                 best = exposed, label.number, end, label.units
     assert best is not None
@@ -192,12 +174,8 @@ def units_exposing_least(
         begin, (end, trail) = end, trail
 
 
-class Rule(Protocol):
-    """A rule makes a plan for the mesh at a place, ignoring memory."""
-
-    def __call__(self, problem: Problem, mesh: int = 0) -> Plan:
-        """Return the plan."""
-
+Rule: TypeAlias = Callable[[Problem, int], Plan]
+"""A rule makes a plan for the mesh at a place, ignoring memory."""
 
 # DeepSpeed's defaults: stage3_max_reuse_distance, _max_live_parameters, _prefetch_bucket_size.
 REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
@@ -273,13 +251,14 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
     for u in reversed(range(count)):
         keep[u] = between < REUSE_ELEMENTS
         between += 2 * elements[u]
-    needed = [*range(count), *(2 * count - 1 - u for u in reversed(range(count)) if not keep[u])]
-    at = [0] * (2 * count)
+    shape = Shape(mesh, ranges, tuple(keep), (False,) * count, 1)
+    room = needs_of(problem, shape).within(None)
+    assert room is not None
+    needed, issues = room.needed, []
     live = following = 0
     for step in range(2 * count):
         u = step if step < count else 2 * count - 1 - step
         if following < len(needed) and needed[following] == step:
-            at[step] = step
             live += elements[u]
             following += 1
         fetched, most = 0, min(PREFETCH_ELEMENTS, LIVE_ELEMENTS - live)
@@ -288,19 +267,13 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
             unit = target if target < count else 2 * count - 1 - target
             if target >= count and unit >= step:  # still there from the forward pass
                 break
-            at[target] = step
-            fetched, live, following = (
-                fetched + elements[unit],
-                live + elements[unit],
-                following + 1,
-            )
+            fetched += elements[unit]
+            live += elements[unit]
+            following += 1
         if step >= count or not keep[u]:
             live -= elements[u]
-    units = (
-        Unit(start, stop, keep[u], False, at[u], None if keep[u] else at[2 * count - 1 - u])
-        for u, (start, stop) in enumerate(ranges)
-    )
-    return Plan(mesh, tuple(units))
+        issues.append(following)
+    return issued_by(shape, room, issues)
 
 
 def _streams(mesh: int, ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:

@@ -152,7 +152,9 @@ def _arcs(
     sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
     forward, backward = sums["forward_ns"], sums["backward_ns"]
-    gathers, reduces = _ahead(problem, mesh)
+    layers = problem.parameter_bytes
+    gathers = _Ahead(mesh.all_gather, [*layers, *reversed(layers)])  # both passes, in order of use
+    reduces = _Ahead(mesh.reduce_scatter, problem.gradients)
     size_at = [sizes[start] for start in starts]
     both_at = [sizes[start] + gradients[start] for start in starts]
     arcs: list[list[_Arc]] = [[] for _ in starts]
@@ -211,15 +213,6 @@ class _Ahead:
         """Return the longest time for `left` bytes from a layer on."""
         last = bisect_right(self._sizes, self._sizes[first] + left) - 1
         return self._times[max(last, first)] - self._times[first]
-
-
-def _ahead(problem: Problem, mesh: Mesh) -> tuple[_Ahead, _Ahead]:
-    """Return longest times of gathers, in order of use in both passes, and of reduce-scatters."""
-    sizes = problem.parameter_bytes
-    return (
-        _Ahead(mesh.all_gather, [*sizes, *reversed(sizes)]),
-        _Ahead(mesh.reduce_scatter, problem.gradients),
-    )
 
 
 def _concave_above(cost: TransferCost, total: int) -> Callable[[int], int]:

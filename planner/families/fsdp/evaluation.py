@@ -221,12 +221,13 @@ def loads_of(problem: Problem, plan: Plan) -> tuple[Load, ...]:
     for start, stop, _, recompute, *_ in plan.units:
         key = (plan.mesh, start, stop, recompute)
         if key not in known:
-            known[key] = _load(problem, *key)
+            known[key] = load_of(problem, *key)
         loads.append(known[key])
     return tuple(loads)
 
 
-def _load(problem: Problem, over: int, start: int, stop: int, recompute: bool) -> Load:
+def load_of(problem: Problem, over: int, start: int, stop: int, recompute: bool = False) -> Load:
+    """Return bytes and times of a unit on the mesh at place `over`."""
     mesh = problem.meshes[over]
     prefixes = problem.prefixes
     parameters, gradients, whole, checkpoint, forward, backward = (

@@ -24,7 +24,7 @@ from planner.families.fsdp.evaluation import (
 )
 from planner.families.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
 from planner.families.fsdp.min_memory import finest
-from planner.families.fsdp.prefetch import Room, Shape, issued_by, needs_of
+from planner.families.fsdp.prefetch import Room, Shape, at_use, issued_by, needs_of
 from planner.families.fsdp.problem import Plan, Problem, Unit, layer_ranges
 from planner.families.fsdp.search import search
 from planner.model.errors import NotApplicableError
@@ -140,27 +140,13 @@ class _Issues:
     """Depth-first search for the steps that issue the gathers of a shape."""
 
     def __init__(self, problem: Problem, shape: Shape, room: Room, best_ns: int) -> None:
-        mesh, sums = problem.meshes[shape.mesh], problem.prefixes
-        shares = problem.shares(mesh.shards)
-
-        def between(name: str) -> list[int]:
-            return [sums[name][stop] - sums[name][start] for start, stop in shape.ranges]
-
+        loads = loads_of(problem, at_use(shape))
         self._shape, self._room, self._best_ns = shape, room, best_ns
-        gathers = [mesh.gather_ns(size) for size in between("parameter_bytes")]
-        self._reduces = [
-            (mesh.reduce_ns(size), mesh.sum_ns(sum(shares[start:stop]))) if size else None
-            for size, (start, stop) in zip(between("gradients"), shape.ranges, strict=True)
-        ][::-1]
-        again = [
-            time if recompute else 0
-            for time, recompute in zip(between("forward_ns"), shape.recompute, strict=True)
-        ]
-        backward = [sum(pair) for pair in zip(between("backward_ns"), again, strict=True)]
-        self._compute = [*between("forward_ns"), *reversed(backward)]
+        self._loads = [*loads, *reversed(loads)]  # by step
+        self._compute = [load.forward_ns for load in loads]
+        self._compute += [load.backward_ns for load in reversed(loads)]
         self._after = [sum(self._compute[step:]) for step in range(len(self._compute) + 1)]
-        self._gathers = [(gathers + gathers[::-1])[step] for step in room.needed]
-        apart = problem.apart(mesh)
+        apart = problem.apart(problem.meshes[shape.mesh])
         self._monotone = apart and problem.channels != "shared"
         self._chosen: list[int] | None = None
         self._path: list[int] = []
@@ -197,22 +183,23 @@ class _Issues:
         number, start = state.issued, state.ready
         uses = self._room.used[step] > (self._room.used[step - 1] if step else 0)
         if uses and number < self._room.used[step]:
-            waited.append(lanes.issue(GATHERS, self._gathers[number], start))
+            waited.append(lanes.issue(GATHERS, self._gather_ns(number), start))
             number += 1
         if uses:
             start = max(start, lanes.end(waited.popleft()))
         for gather in range(number, issued):
-            waited.append(lanes.issue(GATHERS, self._gathers[gather], start))
+            waited.append(lanes.issue(GATHERS, self._gather_ns(gather), start))
         ready = start + self._compute[step]
-        count = len(self._shape.ranges)
-        if step >= count:
+        if step >= len(self._shape.ranges):
             while len(held) >= self._shape.buffers:
                 ready = max(ready, lanes.end(held.popleft()))
-            times = self._reduces[step - count]
-            if times is not None:
-                scatter, added = times
-                held.append(lanes.issue(REDUCES, scatter, ready, added))
+            load = self._loads[step]
+            if load.gradient_bytes:
+                held.append(lanes.issue(REDUCES, load.reduce_ns, ready, load.sum_ns))
         return _State(ready, lanes, issued, tuple(waited), tuple(held))
+
+    def _gather_ns(self, number: int) -> int:
+        return self._loads[self._room.needed[number]].gather_ns
 
     def _dominated(self, step: int, state: _State) -> bool:
         """Return whether a recorded state is nowhere later than this one; otherwise record it."""

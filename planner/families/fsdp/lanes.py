@@ -10,41 +10,14 @@ Complexity: O(1) per transfer, amortised. Source: own.
 """
 
 from collections import deque
-from typing import Protocol
+from typing import TypeAlias
 
 from planner.families.fsdp.problem import Channels
 
 GATHERS, REDUCES, SUMS = 0, 1, 2  # all-gathers, reduce-scatters, all-reduces over replicas
 
 
-class Lanes(Protocol):
-    """The channels of an iteration."""
-
-    def issue(self, kind: int, duration_ns: int, now: int, sum_ns: int = 0) -> int:
-        """Queue a transfer at time `now` and the all-reduce after it; return the transfer's number.
-
-        The all-reduce, if it takes time, has the next number.
-        """
-        ...
-
-    def end(self, transfer: int) -> int:
-        """Return the end of a transfer, if nothing is issued before that."""
-        ...
-
-    def spans(self) -> list[tuple[int, int]]:
-        """Return (start, end) of all transfers, by number."""
-        ...
-
-    def free(self) -> tuple[int, ...]:
-        """Return when each channel becomes idle."""
-        ...
-
-    def copy(self) -> "Lanes":
-        """Return a copy of the state."""
-        ...
-
-
-def lanes_of(channels: Channels, *, apart: bool = True) -> Lanes:
+def lanes_of(channels: Channels, *, apart: bool = True) -> "Lanes":
     """Return idle channels; `apart` says whether the all-reduce has its own links."""
     if channels == "shared":
         return _Shared((0, 1, 2), 2 if apart else 3)
@@ -62,6 +35,10 @@ class _Apart:
         self._spans: list[tuple[int, int]] = []
 
     def issue(self, kind: int, duration_ns: int, now: int, sum_ns: int = 0) -> int:
+        """Queue a transfer at time `now` and the all-reduce after it; return the transfer's number.
+
+        The all-reduce, if it takes time, has the next number.
+        """
         number = len(self._spans)
         end = self._put(kind, duration_ns, now)
         if sum_ns:
@@ -69,12 +46,15 @@ class _Apart:
         return number
 
     def end(self, transfer: int) -> int:
+        """Return the end of a transfer, if nothing is issued before that."""
         return self._spans[transfer][1]
 
     def spans(self) -> list[tuple[int, int]]:
+        """Return (start, end) of all transfers, by number."""
         return self._spans
 
     def free(self) -> tuple[int, ...]:
+        """Return when each channel becomes idle."""
         return tuple(self._free)
 
     def copy(self) -> "_Apart":
@@ -93,6 +73,7 @@ class _Apart:
 class _Shared:
     """Channels that share links; those numbered `together` or more have links of their own.
 
+    The methods are those of `_Apart`.
     Work is counted in sixths of a nanosecond: a channel alone does six per nanosecond, each of two
     does three, each of three does two.
     """
@@ -173,3 +154,7 @@ class _Shared:
             if head in self._sums:
                 self._queue(SUMS, self._sums.pop(head))
         return True
+
+
+Lanes: TypeAlias = _Apart | _Shared
+"""The channels of an iteration."""

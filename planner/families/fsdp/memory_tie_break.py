@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from planner.families.fsdp.evaluation import iteration_ns, merit, peak_of, sent_by
 from planner.families.fsdp.neighbourhood import changes
-from planner.families.fsdp.prefetch import Ahead, Needs, Shape, filled_room, needs_of
+from planner.families.fsdp.prefetch import Ahead, Needs, Shape, filled_room, needs_of, shape_of
 from planner.families.fsdp.problem import Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
 
@@ -36,13 +36,7 @@ class _Slim:
     def __init__(self, problem: Problem, plan: Plan, ahead: Ahead) -> None:
         self._problem, self._ahead = problem, ahead
         self.plan, self._merit = plan, merit(problem, plan)
-        self._shape = Shape(
-            plan.mesh,
-            tuple((unit.start, unit.stop) for unit in plan.units),
-            tuple(unit.keep for unit in plan.units),
-            tuple(unit.recompute for unit in plan.units),
-            plan.buffers,
-        )
+        self._shape = shape_of(plan)
         self._left = EFFORT
 
     def improve(self, deadline: Deadline) -> None:

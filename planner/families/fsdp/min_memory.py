@@ -96,25 +96,22 @@ def too_little(problem: Problem) -> Infeasibility | None:
             least = least_memory(problem, mesh)
     evaluation = evaluate(problem, at_use(least.shape))
     peak = evaluation.peak
-    parts = {
-        "activations": peak.activations,
-        "what each rank stores of parameters and the optimiser's state": evaluation.state_bytes,
-        "gathered parameters and buffers": peak.parameters + peak.buffers,
-        "gradients": peak.gradients,
-    }
-    dominant = max(parts, key=lambda name: parts[name])
-    helps = {
-        "activations": "a smaller batch size or recomputing them would help",
-        "what each rank stores of parameters and the optimiser's state": "more shards or a smaller "
-        "optimiser would help",
-        "gathered parameters and buffers": "smaller layers would help",
-        "gradients": "smaller layers or more shards would help",
-    }
+    parts = (
+        (peak.activations, "activations", "a smaller batch size or recomputing them"),
+        (
+            evaluation.state_bytes,
+            "what each rank stores of parameters and the optimiser's state",
+            "more shards or a smaller optimiser",
+        ),
+        (peak.parameters + peak.buffers, "gathered parameters and buffers", "smaller layers"),
+        (peak.gradients, "gradients", "smaller layers or more shards"),
+    )
+    size, dominant, remedy = max(parts, key=lambda part: part[0])
     unit = least.shape.ranges[at_use(least.shape).unit_of(peak.step)]
     return Infeasibility(
         f"memory: no plan fits into memory_bytes ({limit}); {format_bytes(least.memory_bytes)} "
         f"({least.memory_bytes} bytes) would do, mostly for {dominant} "
-        f"({format_bytes(parts[dominant])}): {helps[dominant]}",
+        f"({format_bytes(size)}): {remedy} would help",
         ("memory_bytes",),
         tuple(range(*unit)),
     )
@@ -164,7 +161,7 @@ def _shape(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) 
     room = memory_bytes - problem.state_bytes(shards)
     starts = [*(start for start, _ in finest(problem)), problem.layers]
     sizes = problem.prefixes["parameter_bytes"]
-    shares = list(accumulate(problem.shares(shards), initial=0))
+    shares = problem.share_sums(shards)
     end = _Unit(room, 0, problem.layers, False, False, None)
     firsts: dict[int, list[_Unit]] = {problem.layers: [end]}
     for place in range(len(starts) - 2, -1, -1):
@@ -203,7 +200,7 @@ def _first(
     layers: tuple[int, int],
     followers: list[_Unit],
     room: int,
-    shares: list[int],
+    shares: Sequence[int],
 ) -> _Unit | None:
     """Return the unit whose choices, and next unit, leave most memory to earlier units."""
     start, stop = layers

@@ -110,17 +110,14 @@ def needs_of(problem: Problem, shape: Shape) -> Needs:
     kept_from = max((u for u, keep in enumerate(shape.keep) if not keep), default=count)
     needed = [*range(count)]
     needed += [2 * count - 1 - u for u in reversed(range(count)) if not shape.keep[u]]
-    sums = problem.prefixes["parameter_bytes"]
-    sizes = []
-    for step in needed:
-        start, stop = shape.ranges[plan.unit_of(step)]
-        sizes.append(sums[stop] - sums[start])
+    loads = loads_of(problem, plan)
+    sizes = (loads[plan.unit_of(step)].parameter_bytes for step in needed)
     uses = [0] * (2 * count)
     for step in needed:
         uses[step] = 1
     state = problem.state_bytes(problem.meshes[shape.mesh].shards)
     computing, before = [state] * (2 * count), [state] * (2 * count)
-    for level in levels(plan, loads_of(problem, plan)):
+    for level in levels(plan, loads):
         side = before if level.stage in ("wait", "copy") else computing
         side[level.step] = max(side[level.step], state + level.moving)
     return Needs(

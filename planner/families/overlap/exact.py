@@ -222,10 +222,10 @@ class _Model:
             unpacked = sum(it.unpack_bytes for it in members)
             for node in range(count):
                 begun = self._any([self._upto(it.start, node) for it in members])
-                ended = self._all([self._upto(it.wait, node, strict=True) for it in members])
+                ended = self._all(*(self._upto(it.wait, node, strict=True) for it in members))
                 waited = self._any([self._upto(it.wait, node) for it in members])
-                held[node].append(packed * self._both(x, begun, self._not(ended)))
-                held[node].append(unpacked * self._both(x, waited, self._not(ended)))
+                held[node].append(packed * self._all(x, begun, self._not(ended)))
+                held[node].append(unpacked * self._all(x, waited, self._not(ended)))
         for node in range(count):
             model.add(sum(held[node]) <= limit)
 
@@ -234,8 +234,8 @@ class _Model:
         users = tensor.readers or (() if tensor.producer is None else (tensor.producer,))
         if tensor.kept or not users:
             return made
-        over = self._all([self._upto(user, node, strict=True) for user in users])
-        return self._both(made, self._not(over))
+        over = self._all(*(self._upto(user, node, strict=True) for user in users))
+        return self._all(made, self._not(over))
 
     def _upto(self, first: int, node: int, *, strict: bool = False) -> Any:
         """Return whether node `first` is issued before `node`, or is that node (unless strict)."""
@@ -245,10 +245,7 @@ class _Model:
     def _not(x: Any) -> Any:
         return 1 - x if isinstance(x, int) else ~x
 
-    def _both(self, *conditions: Any) -> Any:
-        return self._all(list(conditions))
-
-    def _all(self, conditions: list[Any]) -> Any:
+    def _all(self, *conditions: Any) -> Any:
         if any(isinstance(x, int) and not x for x in conditions):
             return 0
         rest = [x for x in conditions if not isinstance(x, int)]
@@ -260,4 +257,4 @@ class _Model:
         return y
 
     def _any(self, conditions: list[Any]) -> Any:
-        return self._not(self._all([self._not(x) for x in conditions]))
+        return self._not(self._all(*(self._not(x) for x in conditions)))

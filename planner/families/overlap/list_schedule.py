@@ -9,9 +9,10 @@ place.
 Source: own; due dates after the rules of list scheduling (Graham, 1966).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING
 
 from planner.families.overlap.units import Units
@@ -259,7 +260,7 @@ class _Listing:
             heappop(self.flying)
         if self.flying and self.flying[0][0] <= self.now and self.end_transfer(self.flying[0][1]):
             return True
-        ready = self.pop_ready(self.affordable)
+        ready = self.pop(self.ready)
         frontier = self.frontier(ready)
         ahead = self.units.busy_ns[ready] if ready is not None else 0
         if self.launch(frontier, ahead):
@@ -280,20 +281,20 @@ class _Listing:
             return True
         return self.rescue()
 
-    def pop_ready(self, fits: Callable[[int], bool]) -> int | None:
-        """Take the first of the first few ready units that fits."""
+    def pop(self, units: list[tuple[float, int]], latest: float = inf) -> int | None:
+        """Take the first of the first few units that is affordable, with a key up to `latest`."""
         aside: list[int] = []
         chosen = None
-        while self.ready and chosen is None and len(aside) < _LOOKED_AT:
-            unit = heappop(self.ready)[1]
+        while units and units[0][0] <= latest and chosen is None and len(aside) < _LOOKED_AT:
+            unit = heappop(units)[1]
             if self.issued[unit]:
                 continue
-            if fits(unit):
+            if self.affordable(unit):
                 chosen = unit
             else:
                 aside.append(unit)
         for unit in aside:
-            self.push_ready(unit)
+            heappush(units, (self.keys[unit], unit))
         return chosen
 
     def push_ready(self, unit: int | None) -> None:
@@ -303,7 +304,7 @@ class _Listing:
     def frontier(self, ready: int | None) -> float:
         late = self.earliest_due()
         keys = [self.keys[unit] for unit in (ready, late) if unit is not None]
-        return min(keys, default=float("inf"))
+        return min(keys, default=inf)
 
     def earliest_due(self) -> int | None:
         while self.due and self.due[0][1] not in self.end:
@@ -320,20 +321,7 @@ class _Listing:
         """Start a transfer that is due, or whose channel would become idle."""
         for channel, starts in enumerate(self.starts):
             idle = self.rules.eager and self.free[channel] < self.now + max(ahead, 1)
-            aside: list[int] = []
-            chosen = None
-            while starts and chosen is None and len(aside) < _LOOKED_AT:
-                if not idle and starts[0][0] > frontier:
-                    break
-                unit = heappop(starts)[1]
-                if self.issued[unit]:
-                    continue
-                if self.affordable(unit):
-                    chosen = unit
-                else:
-                    aside.append(unit)
-            for unit in aside:
-                heappush(starts, (self.keys[unit], unit))
+            chosen = self.pop(starts, inf if idle else frontier)
             if chosen is not None:
                 self.issue(chosen)
                 return True

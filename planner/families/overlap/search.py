@@ -14,6 +14,7 @@ from random import Random
 
 from planner.families.overlap.bounds import lower_bound_ns
 from planner.families.overlap.evaluation import Evaluation, Plan, evaluate, own_order
+from planner.families.overlap.infeasibility import no_order, proven_infeasible
 from planner.families.overlap.list_schedule import Rules, list_schedule, profile_of, topological
 from planner.families.overlap.merging import Room, groups_up_to, merge_order, room_of, split_or_join
 from planner.families.overlap.problem import Problem
@@ -66,12 +67,7 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return _outcome(problem, best)
 
 
-def search(
-    problem: Problem,
-    deadline: Deadline,
-    *,
-    start: Plan | None = None,
-) -> Outcome[Plan]:
+def search(problem: Problem, deadline: Deadline, *, start: Plan | None = None) -> Outcome[Plan]:
     """Search for a short makespan, beginning with `start` if that is given.
 
     Without a time limit, stops after a few hundred list schedules; with one, also when little is
@@ -86,8 +82,6 @@ def search(
     nodes = range(len(units.missing))
     best.scheduled(units, nodes, _RULES[0])
     if best.plan is None:  # a proof of infeasibility saves the search
-        from planner.families.overlap.infeasibility import proven_infeasible
-
         if proven_infeasible(problem) is not None:
             return _outcome(problem, best)
         from planner.families.overlap.exact import applicable, solve_exact
@@ -261,8 +255,6 @@ class _Best:
 
 
 def _outcome(problem: Problem, best: _Best) -> Outcome[Plan]:
-    from planner.families.overlap.infeasibility import no_order
-
     if best.plan is None:
         return no_order(problem, timed_out=best.deadline.passed)
     return Outcome(best.plan, best.bound or None)
