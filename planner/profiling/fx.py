@@ -14,6 +14,7 @@ from torch import fx
 from torch._ops import OpOverload
 
 from planner.profiling.dependences import dependences
+from planner.profiling.samples import tensors_in
 
 DOCUMENT_VERSION = 1
 
@@ -169,28 +170,17 @@ def _arguments(node: fx.Node) -> dict[str, Any]:
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [tensor for part in value for tensor in _tensors(part)]
-    return []
-
-
 def _bytes(values: list[Any]) -> int:
-    return sum(t.numel() * t.element_size() for value in values for t in _tensors(value))
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(values))
 
 
 def _storages(node: fx.Node) -> dict[int, int]:
     """Return the storages of a node's output with their sizes (bytes), without host memory."""
     bytes_of = {}
-    for tensor in _tensors(node.meta.get("val")):
+    for tensor in tensors_in(node.meta.get("val")):
         storage = tensor.untyped_storage()
         if tensor.device.type != "cpu" or not torch.cuda.is_available():
-            bytes_of[_key(storage)] = int(storage.nbytes())
+            # Its identity, which exists also for a storage without memory.
+            key: int = getattr(storage, "_cdata")  # noqa: B009 - torch has no other name for it
+            bytes_of[key] = int(storage.nbytes())
     return bytes_of
-
-
-def _key(storage: torch.UntypedStorage) -> int:
-    """Return an identity of a storage, which exists also for one without memory."""
-    return int(getattr(storage, "_cdata"))  # noqa: B009 - torch has no other name for it

@@ -14,16 +14,11 @@ from planner.model.validation import shown
 
 TYPES: Mapping[str, torch.dtype] = MappingProxyType(
     {
-        "float32": torch.float32,
-        "float64": torch.float64,
-        "float16": torch.float16,
-        "bfloat16": torch.bfloat16,
-        "int64": torch.int64,
-        "int32": torch.int32,
-        "int16": torch.int16,
-        "int8": torch.int8,
-        "uint8": torch.uint8,
-        "bool": torch.bool,
+        name: getattr(torch, name)
+        for name in (
+            *("float32", "float64", "float16", "bfloat16"),
+            *("int64", "int32", "int16", "int8", "uint8", "bool"),
+        )
     }
 )
 """Input types, by their name in a shape such as ``128:int64``."""

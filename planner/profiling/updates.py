@@ -52,7 +52,10 @@ def with_updates(graph: Graph, step_ns: int) -> Graph:
     firsts = [min(readers, key=rank.__getitem__) for readers in graph.readers]
     for parameter, first in zip(graph.parameters, firsts, strict=True):
         size_of[first] = size_of.get(first, 0) + parameter.size_bytes
-    name_of = {first: f"{_called(graph.ops[first])}:update/forward" for first in size_of}
+    name_of = {
+        first: f"{graph.ops[first].name.removesuffix('/forward')}:update/forward"
+        for first in size_of
+    }
     total, done, ops = sum(size_of.values()), 0, list[Op]()
     for index, op in enumerate(graph.ops):
         if index in size_of:
@@ -66,7 +69,3 @@ def with_updates(graph: Graph, step_ns: int) -> Graph:
         for parameter, first in zip(graph.parameters, firsts, strict=True)
     )
     return Graph(tuple(ops), tuple(parameters))
-
-
-def _called(op: Op) -> str:
-    return op.name.removesuffix("/forward")

@@ -149,15 +149,8 @@ def _registered(ddp: DistributedDataParallel, program: Program, *, in_order: boo
     ids = {name: id(parameter) for name, parameter in parameters.items()}
     numbers = {frozenset(ids[name] for name in batch): number for number, batch in enumerate(names)}
     travel = _Travel(seen, numbers, ddp.process_group, in_order=in_order)
-    ddp.register_comm_hook(travel, _planner_hook)
+    ddp.register_comm_hook(travel, _Travel.of)
     return seen
-
-
-def _planner_hook(
-    travel: "_Travel",
-    bucket: distributed.GradBucket,  # type: ignore[name-defined]
-) -> Future[Tensor]:
-    return travel.of(bucket)
 
 
 class _Travel:
@@ -176,7 +169,10 @@ class _Travel:
         self._held: dict[int, tuple[Travelled, Tensor, Future[Tensor]]] = {}
         self._next = 0
 
-    def of(self, bucket: Any) -> Future[Tensor]:
+    def of(
+        self,
+        bucket: distributed.GradBucket,  # type: ignore[name-defined]
+    ) -> Future[Tensor]:
         """Send a bucket, and those delayed behind it, in order; return the future of its sum."""
         index = bucket.index()
         if index == 0:

@@ -7,7 +7,7 @@ parameter when the next forward pass reads it.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
@@ -107,7 +107,8 @@ class Executor(ABC):
             self.parameters: Mapping[str, nn.Parameter] = trainable(model)
             self.names = {parameter: name for name, parameter in self.parameters.items()}
             check_optimizer(optimizer, self.names)
-            _check_free(self.names, world)
+            if not world.attached.isdisjoint(map(id, self.names)):
+                raise InvalidInputError("model", "another executor has it: close that one first")
             agree(world, digest(type(self).__name__, program, options), self.parameters, optimizer)
             self.check(program)
         self.group = world.new_group(range(world.size))
@@ -327,11 +328,6 @@ class Executor(ABC):
     def _passed(self, start: int, end: int) -> None:
         self._seen, self._forward_end = True, end
         self.trace.add(Event("forward", self.steps, -1, start, end))
-
-
-def _check_free(parameters: Iterable[nn.Parameter], world: World) -> None:
-    if not world.attached.isdisjoint(map(id, parameters)):
-        raise InvalidInputError("model", "another executor has it: close that one first")
 
 
 def parameters_of(optimizer: Optimizer) -> list[list[int]]:

@@ -13,24 +13,22 @@ def job() -> tuple[int, int, str, int]:
 
     Without a launcher a `PlannerError` is raised, for invalid values an `InvalidInputError`.
     """
-    values = {}
     for name in _VARIABLES:
-        text = os.environ.get(name)
-        if text is None:
+        if name not in os.environ:
             raise PlannerError(
                 f"{name} is not set: start the program with a launcher, such as "
                 "torchrun --nproc-per-node 2 …"
             )
-        values[name] = text
-    numbers = {}
+    numbers = []
     for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
-        if not values[name].isdecimal() or int(values[name]) > _MAX_RANKS:
-            raise InvalidInputError(name, f"expected a number, got {values[name]!r}")
-        numbers[name] = int(values[name])
-    rank, size = numbers["RANK"], numbers["WORLD_SIZE"]
+        text = os.environ[name]
+        if not text.isdecimal() or int(text) > _MAX_RANKS:
+            raise InvalidInputError(name, f"expected a number, got {text!r}")
+        numbers.append(int(text))
+    rank, size, port = numbers
     if rank >= size:
         raise InvalidInputError("RANK", f"expected less than WORLD_SIZE ({size}), got {rank}")
-    return rank, size, values["MASTER_ADDR"], numbers["MASTER_PORT"]
+    return rank, size, os.environ["MASTER_ADDR"], port
 
 
 def attempt() -> str:
