@@ -155,7 +155,7 @@ def _counts(cluster: Cluster, name: str) -> tuple[float, float, float]:
         nic = replace(
             cluster.nic, startup_ns=startup, message_ns=message, bytes_per_s=Fraction(10**9)
         )
-        return synchronisations(replace(cluster, nic=nic), [name])[0][0]
+        return synchronisations(replace(cluster, nic=nic), (name,))[0][0]
 
     return (
         priced(1, 0).all_reduce.startup_ns,

@@ -73,7 +73,7 @@ def case_of(problem: fsdp.Problem) -> Case:
     result = fsdp.solve(problem)
     assert result.objective_ns is not None
     assert result.gap is not None
-    plans = {name: fitted(problem, rule) for name, rule in RULES.items()}
+    plans = {name: fitted(problem, rule).plan for name, rule in RULES.items()}
     took = {name: iteration_ns(problem, plan) for name, plan in plans.items() if plan is not None}
     default = took.get("fsdp2")
     return Case(

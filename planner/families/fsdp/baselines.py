@@ -8,9 +8,9 @@ the rules do".
 Complexity: O(layers · meshes).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from planner.families.fsdp.checker import checked_peak
 from planner.families.fsdp.evaluation import Load, load_of, loads_of, merit
@@ -174,8 +174,12 @@ def units_exposing_least(
         begin, (end, trail) = end, trail
 
 
-Rule: TypeAlias = Callable[[Problem, int], Plan]
-"""A rule makes a plan for the mesh at a place, ignoring memory."""
+class Rule(Protocol):
+    """A rule makes a plan for the mesh at a place, ignoring memory."""
+
+    def __call__(self, problem: Problem, mesh: int = 0) -> Plan:
+        """Return the plan."""
+
 
 # DeepSpeed's defaults: stage3_max_reuse_distance, _max_live_parameters, _prefetch_bucket_size.
 REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
