@@ -22,9 +22,10 @@ from planner.jsonio.control import (
     targets_answer,
 )
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
+from planner.jsonio.schedules import check_iteration, check_parts
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
@@ -32,6 +33,7 @@ from planner.jsonio.transfers import (
     TransferDocument,
     op_times,
     sent,
+    timeline_of,
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
 from planner.jsonio.what_if import (
@@ -49,11 +51,13 @@ from planner.jsonio.what_if import (
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import ring_cost
+from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_VALUE, total
 from planner.solving.deadline import Control, Deadline
 from planner.solving.result import Result
 from planner.solving.scenarios import Outlook, Prospect
 from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
+from planner.solving.timeline import Kind, Timeline
 from planner.solving.what_if import Advice, Regret, advise, regrets
 
 MethodName = Annotated[
@@ -335,3 +339,48 @@ def _groups(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[Group
             )
         )
     return tuple(answers)
+
+
+_FIELDS = (
+    "op_order",
+    "order",
+    "control_edges",
+    "iteration_ns",
+    "backward_ns",
+    "computation_ns",
+    "communication_ns",
+    "stall_ns",
+    "overlap",
+    "utilisation",
+    "schedule",
+)
+"""Fields that every plan has and that are never null."""
+
+
+def headline(answer: CaramelAnswer) -> str:
+    """Return a one-line summary: the plan and its cost."""
+    if answer.objective_ns is None:
+        return f"There is no plan ({made_by(answer)})"
+    return (
+        f"An iteration takes {format_ns(answer.iteration_ns)} with "
+        f"{counted(len(answer.groups), 'all-reduce')}; computation waits "
+        f"{format_ns(answer.stall_ns)} of it ({made_by(answer)})"
+    )
+
+
+def timeline(answer: CaramelAnswer) -> Timeline:
+    """Check an answer and return its schedule; errors carry a path."""
+    check_head(answer, "groups", *_FIELDS, costs="iteration_ns")
+    for name in ("threshold_bytes", "rho"):  # these may be null
+        if getattr(answer, name) is UNSET:
+            raise InvalidInputError(name, "missing: it comes with a plan")
+    check_iteration("groups", answer.groups, answer.schedule, answer.op_order, answer.iteration_ns)
+    for place, edge in enumerate(answer.control_edges):
+        if not set(answer.op_order).issuperset(edge):
+            raise InvalidInputError(f"control_edges[{place}]", "expected names in op_order")
+    sizes = or_none(answer.parameter_bytes)
+    carried = check_parts("groups", list(enumerate(answer.groups)), sizes)
+    if sorted(answer.order) != sorted(carried):
+        raise InvalidInputError("order", "expected each parameter of the groups once")
+    kinds: list[Kind] = ["all_reduce"] * len(answer.groups)
+    return timeline_of(answer.schedule, answer.groups, kinds, answer.backward_ns)
