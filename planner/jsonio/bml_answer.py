@@ -15,10 +15,10 @@ from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.schedule import Schedule
 from planner.families.collectives import COLLECTIVES, Collective, collective
 from planner.families.collectives.recipes import Recipe
-from planner.jsonio.heads import PlanOrReason, head, made_by
+from planner.jsonio.heads import head, made_by
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.types import Moment, filled
-from planner.jsonio.what_if import ProspectField, RegretField
+from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns
@@ -85,7 +85,7 @@ class FailedCounts(Struct, frozen=True, kw_only=True):
     switches: Number
 
 
-class BmlAnswer(PlanOrReason, frozen=True, kw_only=True):
+class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
 
     problem: Literal["bml"] = "bml"
@@ -118,8 +118,6 @@ class BmlAnswer(PlanOrReason, frozen=True, kw_only=True):
     ) = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
     synchronisation: SummedUpBy | UnsetType = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
 
 
 def answer(

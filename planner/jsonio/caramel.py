@@ -14,15 +14,13 @@ from planner.families.caramel.paper import control_edges, edges_of_order, thresh
 from planner.families.caramel.problem import Plan, Problem, Stages
 from planner.families.caramel.target_schedule import exported
 from planner.jsonio.control import (
-    TargetField,
     TargetRequest,
-    TargetsField,
     method_names,
     target_answer,
     targets_answer,
 )
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio.heads import WITH_PLAN, check_head, head, made_by, warned
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.schedules import check_iteration, check_parts
@@ -39,8 +37,7 @@ from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
 from planner.jsonio.what_if import (
     AdviceField,
     OutlookField,
-    ProspectField,
-    RegretField,
+    TargetedAnswer,
     WhatIfRequest,
     advice_answer,
     asked,
@@ -144,7 +141,7 @@ class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
     depth: Annotated[int, Meta(ge=1)]
 
 
-class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
+class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
     """The transfers, the op order, what an iteration lasts and the proof.
 
     There is no plan where `replan` was given one that does not fit.
@@ -173,10 +170,6 @@ class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
     parameter_bytes: ParameterBytes | UnsetType = UNSET
     slowed_ns: Moment | UnsetType = UNSET
     advice: AdviceField = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
-    target: TargetField = UNSET
-    targets: TargetsField = UNSET
 
 
 def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:

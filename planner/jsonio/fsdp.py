@@ -12,7 +12,7 @@ from planner.families.fsdp.checker import check_issues
 from planner.families.fsdp.evaluation import MOMENTS, Load
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.heads import check_head, head, made_by
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.schedules import check_order, check_serial, placed
 from planner.jsonio.types import (
@@ -28,7 +28,7 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.jsonio.what_if import ProspectField, RegretField, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.measured import Collective
@@ -180,7 +180,7 @@ class LevelAnswer(Struct, frozen=True, kw_only=True):
     buffers: Moment
 
 
-class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
+class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The units and when they are gathered, what that costs, and what is in memory when."""
 
     problem: Literal["fsdp"] = "fsdp"
@@ -202,8 +202,6 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
 
 
 def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:

@@ -14,13 +14,11 @@ from planner.families.ibatch.evaluation import (
 from planner.families.ibatch.for_target import check_modules, exported
 from planner.jsonio.control import (
     ShardedTargetRequest,
-    TargetField,
-    TargetsField,
     method_names,
     target_answer,
     targets_answer,
 )
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio.heads import check_head, head, made_by, warned
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.schedules import check_order, check_serial, placed
@@ -39,8 +37,7 @@ from planner.jsonio.types import (
 )
 from planner.jsonio.what_if import (
     OutlookField,
-    ProspectField,
-    RegretField,
+    TargetedAnswer,
     WhatIfRequest,
     asked,
     planned,
@@ -206,7 +203,7 @@ class BlocksCost(Struct, frozen=True, kw_only=True):
     layers_objective_ns: Moment | None
 
 
-class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
+class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     """The batches in transfer order, what they cost and the proof; or why there are none."""
 
     problem: Literal["ibatch"] = "ibatch"
@@ -227,10 +224,6 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
     ranks: Count | UnsetType = UNSET
     blocks: BlocksCost | UnsetType = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
-    target: TargetField = UNSET
-    targets: TargetsField = UNSET
 
 
 def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:

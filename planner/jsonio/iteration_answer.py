@@ -5,13 +5,11 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.iteration.ways import MIXED
-from planner.jsonio.control import TargetField, TargetsField
-from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.links import Digits, FailedDocument
 from planner.jsonio.programs import ProgramAround
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Rows, Size
-from planner.jsonio.what_if import AdviceField, ProspectField, RegretField
+from planner.jsonio.what_if import AdviceField, TargetedAnswer
 
 Mode = Literal["replicated", "sharded"]
 Count = Annotated[int, Meta(ge=1)]
@@ -181,7 +179,7 @@ class SchedulingAnswer(Struct, frozen=True, kw_only=True):
     binding: tuple[str, ...] | UnsetType = UNSET
 
 
-class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
+class IterationAnswer(TargetedAnswer, frozen=True, kw_only=True):
     """The chosen plan, what else there is, the bounds and the timeline."""
 
     problem: Literal["iteration"] = "iteration"
@@ -226,7 +224,3 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     sizing: SizingAnswer | UnsetType = UNSET
     scheduling: SchedulingAnswer | UnsetType = UNSET
     advice: AdviceField = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
-    target: TargetField = UNSET
-    targets: TargetsField = UNSET

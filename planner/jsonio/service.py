@@ -39,32 +39,15 @@ OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The JSON interface of one problem.
-
-    Attributes
-    ----------
-    request, answer : type
-        What requests and answers look like.
-    run : callable
-        Answers a request; takes `planner.Control` by name.
-    headline : callable
-        Returns one line about an answer.
-    view : callable
-        Checks an answer read again and returns what there is to draw of it, such as its timeline.
-    request_rules : mapping
-        What the schema says of a request beside the fields' own types; by default nothing.
-    told : callable, optional
-        Returns the answer of a result of a problem (a request's `to_problem`): what there is to
-        compare.
-    """
+    """The JSON interface of one problem."""
 
     request: type[Controlled]
     answer: type[Head]
-    run: Callable[..., Head]
-    headline: Callable[[Any], str]
-    view: Callable[[Any], Any]
-    request_rules: Mapping[str, Any] = field(default_factory=dict)
-    told: Callable[[Any, Any], Head] | None = None
+    run: Callable[..., Head]  # answers a request; takes `planner.Control` by name
+    headline: Callable[[Any], str]  # one line about an answer
+    view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
+    request_rules: Mapping[str, Any] = field(default_factory=dict)  # of its schema, beside types
+    told: Callable[[Any, Any], Head] | None = None  # the answer of a problem's result, to compare
 
 
 PROBLEMS: dict[str, Interface] = {

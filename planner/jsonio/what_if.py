@@ -10,7 +10,8 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, Type
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.jsonio.control import Controlled, tell, without_start
+from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
+from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
@@ -276,6 +277,20 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
     percentile: PercentileField = UNSET
 
 
+class WhatIfAnswer(PlanOrReason, frozen=True, kw_only=True):
+    """The fields of `PlanOrReason`, and what the plan costs if the numbers are others."""
+
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
+
+
+class TargetedAnswer(WhatIfAnswer, frozen=True, kw_only=True):
+    """The fields of `WhatIfAnswer`, and the rules that the plan keeps to, or would be sent by."""
+
+    target: TargetField = UNSET
+    targets: TargetsField = UNSET
+
+
 class WhatIfFields(TypedDict):
     """What is added to an answer."""
 
@@ -318,25 +333,9 @@ def planned(
 ) -> Foreseen[ProblemT, PlanT, EvaluationT]:
     """Return the plan that a request asks for: for its scenarios if there are any.
 
-    A plan whose regret is asked for too has half of the time.
-
-    Parameters
-    ----------
-    family : Family
-        The family of the problem.
-    request : WhatIfRequest
-        The request, with a `method`.
-    problem : Problem
-        Its problem.
-    control : Control
-        How the family's `solve` is controlled.
-    to_outlook : callable, optional
-        Returns the scenarios; by default only those that the request lists.
-
-    Raises
-    ------
-    InvalidInputError
-        If the request is none, such as a scenario that changes what the family does not have.
+    A plan whose regret is asked for too has half of the time. `to_outlook` returns the scenarios;
+    by default only those that the request lists. Raises InvalidInputError if the request is none,
+    such as a scenario that changes what the family does not have.
     """
     limit, cancel = or_none(request.time_limit_s), control.get("cancel")
     deadline, prospect = Deadline.of(limit, cancel), None
