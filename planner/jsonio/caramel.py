@@ -1,6 +1,6 @@
 """The JSON interface of gradient transfers (Caramel)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
@@ -42,8 +42,6 @@ from planner.jsonio.what_if import (
     advice_answer,
     asked,
     planned,
-    prospect_answer,
-    regret_answers,
 )
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
@@ -52,10 +50,10 @@ from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_VALUE, total
 from planner.solving.deadline import Control, Deadline
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook, Prospect
+from planner.solving.scenarios import Outlook
 from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
 from planner.solving.timeline import Kind, Timeline
-from planner.solving.what_if import Advice, Regret, advise, regrets
+from planner.solving.what_if import Advice, advise
 
 MethodName = Annotated[
     str,
@@ -176,40 +174,27 @@ def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnsw
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
     foreseen = planned(caramel.CARAMEL, request, problem, control, request.to_outlook)
-    result, prospect, deadline = foreseen.result, foreseen.prospect, foreseen.deadline
+    result = foreseen.result
     if result.plan is None:  # the start plan of replan does not fit
         return CaramelAnswer(**head(CaramelAnswer, result))
-    made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
+    made = answer_beside(problem, result, foreseen.deadline)
     sizes = [group.bytes for group in made.groups]
+    made = msgspec.structs.replace(made, **foreseen.fields)
     return warned(made, warnings_of(request.settled(), sizes))
 
 
 def answer_beside(
-    problem: Problem,
-    result: Result[Plan, Evaluation],
-    deadline: Deadline,
-    *,
-    regret: bool = False,
-    prospect: Prospect | None = None,
-    progress: Callable[[str], None] | None = None,
+    problem: Problem, result: Result[Plan, Evaluation], deadline: Deadline
 ) -> CaramelAnswer:
-    """Return the JSON form of a result, with advice on DDP, prices under targets, and regret.
+    """Return the JSON form of a result, with advice on DDP and prices under targets.
 
-    `deadline` ends the making of the optional parts. `progress` is called before each scenario.
+    `deadline` ends the making of the optional parts.
     """
     assert result.plan is not None
-    return answer(
-        problem,
-        result,
-        advice=advise(caramel.CARAMEL, problem, result, deadline)
-        if result.method == "search"
-        else None,
-        regret=regrets(caramel.CARAMEL, problem, result.plan, deadline, progress)
-        if regret
-        else None,
-        prospect=prospect,
-        targets=exported(problem, result.plan, deadline),
-    )
+    searched = result.method == "search"
+    advice = advise(caramel.CARAMEL, problem, result, deadline) if searched else None
+    targets = exported(problem, result.plan, deadline)
+    return answer(problem, result, advice=advice, targets=targets)
 
 
 def answer(
@@ -217,8 +202,6 @@ def answer(
     result: Result[Plan, Evaluation],
     *,
     advice: Advice | None = None,
-    regret: Sequence[Regret] | None = None,
-    prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
 ) -> CaramelAnswer:
     """Return the JSON form of a result and of its optional parts.
@@ -261,8 +244,6 @@ def answer(
             else evaluation.computation_ns - problem.windows.compute_ns
         ),
         advice=advice_answer(advice),
-        regret=regret_answers(regret),
-        prospect=prospect_answer(prospect, evaluation.iteration_ns),
         target=target_answer(problem.target),
         targets=targets_answer(targets),
     )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.families import ibatch
 from planner.families.ibatch.evaluation import (
@@ -41,8 +42,6 @@ from planner.jsonio.what_if import (
     WhatIfRequest,
     asked,
     planned,
-    prospect_answer,
-    regret_answers,
 )
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
@@ -50,12 +49,11 @@ from planner.model.errors import InvalidInputError
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_ns
 from planner.model.validation import check_count, check_same, shown
-from planner.solving.deadline import Control, Deadline
+from planner.solving.deadline import Control
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook, Prospect
+from planner.solving.scenarios import Outlook
 from planner.solving.targets import FSDP2, PLANNER, target_of
 from planner.solving.timeline import Timeline
-from planner.solving.what_if import Regret, regrets
 
 LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
@@ -231,30 +229,12 @@ def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer
     problem = request.to_problem()
     foreseen = planned(ibatch.IBATCH, request, problem, control, request.to_outlook)
     result, network = foreseen.result, request.settled()
-    made = answer_to(request, problem, result, foreseen.deadline, foreseen.prospect)
+    known = or_none(request.layer_names), or_none(request.layer_parameters)
+    made = replace(answer(problem, result, *known), **foreseen.fields)
     if network is None or result.plan is None or problem.layer_bytes is None:
         return made
     sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
     return warned(made, warnings_of(network, sizes))
-
-
-def answer_to(
-    request: IbatchRequest,
-    problem: ibatch.Problem,
-    result: Result[ibatch.Plan, ibatch.Evaluation],
-    deadline: Deadline,
-    prospect: Prospect | None = None,
-) -> IbatchAnswer:
-    """Return the answer to a request, with its regret (until the deadline) if requested."""
-    plan = result.plan if request.regret else None
-    return answer(
-        problem,
-        result,
-        or_none(request.layer_names),
-        or_none(request.layer_parameters),
-        regret=None if plan is None else regrets(ibatch.IBATCH, problem, plan, deadline),
-        prospect=prospect,
-    )
 
 
 def headline(answer: IbatchAnswer) -> str:
@@ -323,11 +303,8 @@ def answer(
     result: Result[ibatch.Plan, ibatch.Evaluation],
     layer_names: tuple[str, ...] | None = None,
     layer_parameters: tuple[tuple[str, ...], ...] | None = None,
-    *,
-    regret: Sequence[Regret] | None = None,
-    prospect: Prospect | None = None,
 ) -> IbatchAnswer:
-    """Return the JSON form of a result, with layer names, regret and expected costs where given."""
+    """Return the JSON form of a result, with the names of layers and parameters where given."""
     known: dict[str, Any] = {
         **head(IbatchAnswer, result),
         "direction": problem.direction,
@@ -335,8 +312,6 @@ def answer(
         "layer_names": UNSET if layer_names is None else layer_names,
         "layer_parameters": UNSET if layer_parameters is None else layer_parameters,
         "layer_bytes": UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
-        "regret": regret_answers(regret),
-        "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
     }
     if result.plan is None:
