@@ -173,7 +173,7 @@ class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
 def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
-    foreseen = planned(caramel.CARAMEL, request, problem, control, request.to_outlook)
+    foreseen = planned(caramel.CARAMEL, request, problem, control)
     result = foreseen.result
     if result.plan is None:  # the start plan of replan does not fit
         return CaramelAnswer(**head(CaramelAnswer, result))

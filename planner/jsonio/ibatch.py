@@ -227,7 +227,7 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
 def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
-    foreseen = planned(ibatch.IBATCH, request, problem, control, request.to_outlook)
+    foreseen = planned(ibatch.IBATCH, request, problem, control)
     result, network = foreseen.result, request.settled()
     known = or_none(request.layer_names), or_none(request.layer_parameters)
     made = replace(answer(problem, result, *known), **foreseen.fields)
