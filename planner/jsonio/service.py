@@ -16,7 +16,6 @@ from planner.jsonio import (
     ibatch,
     iteration,
     iteration_answer,
-    iteration_timeline,
     overlap,
     yan,
     yan_answer,
@@ -111,8 +110,8 @@ PROBLEMS: dict[str, Interface] = {
         iteration.IterationRequest,
         iteration_answer.IterationAnswer,
         iteration.run,
-        iteration_timeline.headline,
-        iteration_timeline.timeline,
+        iteration_answer.headline,
+        iteration_answer.timeline,
     ),
     "overlap": Interface(
         overlap.OverlapRequest,
