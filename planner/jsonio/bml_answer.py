@@ -16,6 +16,7 @@ from planner.families.bml.schedule import Schedule
 from planner.families.collectives import COLLECTIVES, Collective, collective
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.heads import head, made_by
+from planner.jsonio.links import Digits, Number
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.types import Moment, filled
 from planner.jsonio.what_if import WhatIfAnswer
@@ -35,9 +36,7 @@ MAX_LOOKED_AT = 2 * MAX_TRANSFERS
 MAX_CUT_OFF = 1000
 """Largest number of unreachable servers that an answer names."""
 
-Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 Amount = Annotated[int, Meta(ge=0, le=MAX_TOTAL)]
-Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
 
 
 class ComparisonRow(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
 from math import isfinite
-from typing import Annotated, Any, Literal, TypeVar, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,15 +12,13 @@ from planner.families.drizzle.evaluation import check_triggers
 from planner.families.drizzle.problem import checked_stages
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.types import Count, Moment, Rate, Time, fields_of, filled, or_none
+from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
 from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.views import GroupPoint, Groups, share_text
-
-T = TypeVar("T")
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(drizzle.METHODS)})]
 Share = Annotated[Rate, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
@@ -29,7 +27,6 @@ TaskTime = Annotated[Rate, Meta(description="scheduling of a task, once a group,
 ConstantTime = Annotated[
     Rate, Meta(description="scheduling of a task, in every iteration, in ns; default: 0")
 ]
-PositiveTime = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
 TriggerCount = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 GroupSize = Annotated[int, Meta(ge=1, le=MAX_TOTAL, description="iterations")]
 
