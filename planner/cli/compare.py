@@ -280,8 +280,7 @@ def _best(
 ) -> tuple[Head, bool]:
     """Return the answer that is drawn and written, and whether it is another than that of a row."""
     request, interface = case.request, PROBLEMS[family.name]
-    outlook = getattr(request, "to_outlook", None)
-    if outlook is not None and outlook(case.problem) is not None:
+    if hasattr(request, "outlook") and request.to_outlook(case.problem) is not None:
         return _told(family, case, interface.run(request, cancel=cancel), row), True
     result, deadline = family.chosen(case, row), Deadline.of(case.options["time_limit"], cancel)
     made: Any = _answer(family.name, case, result, deadline)

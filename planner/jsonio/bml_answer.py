@@ -15,10 +15,11 @@ from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.schedule import Schedule
 from planner.families.collectives import COLLECTIVES, Collective, collective
 from planner.families.collectives.recipes import Recipe
-from planner.jsonio.heads import PlanOrReason, head, made_by
+from planner.jsonio.heads import head, made_by
+from planner.jsonio.links import Digits, Number
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.types import Moment, filled
-from planner.jsonio.what_if import ProspectField, RegretField
+from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns
@@ -35,9 +36,7 @@ MAX_LOOKED_AT = 2 * MAX_TRANSFERS
 MAX_CUT_OFF = 1000
 """Largest number of unreachable servers that an answer names."""
 
-Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 Amount = Annotated[int, Meta(ge=0, le=MAX_TOTAL)]
-Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
 
 
 class ComparisonRow(Struct, frozen=True, kw_only=True):
@@ -85,7 +84,7 @@ class FailedCounts(Struct, frozen=True, kw_only=True):
     switches: Number
 
 
-class BmlAnswer(PlanOrReason, frozen=True, kw_only=True):
+class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
 
     problem: Literal["bml"] = "bml"
@@ -118,8 +117,6 @@ class BmlAnswer(PlanOrReason, frozen=True, kw_only=True):
     ) = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
     synchronisation: SummedUpBy | UnsetType = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
 
 
 def answer(

@@ -1,6 +1,6 @@
 """The JSON interface of gradient transfers (Caramel)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
@@ -14,17 +14,16 @@ from planner.families.caramel.paper import control_edges, edges_of_order, thresh
 from planner.families.caramel.problem import Plan, Problem, Stages
 from planner.families.caramel.target_schedule import exported
 from planner.jsonio.control import (
-    TargetField,
     TargetRequest,
-    TargetsField,
     method_names,
     target_answer,
     targets_answer,
 )
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, head, warned
+from planner.jsonio.heads import WITH_PLAN, check_head, head, made_by, warned
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
+from planner.jsonio.schedules import check_iteration, check_parts
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
@@ -32,29 +31,29 @@ from planner.jsonio.transfers import (
     TransferDocument,
     op_times,
     sent,
+    timeline_of,
 )
 from planner.jsonio.types import Moment, PositiveSize, Size, filled, or_none
 from planner.jsonio.what_if import (
     AdviceField,
     OutlookField,
-    ProspectField,
-    RegretField,
+    TargetedAnswer,
     WhatIfRequest,
     advice_answer,
     asked,
     planned,
-    prospect_answer,
-    regret_answers,
 )
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import ring_cost
+from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_VALUE, total
 from planner.solving.deadline import Control, Deadline
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook, Prospect
+from planner.solving.scenarios import Outlook
 from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
-from planner.solving.what_if import Advice, Regret, advise, regrets
+from planner.solving.timeline import Kind, Timeline
+from planner.solving.what_if import Advice, advise
 
 MethodName = Annotated[
     str,
@@ -140,7 +139,7 @@ class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
     depth: Annotated[int, Meta(ge=1)]
 
 
-class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
+class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
     """The transfers, the op order, what an iteration lasts and the proof.
 
     There is no plan where `replan` was given one that does not fit.
@@ -169,50 +168,33 @@ class CaramelAnswer(PlanOrReason, frozen=True, kw_only=True):
     parameter_bytes: ParameterBytes | UnsetType = UNSET
     slowed_ns: Moment | UnsetType = UNSET
     advice: AdviceField = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
-    target: TargetField = UNSET
-    targets: TargetsField = UNSET
 
 
 def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
-    foreseen = planned(caramel.CARAMEL, request, problem, control, request.to_outlook)
-    result, prospect, deadline = foreseen.result, foreseen.prospect, foreseen.deadline
+    foreseen = planned(caramel.CARAMEL, request, problem, control)
+    result = foreseen.result
     if result.plan is None:  # the start plan of replan does not fit
         return CaramelAnswer(**head(CaramelAnswer, result))
-    made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
+    made = answer_beside(problem, result, foreseen.deadline)
     sizes = [group.bytes for group in made.groups]
+    made = msgspec.structs.replace(made, **foreseen.fields)
     return warned(made, warnings_of(request.settled(), sizes))
 
 
 def answer_beside(
-    problem: Problem,
-    result: Result[Plan, Evaluation],
-    deadline: Deadline,
-    *,
-    regret: bool = False,
-    prospect: Prospect | None = None,
-    progress: Callable[[str], None] | None = None,
+    problem: Problem, result: Result[Plan, Evaluation], deadline: Deadline
 ) -> CaramelAnswer:
-    """Return the JSON form of a result, with advice on DDP, prices under targets, and regret.
+    """Return the JSON form of a result, with advice on DDP and prices under targets.
 
-    `deadline` ends the making of the optional parts. `progress` is called before each scenario.
+    `deadline` ends the making of the optional parts.
     """
     assert result.plan is not None
-    return answer(
-        problem,
-        result,
-        advice=advise(caramel.CARAMEL, problem, result, deadline)
-        if result.method == "search"
-        else None,
-        regret=regrets(caramel.CARAMEL, problem, result.plan, deadline, progress)
-        if regret
-        else None,
-        prospect=prospect,
-        targets=exported(problem, result.plan, deadline),
-    )
+    searched = result.method == "search"
+    advice = advise(caramel.CARAMEL, problem, result, deadline) if searched else None
+    targets = exported(problem, result.plan, deadline)
+    return answer(problem, result, advice=advice, targets=targets)
 
 
 def answer(
@@ -220,8 +202,6 @@ def answer(
     result: Result[Plan, Evaluation],
     *,
     advice: Advice | None = None,
-    regret: Sequence[Regret] | None = None,
-    prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
 ) -> CaramelAnswer:
     """Return the JSON form of a result and of its optional parts.
@@ -264,8 +244,6 @@ def answer(
             else evaluation.computation_ns - problem.windows.compute_ns
         ),
         advice=advice_answer(advice),
-        regret=regret_answers(regret),
-        prospect=prospect_answer(prospect, evaluation.iteration_ns),
         target=target_answer(problem.target),
         targets=targets_answer(targets),
     )
@@ -335,3 +313,48 @@ def _groups(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[Group
             )
         )
     return tuple(answers)
+
+
+_FIELDS = (
+    "op_order",
+    "order",
+    "control_edges",
+    "iteration_ns",
+    "backward_ns",
+    "computation_ns",
+    "communication_ns",
+    "stall_ns",
+    "overlap",
+    "utilisation",
+    "schedule",
+)
+"""Fields that every plan has and that are never null."""
+
+
+def headline(answer: CaramelAnswer) -> str:
+    """Return a one-line summary: the plan and its cost."""
+    if answer.objective_ns is None:
+        return f"There is no plan ({made_by(answer)})"
+    return (
+        f"An iteration takes {format_ns(answer.iteration_ns)} with "
+        f"{counted(len(answer.groups), 'all-reduce')}; computation waits "
+        f"{format_ns(answer.stall_ns)} of it ({made_by(answer)})"
+    )
+
+
+def timeline(answer: CaramelAnswer) -> Timeline:
+    """Check an answer and return its schedule; errors carry a path."""
+    check_head(answer, "groups", *_FIELDS, costs="iteration_ns")
+    for name in ("threshold_bytes", "rho"):  # these may be null
+        if getattr(answer, name) is UNSET:
+            raise InvalidInputError(name, "missing: it comes with a plan")
+    check_iteration("groups", answer.groups, answer.schedule, answer.op_order, answer.iteration_ns)
+    for place, edge in enumerate(answer.control_edges):
+        if not set(answer.op_order).issuperset(edge):
+            raise InvalidInputError(f"control_edges[{place}]", "expected names in op_order")
+    sizes = or_none(answer.parameter_bytes)
+    carried = check_parts("groups", list(enumerate(answer.groups)), sizes)
+    if sorted(answer.order) != sorted(carried):
+        raise InvalidInputError("order", "expected each parameter of the groups once")
+    kinds: list[Kind] = ["all_reduce"] * len(answer.groups)
+    return timeline_of(answer.schedule, answer.groups, kinds, answer.backward_ns)

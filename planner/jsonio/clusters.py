@@ -1,7 +1,7 @@
 """The JSON form of clusters."""
 
 from dataclasses import replace
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -18,8 +18,6 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import MeasuredNetwork
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.model.validation import inside
-
-T = TypeVar("T")
 
 _FIELDS = {
     "switch": ((), ()),

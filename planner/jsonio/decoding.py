@@ -116,18 +116,13 @@ def _check(value: Any, path: str, depth: int, *, texts: bool) -> None:
         _text(value, path)
     elif isinstance(value, dict):
         for key, item in value.items():
-            _check_key(key, path)
+            _text(key, path)
             if isinstance(item, looked_at):
                 _check(item, join(path, key), depth + 1, texts=texts)
     elif isinstance(value, list):
         for position, item in enumerate(value):
             if isinstance(item, looked_at):
                 _check(item, f"{path}[{position}]", depth + 1, texts=texts)
-
-
-def _check_key(key: str, path: str) -> None:
-    """Raise an error if a key is not valid text."""
-    _text(key, path)
 
 
 def plain(value: Any, path: str = "") -> Any:
@@ -159,7 +154,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         for key, item in value.items():
             if not isinstance(key, str):
                 raise InvalidInputError(path, f"expected strings as keys, got {shown(key)}")
-            _check_key(key, path)
+            _text(key, path)
             items[str(key)] = _plain(item, join(path, key), depth + 1)
         return items
     if isinstance(value, list | tuple):

@@ -1,8 +1,7 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
-from fractions import Fraction
 from math import isfinite
-from typing import Annotated, Any, Literal, TypeVar, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -13,15 +12,13 @@ from planner.families.drizzle.evaluation import check_triggers
 from planner.families.drizzle.problem import checked_stages
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.types import Count, Moment, Rate, Time, fields_of, filled, or_none
+from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
 from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.views import GroupPoint, Groups, share_text
-
-T = TypeVar("T")
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(drizzle.METHODS)})]
 Share = Annotated[Rate, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
@@ -30,7 +27,6 @@ TaskTime = Annotated[Rate, Meta(description="scheduling of a task, once a group,
 ConstantTime = Annotated[
     Rate, Meta(description="scheduling of a task, in every iteration, in ns; default: 0")
 ]
-PositiveTime = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
 TriggerCount = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 GroupSize = Annotated[int, Meta(ge=1, le=MAX_TOTAL, description="iterations")]
 
@@ -170,8 +166,8 @@ def headline(answer: DrizzleAnswer) -> str:
 def groups(answer: DrizzleAnswer) -> Groups:
     """Check an answer and return the data of its picture.
 
-    Raises InvalidInputError, with a path, if there is no plan, or if group size, prices, limits,
-    bound or curve contradict each other.
+    Raises InvalidInputError, with a path, if there is no plan, or if group size, limits, bound or
+    curve contradict each other.
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
     check_head(answer, "group_size", "overhead")
@@ -194,72 +190,8 @@ def groups(answer: DrizzleAnswer) -> Groups:
     longest = or_none(answer.max_group_ns)
     if longest is not None and time > longest:
         raise InvalidInputError("max_group_ns", f"less than objective_ns ({time})")
-    _check_prices(answer, points, chosen)
     _check_stages(() if answer.stages is UNSET else answer.stages)
     return Groups(points, chosen, limit, longest)
-
-
-def _check_prices(
-    answer: DrizzleAnswer, points: tuple[GroupPoint, ...], chosen: GroupPoint
-) -> None:
-    """Check prices against each other, within rounding.
-
-    An iteration computes equally long in a group of any size. Times were rounded up, shares to
-    floats.
-    """
-    size, time, share = chosen.group_size, chosen.group_time_ns, Fraction(chosen.overhead)
-    slack = Fraction(1, 2**40)
-
-    def between(low: Fraction, value: float | Fraction, high: Fraction, path: str) -> None:
-        if not low - slack * abs(low) <= value <= high + slack * abs(high):
-            raise InvalidInputError(path, "does not agree with the plan's time and overhead")
-
-    iteration = answer.iteration_ns
-    if iteration is not UNSET and iteration not in (-(-time // size), -(-(time - 1) // size)):
-        raise InvalidInputError("iteration_ns", f"expected objective_ns over group_size ({size})")
-    beside = answer.overhead_of_compute
-    if isinstance(beside, float):
-        if not isfinite(beside):
-            raise InvalidInputError("overhead_of_compute", f"got {shown(beside)}")
-        ratio = Fraction(beside) / (1 + Fraction(beside)) if beside >= 0 else Fraction(-1)
-        between(share, ratio, share, "overhead_of_compute")
-    # A group computes for g·T; the remaining time grows linearly with g, too.
-    for place, point in enumerate(points):
-        low, high = (
-            Fraction(max(chosen.group_time_ns - more, 0), size) * (1 - share) for more in (1, 0)
-        )
-        # For an overhead near 1, the difference 1 - overhead has lost its digits.
-        computing = 1 - Fraction(point.overhead)
-        off = (Fraction(time * point.group_size, size) + point.group_time_ns) / 2**50
-        between(
-            low * point.group_size - off,
-            computing * point.group_time_ns,
-            high * point.group_size + computing + off,
-            f"curve[{place}]",
-        )
-    for place, (left, middle, right) in enumerate(
-        zip(points, points[1:], points[2:], strict=False)
-    ):
-        # Times of groups lie on a line, up to rounding.
-        ahead, behind = right.group_size - middle.group_size, middle.group_size - left.group_size
-        bend = (middle.group_time_ns - left.group_time_ns) * ahead - (
-            right.group_time_ns - middle.group_time_ns
-        ) * behind
-        if abs(bend) > ahead + behind:
-            raise InvalidInputError(
-                f"curve[{place + 1}].group_time_ns", "not between its neighbours"
-            )
-    alone = points[0]
-    speedup = answer.speedup
-    if speedup is not UNSET and alone.group_size == 1 and time:
-        if not isfinite(speedup):
-            raise InvalidInputError("speedup", f"expected a number, got {shown(speedup)}")
-        between(
-            Fraction(max(alone.group_time_ns - 1, 0) * size, time),
-            speedup,
-            Fraction(alone.group_time_ns * size, max(time - 1, 1)) if time > 1 else Fraction(2**62),
-            "speedup",
-        )
 
 
 def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:

@@ -1,5 +1,6 @@
 """The JSON interface of fully sharded training (FSDP)."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Unpack
 
@@ -7,11 +8,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.families import fsdp
-from planner.families.fsdp.evaluation import Load
+from planner.families.fsdp.checker import check_issues
+from planner.families.fsdp.evaluation import MOMENTS, Load
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import PlanOrReason, head, made_by
+from planner.jsonio.heads import check_head, head, made_by
 from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.schedules import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
     Index,
@@ -25,14 +28,16 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.jsonio.what_if import ProspectField, RegretField, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
 from planner.model.costs import AffineCost, TableCost
+from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.measured import Collective
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_bytes, format_ns
-from planner.model.validation import check_count, inside
+from planner.model.validation import check_count, check_same, inside
 from planner.solving.deadline import Control
 from planner.solving.result import Result
+from planner.solving.timeline import Interval, Kind, Memory, Timeline
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(fsdp.METHODS)})]
 ChannelsName = Literal["one", "two", "shared"]
@@ -175,7 +180,7 @@ class LevelAnswer(Struct, frozen=True, kw_only=True):
     buffers: Moment
 
 
-class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
+class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The units and when they are gathered, what that costs, and what is in memory when."""
 
     problem: Literal["fsdp"] = "fsdp"
@@ -197,8 +202,6 @@ class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
     levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
 
 
 def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
@@ -273,3 +276,100 @@ def headline(answer: FsdpAnswer) -> str:
         f"ranks takes {format_ns(answer.iteration_ns)} and {format_bytes(answer.peak_bytes)} "
         f"({made_by(answer)})"
     )
+
+
+def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
+    """Return the plan of an answer and the loads of its units, after checking the ranges."""
+    assert answer.units is not UNSET
+    assert answer.buffers is not UNSET
+    reached, units = 0, []
+    for place, unit in enumerate(answer.units):
+        start, stop = unit.layers
+        if start != reached or stop <= start:
+            raise InvalidInputError(
+                f"units[{place}].layers", f"expected a range that begins with {reached}"
+            )
+        reached = stop
+        units.append(
+            Unit(start, stop, unit.keep, unit.recompute, unit.forward_at, unit.backward_at)
+        )
+    if not 0 < answer.buffers <= len(units):
+        raise InvalidInputError("buffers", f"expected at most {len(units)}, as many as units")
+    try:
+        check_issues(tuple(units))
+    except InvalidPlanError as error:
+        raise InvalidInputError(error.path, error.message) from None
+    loads = [Load(*(getattr(unit, name) for name in Load._fields)) for unit in answer.units]
+    return fsdp.Plan(0, tuple(units), answer.buffers), loads
+
+
+def timeline(answer: FsdpAnswer) -> Timeline:
+    """Check an answer and return its schedule and memory curve.
+
+    Raises InvalidInputError if there is no plan, a layer is in no unit, or times contradict each
+    other.
+    """
+    fields = ("mesh", "buffers", "steps", "gathers", "reduces", "sums", "levels", "state_bytes")
+    check_head(answer, "units", *fields, "peak_bytes", "iteration_ns", costs="iteration_ns")
+    steps = or_none(answer.steps) or ()
+    plan, names = plan_of(answer)[0], or_none(answer.layer_names)
+    if names is not None:
+        check_count(names, plan.units[-1].stop, "layer_names", "layers")
+    check_count(steps, 2 * len(plan.units), "steps", "the units make")
+    for number, step in enumerate(steps):
+        check_same(step.unit, plan.unit_of(number), f"steps[{number}].unit")
+    computed = placed("steps", steps)
+    check_order(computed, "ready_ns", "start_ns", "end_ns", "left_ns")
+    check_serial(computed)
+    labels = [_label(unit, names) for unit in plan.units]
+    bars = [
+        Interval("computation", step.start_ns, step.end_ns, step.phase, -1, labels[step.unit])
+        for step in steps
+    ]
+    one = answer.channels == "one"
+    lanes: dict[str, tuple[str, Kind]] = {
+        "gathers": ("transfers" if one else "all-gathers", "pull"),
+        "reduces": ("transfers" if one else "reduce-scatters", "push"),
+        "sums": ("all-reduces", "all_reduce"),
+    }
+    sent = sorted(
+        (row.start_ns, row.end_ns, row.step, *lanes[name], path, row)
+        for name in lanes
+        for path, row in placed(name, or_none(getattr(answer, name)) or ())
+    )
+    check_order([item[-2:] for item in sent], "issued_ns", "start_ns", "end_ns")
+    resources = dict.fromkeys(resource for resource, _ in lanes.values())
+    if not answer.sums:
+        del resources["all-reduces"]
+    for resource in resources:
+        check_serial([item[-2:] for item in sent if item[3] == resource])
+    for number, (start, end, step, resource, kind, path, _) in enumerate(sent):
+        if step >= len(steps):
+            raise InvalidInputError(f"{path}.step", f"there are {len(steps)} steps")
+        bars.append(Interval(resource, start, end, kind, number, labels[plan.unit_of(step)]))
+    last = max(steps[-1].left_ns, *(bar.end_ns for bar in bars))
+    check_same(answer.iteration_ns, last, "iteration_ns")
+    return Timeline((*resources, "computation"), tuple(bars), memory=_memory(answer, steps))
+
+
+def _memory(answer: FsdpAnswer, steps: Sequence[StepAnswer]) -> Memory:
+    rows = []
+    assert answer.state_bytes is not UNSET
+    assert answer.peak_bytes is not UNSET
+    for path, level in placed("levels", or_none(answer.levels) or ()):
+        if level.step >= len(steps):
+            raise InvalidInputError(f"{path}.step", f"there are {len(steps)} steps")
+        moving = level.parameters + level.gradients + level.activations + level.buffers
+        time = getattr(steps[level.step], MOMENTS[level.stage])
+        rows.append((time, answer.state_bytes + moving))
+    check_same(answer.peak_bytes, max((size for _, size in rows), default=0), "peak_bytes")
+    if answer.memory_bytes is not None and answer.peak_bytes > answer.memory_bytes:
+        raise InvalidInputError("peak_bytes", f"more than memory_bytes ({answer.memory_bytes})")
+    return Memory(tuple(rows), answer.memory_bytes)
+
+
+def _label(unit: Unit, names: Sequence[str] | None) -> str:
+    last = unit.stop - 1
+    if names is None:
+        return f"layer {unit.start}" if last == unit.start else f"layers {unit.start} to {last}"
+    return names[last] if last == unit.start else f"{names[unit.start]} to {names[last]}"

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.heads import check_head, head, made_by
 from planner.jsonio.results import add_kind
 from planner.jsonio.service import PROBLEMS, Interface
 from planner.jsonio.types import Moment, fields_of
-from planner.jsonio.what_if import ProspectField, RegretField, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
 from planner.model.units import format_ns
 from planner.solving.family import Family
@@ -86,7 +86,7 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
     )
     shown = [(known.name, kind | UnsetType, UNSET) for known, kind in _fields(plan_type)]
     for name, _, _ in shown:
-        if name in PlanOrReason.__struct_fields__:
+        if name in WhatIfAnswer.__struct_fields__:
             raise InvalidInputError(name, "is a field of every answer: rename the plan's")
     answer: Any = msgspec.defstruct(
         f"{title}Answer",
@@ -94,10 +94,8 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
             ("problem", Literal[family.name], family.name),
             *shown,
             ("timeline", tuple[Bar, ...] | UnsetType, UNSET),
-            ("regret", RegretField, UNSET),
-            ("prospect", ProspectField, UNSET),
         ],
-        bases=(PlanOrReason,),
+        bases=(WhatIfAnswer,),
         namespace={"__doc__": plan_type.__doc__},
         frozen=True,
         kw_only=True,

@@ -1,31 +1,28 @@
 """The JSON interface of iBatch's batching problem."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.families import ibatch
 from planner.families.ibatch.evaluation import (
     BatchTimes,
     check_batches,
-    priced,
     timeline_of,
-    times_of,
 )
 from planner.families.ibatch.for_target import check_modules, exported
 from planner.jsonio.control import (
     ShardedTargetRequest,
-    TargetField,
-    TargetsField,
     method_names,
     target_answer,
     targets_answer,
 )
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio.heads import check_head, head, made_by, warned
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
+from planner.jsonio.schedules import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
     Index,
@@ -41,13 +38,10 @@ from planner.jsonio.types import (
 )
 from planner.jsonio.what_if import (
     OutlookField,
-    ProspectField,
-    RegretField,
+    TargetedAnswer,
     WhatIfRequest,
     asked,
     planned,
-    prospect_answer,
-    regret_answers,
 )
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
@@ -55,12 +49,11 @@ from planner.model.errors import InvalidInputError
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_ns
 from planner.model.validation import check_count, check_same, shown
-from planner.solving.deadline import Control, Deadline
+from planner.solving.deadline import Control
 from planner.solving.result import Result
-from planner.solving.scenarios import Outlook, Prospect
+from planner.solving.scenarios import Outlook
 from planner.solving.targets import FSDP2, PLANNER, target_of
 from planner.solving.timeline import Timeline
-from planner.solving.what_if import Regret, regrets
 
 LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
@@ -201,7 +194,7 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
     compute_end_ns: Moment
 
 
-class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
+class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     """The batches in transfer order, what they cost and the proof; or why there are none."""
 
     problem: Literal["ibatch"] = "ibatch"
@@ -221,41 +214,19 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     layer_bytes: Sizes | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     ranks: Count | UnsetType = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
-    target: TargetField = UNSET
-    targets: TargetsField = UNSET
 
 
 def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
     """Answer one request; `control` is that of the family's `solve`."""
     problem = request.to_problem()
-    foreseen = planned(ibatch.IBATCH, request, problem, control, request.to_outlook)
+    foreseen = planned(ibatch.IBATCH, request, problem, control)
     result, network = foreseen.result, request.settled()
-    made = answer_to(request, problem, result, foreseen.deadline, foreseen.prospect)
+    known = or_none(request.layer_names), or_none(request.layer_parameters)
+    made = replace(answer(problem, result, *known), **foreseen.fields)
     if network is None or result.plan is None or problem.layer_bytes is None:
         return made
     sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
     return warned(made, warnings_of(network, sizes))
-
-
-def answer_to(
-    request: IbatchRequest,
-    problem: ibatch.Problem,
-    result: Result[ibatch.Plan, ibatch.Evaluation],
-    deadline: Deadline,
-    prospect: Prospect | None = None,
-) -> IbatchAnswer:
-    """Return the answer to a request, with its regret (until the deadline) if requested."""
-    plan = result.plan if request.regret else None
-    return answer(
-        problem,
-        result,
-        or_none(request.layer_names),
-        or_none(request.layer_parameters),
-        regret=None if plan is None else regrets(ibatch.IBATCH, problem, plan, deadline),
-        prospect=prospect,
-    )
 
 
 def headline(answer: IbatchAnswer) -> str:
@@ -275,8 +246,8 @@ def headline(answer: IbatchAnswer) -> str:
 def timeline(answer: IbatchAnswer) -> Timeline:
     """Check an answer and return its schedule.
 
-    Raises InvalidInputError, with a path, if there is no plan, a layer is in no batch, or the
-    schedule or costs are not those of the batches.
+    Raises InvalidInputError, with a path, if there is no plan, a layer is in no batch, or times
+    contradict each other.
     """
     check_head(answer, "schedule", "batches")
     assert answer.schedule is not UNSET
@@ -295,45 +266,28 @@ def timeline(answer: IbatchAnswer) -> Timeline:
                 f"schedule[{position}].layers",
                 f"expected {list(batch)} as in batches, got {list(row.layers)}",
             )
+    _check_times(answer, answer.schedule)
     times = [
         BatchTimes(*(getattr(row, name) for name in BatchTimes._fields)) for row in answer.schedule
     ]
-    _check_times(answer, times)
     names = or_none(answer.layer_names)
     return timeline_of(answer.batches, times, names, direction=answer.direction)
 
 
-def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:
-    """Check that the schedule is feasible and has the stated costs."""
-    for position, batch in enumerate(times):
-        if batch.transfer_ns < 0 or batch.compute_ns < 0:
-            raise InvalidInputError(f"schedule[{position}]", "ends before it starts")
-    startup = max(batch.startup_end_ns - batch.transfer_start_ns for batch in times)
-    expected = times_of(
-        answer.direction,
-        [batch.transfer_ns for batch in times],
-        [batch.compute_ns for batch in times],
-        startup,
-    )
-    for name in sorted(BatchTimes._fields, key="startup_end_ns".__eq__):  # inferred, so last
-        for position, (batch, expected_batch) in enumerate(zip(times, expected, strict=True)):
-            right = getattr(expected_batch, name)
-            check_same(getattr(batch, name), right, f"schedule[{position}].{name}")
-    cost = priced(answer.direction, times)
-    if answer.objective == "eq4" and not cost.eq5_holds:
-        raise InvalidInputError("schedule", "breaks Eq. 5, which objective eq4 asks for")
-    for field in fields(cost):
-        if field.name == "schedule":  # compared above
-            continue
-        right, stated = getattr(cost, field.name), getattr(answer, field.name)
-        if stated is not UNSET:
-            check_same(stated, right, field.name)
-    objective = cost.makespan_ns if answer.objective == "makespan" else cost.eq4_ns
-    if answer.objective_ns != objective:
-        raise InvalidInputError(
-            "objective_ns",
-            f"expected {answer.objective}_ns ({objective}), got {answer.objective_ns}",
-        )
+def _check_times(answer: IbatchAnswer, schedule: Sequence[BatchAnswer]) -> None:
+    """Check that the network and the worker do one thing at a time, until the objective."""
+    rows = placed("schedule", schedule)
+    transfer = ("transfer_start_ns", "startup_end_ns", "transfer_end_ns")
+    compute = ("compute_start_ns", "compute_end_ns")
+    pulls = answer.direction == "pull"
+    check_order(rows, *(transfer + compute if pulls else compute + transfer))
+    check_serial(rows, transfer[0], transfer[-1])
+    check_serial(rows, *compute)
+    end = getattr(schedule[-1], "compute_end_ns" if pulls else "transfer_end_ns")
+    if answer.objective == "makespan":
+        check_same(answer.objective_ns, end, "objective_ns")
+    if answer.makespan_ns is not UNSET:
+        check_same(answer.makespan_ns, end, "makespan_ns")
 
 
 def answer(
@@ -341,11 +295,8 @@ def answer(
     result: Result[ibatch.Plan, ibatch.Evaluation],
     layer_names: tuple[str, ...] | None = None,
     layer_parameters: tuple[tuple[str, ...], ...] | None = None,
-    *,
-    regret: Sequence[Regret] | None = None,
-    prospect: Prospect | None = None,
 ) -> IbatchAnswer:
-    """Return the JSON form of a result, with layer names, regret and expected costs where given."""
+    """Return the JSON form of a result, with the names of layers and parameters where given."""
     known: dict[str, Any] = {
         **head(IbatchAnswer, result),
         "direction": problem.direction,
@@ -353,8 +304,6 @@ def answer(
         "layer_names": UNSET if layer_names is None else layer_names,
         "layer_parameters": UNSET if layer_parameters is None else layer_parameters,
         "layer_bytes": UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
-        "regret": regret_answers(regret),
-        "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
     }
     if result.plan is None:

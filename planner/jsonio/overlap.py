@@ -8,9 +8,9 @@ from msgspec.structs import asdict, replace
 
 from planner.families import overlap
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.types import Index, Moment, Size, Time, or_none
-from planner.jsonio.what_if import ProspectField, RegretField, WhatIfRequest, planned
+from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.types import Index, Moment, Size, Time, filled, or_none
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
 from planner.solving.deadline import Control
@@ -90,7 +90,7 @@ class GraphTransfer(Struct, frozen=True, kw_only=True):
     end_ns: Moment
 
 
-class OverlapAnswer(PlanOrReason, frozen=True, kw_only=True):
+class OverlapAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """In which order the rank issues the nodes, what is merged, and what that costs."""
 
     problem: Literal["overlap"] = "overlap"
@@ -106,8 +106,6 @@ class OverlapAnswer(PlanOrReason, frozen=True, kw_only=True):
     own_order_exposed_ns: Moment | UnsetType = UNSET
     peak_bytes: Total | UnsetType = UNSET
     transfers: tuple[GraphTransfer, ...] | UnsetType = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
 
 
 def encode_request(problem: overlap.Problem) -> str:
@@ -146,24 +144,10 @@ def answer(
 
 def _rows(problem: overlap.Problem) -> dict[str, Any]:
     return {
-        "nodes": tuple(
-            GraphNode(name=it.name, after=it.after, duration_ns=it.duration_ns)
-            for it in problem.nodes
-        ),
-        "kinds": tuple(
-            GraphKind(name=it.name, channel=it.channel, times=it.times, mergeable=it.mergeable)
-            for it in problem.kinds
-        ),
-        "collectives": tuple(
-            GraphCollective(
-                **{name: getattr(it, name) for name in GraphCollective.__struct_fields__}
-            )
-            for it in problem.collectives
-        ),
-        "tensors": tuple(
-            GraphTensor(**{name: getattr(it, name) for name in GraphTensor.__struct_fields__})
-            for it in problem.tensors
-        ),
+        "nodes": tuple(filled(GraphNode, row) for row in problem.nodes),
+        "kinds": tuple(filled(GraphKind, row) for row in problem.kinds),
+        "collectives": tuple(filled(GraphCollective, row) for row in problem.collectives),
+        "tensors": tuple(filled(GraphTensor, row) for row in problem.tensors),
     }
 
 
@@ -186,12 +170,7 @@ def _costs(problem: overlap.Problem, cost: overlap.Evaluation) -> dict[str, Any]
         "exposed_ns": cost.exposed_ns,
         "own_order_exposed_ns": own.exposed_ns,
         "peak_bytes": cost.peak_bytes,
-        "transfers": tuple(
-            GraphTransfer(
-                members=it.members, channel=it.channel, start_ns=it.start_ns, end_ns=it.end_ns
-            )
-            for it in cost.transfers
-        ),
+        "transfers": tuple(filled(GraphTransfer, row) for row in cost.transfers),
     }
 
 

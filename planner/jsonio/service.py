@@ -11,14 +11,11 @@ from planner.jsonio import (
     bml,
     bml_answer,
     caramel,
-    caramel_timeline,
     drizzle,
     fsdp,
-    fsdp_timeline,
     ibatch,
     iteration,
     iteration_answer,
-    iteration_timeline,
     overlap,
     yan,
     yan_answer,
@@ -41,32 +38,15 @@ OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The JSON interface of one problem.
-
-    Attributes
-    ----------
-    request, answer : type
-        What requests and answers look like.
-    run : callable
-        Answers a request; takes `planner.Control` by name.
-    headline : callable
-        Returns one line about an answer.
-    view : callable
-        Checks an answer read again and returns what there is to draw of it, such as its timeline.
-    request_rules : mapping
-        What the schema says of a request beside the fields' own types; by default nothing.
-    told : callable, optional
-        Returns the answer of a result of a problem (a request's `to_problem`): what there is to
-        compare.
-    """
+    """The JSON interface of one problem."""
 
     request: type[Controlled]
     answer: type[Head]
-    run: Callable[..., Head]
-    headline: Callable[[Any], str]
-    view: Callable[[Any], Any]
-    request_rules: Mapping[str, Any] = field(default_factory=dict)
-    told: Callable[[Any, Any], Head] | None = None
+    run: Callable[..., Head]  # answers a request; takes `planner.Control` by name
+    headline: Callable[[Any], str]  # one line about an answer
+    view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
+    request_rules: Mapping[str, Any] = field(default_factory=dict)  # of its schema, beside types
+    told: Callable[[Any, Any], Head] | None = None  # the answer of a problem's result, to compare
 
 
 PROBLEMS: dict[str, Interface] = {
@@ -82,8 +62,8 @@ PROBLEMS: dict[str, Interface] = {
         caramel.CaramelRequest,
         caramel.CaramelAnswer,
         caramel.run,
-        caramel_timeline.headline,
-        caramel_timeline.timeline,
+        caramel.headline,
+        caramel.timeline,
     ),
     "yan": Interface(
         yan.YanRequest,
@@ -123,15 +103,15 @@ PROBLEMS: dict[str, Interface] = {
         fsdp.FsdpAnswer,
         fsdp.run,
         fsdp.headline,
-        fsdp_timeline.timeline,
+        fsdp.timeline,
         told=fsdp.answer,
     ),
     "iteration": Interface(
         iteration.IterationRequest,
         iteration_answer.IterationAnswer,
         iteration.run,
-        iteration_timeline.headline,
-        iteration_timeline.timeline,
+        iteration_answer.headline,
+        iteration_answer.timeline,
     ),
     "overlap": Interface(
         overlap.OverlapRequest,

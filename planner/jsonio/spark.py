@@ -1,6 +1,7 @@
 """The JSON form of a Spark event log's content: loops, constants, and requests made from them."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from fractions import Fraction
 from typing import Literal
 
@@ -12,7 +13,7 @@ from planner.families.drizzle.problem import Problem
 from planner.jsonio.drizzle import StageDocument
 from planner.jsonio.drizzle_measurements import GroupsConstants, OverheadDocument
 from planner.jsonio.layout import in_lines, number, numbers
-from planner.jsonio.types import Count, Size, Time, filled
+from planner.jsonio.types import Count, Time, filled
 
 _ELEMENT_BYTES = 4
 
@@ -31,22 +32,7 @@ class SparkLoop(Struct, frozen=True, kw_only=True):
     between_jobs_ns: Time
     overhead: float
     stages: tuple[StageDocument, ...]
-    spent: "SpentDocument"
-
-
-class SpentDocument(Struct, frozen=True, kw_only=True):
-    """What the tasks of the last round spent and moved, added up."""
-
-    run_ns: Time
-    scheduler_delay_ns: Time
-    deserialise_ns: Time
-    serialise_ns: Time
-    getting_result_ns: Time
-    fetch_wait_ns: Time
-    read_bytes: Size
-    remote_bytes: Size
-    written_bytes: Size
-    result_bytes: Size
+    spent: Spent
 
 
 class SparkDrizzle(Struct, frozen=True, kw_only=True):
@@ -158,7 +144,7 @@ def _loop(loop: Loop) -> SparkLoop:
         between_jobs_ns=loop.between_ns,
         overhead=number(loop.overhead),
         stages=stages,
-        spent=filled(SpentDocument, _together(loop)),
+        spent=_together(loop),
     )
 
 
@@ -166,8 +152,8 @@ def _together(loop: Loop) -> Spent:
     """Return the work of the last round, summed over its jobs."""
     return Spent(
         **{
-            name: sum(getattr(job.spent, name) for job in loop.jobs)
-            for name in SpentDocument.__struct_fields__
+            field.name: sum(getattr(job.spent, field.name) for job in loop.jobs)
+            for field in fields(Spent)
         }
     )
 

@@ -87,19 +87,6 @@ def _carried(transfer: TransferDocument) -> str:
     return module_range(names, _SHOWN)
 
 
-def _drawn(
-    number: int, transfer: TransferDocument, label: str, does: Kind
-) -> tuple[list[Interval], Window]:
-    """Return the intervals of a transfer on the network, and its window."""
-    spans: tuple[tuple[Kind, int, int], ...] = (
-        ("startup", transfer.start_ns, transfer.startup_end_ns),
-        (does, transfer.startup_end_ns, transfer.end_ns),
-    )
-    intervals = [Interval("network", start, end, kind, number, label) for kind, start, end in spans]
-    times = transfer.ready_ns, transfer.start_ns, transfer.end_ns, transfer.due_ns
-    return intervals, Window(number, *times, label, does, transfer.parameters, transfer.bytes)
-
-
 def timeline_of(
     schedule: Sequence[OpTimes],
     transfers: Sequence[TransferDocument],
@@ -113,8 +100,13 @@ def timeline_of(
     windows = []
     for number, (transfer, does) in enumerate(zip(transfers, kinds, strict=True)):
         label = f"{does.replace('_', '-')} {number + 1}: {_carried(transfer)}"
-        spans, window = _drawn(number, transfer, label, does)
-        intervals += spans
-        windows.append(window)
-    end = Mark(backward_ns, "end of the backward pass")
-    return Timeline(("computation", "network"), tuple(intervals), tuple(windows), (end,))
+        parts: tuple[tuple[Kind, int, int], ...] = (
+            ("startup", transfer.start_ns, transfer.startup_end_ns),
+            (does, transfer.startup_end_ns, transfer.end_ns),
+        )
+        for kind, start, end in parts:
+            intervals.append(Interval("network", start, end, kind, number, label))
+        times = transfer.ready_ns, transfer.start_ns, transfer.end_ns, transfer.due_ns
+        windows.append(Window(number, *times, label, does, transfer.parameters, transfer.bytes))
+    mark = Mark(backward_ns, "end of the backward pass")
+    return Timeline(("computation", "network"), tuple(intervals), tuple(windows), (mark,))

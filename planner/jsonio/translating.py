@@ -5,7 +5,6 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import itemgetter
 from typing import Any, Literal
 
 import msgspec
@@ -194,13 +193,14 @@ def _inside(outer: msgspec.inspect.Type, step: str | int) -> list[msgspec.inspec
 
 
 def _field_names(types: list[msgspec.inspect.Type]) -> list[str]:
-    structs = [inner for inner in types if isinstance(inner, msgspec.inspect.StructType)]
-    own = [
-        (field.name not in struct.cls.__annotations__, field)
-        for struct in structs
-        for field in struct.fields
-    ]
-    return [field.encode_name for _, field in sorted(own, key=itemgetter(0))]
+    """Return the fields of structures, those of a structure itself before those of its bases."""
+    names = []
+    for struct in types:
+        if isinstance(struct, msgspec.inspect.StructType):
+            own = {name: place for place, name in enumerate(struct.cls.__annotations__)}
+            fields = sorted(struct.fields, key=lambda field: own.get(field.name, len(own)))
+            names += [field.encode_name for field in fields]
+    return names
 
 
 def _choices(types: list[msgspec.inspect.Type]) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, Type
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.jsonio.control import Controlled, tell, without_start
+from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
+from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
@@ -274,6 +275,30 @@ class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields
     regret: RegretRequest = False
     scenarios: ScenariosField = UNSET
     percentile: PercentileField = UNSET
+    method: str = "auto"
+
+    def to_outlook(self, _: Any) -> Outlook | None:
+        """Return the scenarios to plan a problem for, or None: here, those listed."""
+        return asked(
+            scenarios=self.scenarios,
+            percentile=self.percentile,
+            spreads="scenarios",
+            method=self.method,
+        )
+
+
+class WhatIfAnswer(PlanOrReason, frozen=True, kw_only=True):
+    """The fields of `PlanOrReason`, and what the plan costs if the numbers are others."""
+
+    regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
+
+
+class TargetedAnswer(WhatIfAnswer, frozen=True, kw_only=True):
+    """The fields of `WhatIfAnswer`, and the rules that the plan keeps to, or would be sent by."""
+
+    target: TargetField = UNSET
+    targets: TargetsField = UNSET
 
 
 class WhatIfFields(TypedDict):
@@ -314,35 +339,17 @@ def planned(
     request: Any,
     problem: ProblemT,
     control: Control[PlanT],
-    to_outlook: Callable[[ProblemT], Outlook | None] | None = None,
 ) -> Foreseen[ProblemT, PlanT, EvaluationT]:
     """Return the plan that a request asks for: for its scenarios if there are any.
 
-    A plan whose regret is asked for too has half of the time.
-
-    Parameters
-    ----------
-    family : Family
-        The family of the problem.
-    request : WhatIfRequest
-        The request, with a `method`.
-    problem : Problem
-        Its problem.
-    control : Control
-        How the family's `solve` is controlled.
-    to_outlook : callable, optional
-        Returns the scenarios; by default only those that the request lists.
-
-    Raises
-    ------
-    InvalidInputError
-        If the request is none, such as a scenario that changes what the family does not have.
+    A plan whose regret is asked for too has half of the time. Raises InvalidInputError if the
+    request is none, such as a scenario that changes what the family does not have.
     """
     limit, cancel = or_none(request.time_limit_s), control.get("cancel")
     deadline, prospect = Deadline.of(limit, cancel), None
     if limit is not None and request.regret:
         limit /= 2
-    outlook = listed(request) if to_outlook is None else to_outlook(problem)
+    outlook = request.to_outlook(problem)
     given = {name: getattr(request, name) for name in request.__struct_fields__}
     outlook = unless_tied(outlook, control.get("tie_break"), given)
     if outlook is None:
@@ -353,13 +360,3 @@ def planned(
         result = without_start(result, control)
         tell(result, control)
     return Foreseen(family, problem, result, prospect, request.regret, deadline)
-
-
-def listed(request: Any) -> Outlook | None:
-    """Return the scenarios that a request lists; None without any."""
-    return asked(
-        scenarios=request.scenarios,
-        percentile=request.percentile,
-        spreads="scenarios",
-        method=request.method,
-    )

@@ -5,6 +5,8 @@ from dataclasses import asdict
 
 from msgspec import Struct
 
+from planner.jsonio.types import filled
+from planner.traces.breakdown import StepParts
 from planner.traces.recorded import Kernels
 from planner.traces.why import Why
 
@@ -23,27 +25,6 @@ class CausesReport(Struct, frozen=True, kw_only=True):
     undivided: int
 
 
-class KernelsReport(Struct, frozen=True, kw_only=True):
-    """Kernels of one name on one rank."""
-
-    name: str
-    library: str
-    times: int
-    total_ns: int
-
-
-class StepReport(Struct, frozen=True, kw_only=True):
-    """Parts of one step of one rank; they sum to how long it lasted."""
-
-    rank: int
-    step: str
-    lasts_ns: int
-    compute_ns: int
-    waited_ns: int
-    copied_ns: int
-    idle_ns: int
-
-
 class RankReport(Struct, frozen=True, kw_only=True):
     """Where the time of one rank went."""
 
@@ -59,8 +40,8 @@ class RankReport(Struct, frozen=True, kw_only=True):
     exposed_ns: int
     input_ns: int
     overlap: float | None
-    counted: tuple[KernelsReport, ...]
-    doubtful: tuple[KernelsReport, ...]
+    counted: tuple[Kernels, ...]
+    doubtful: tuple[Kernels, ...]
 
 
 class WaitReport(Struct, frozen=True, kw_only=True):
@@ -101,7 +82,7 @@ class WhyReport(Struct, frozen=True, kw_only=True):
 
     ranks: tuple[RankReport, ...]
     steps: int
-    parts: tuple[StepReport, ...]
+    parts: tuple[StepParts, ...]
     causes: CausesReport
     waits: tuple[WaitReport, ...]
     costs: dict[str, CostReport]
@@ -112,7 +93,6 @@ class WhyReport(Struct, frozen=True, kw_only=True):
 
 def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
     """Return the JSON form of an answer, with the warnings about its traces."""
-    saving = answer.saving
     return WhyReport(
         ranks=tuple(
             RankReport(
@@ -120,14 +100,14 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
                 device=recorded.device,
                 steps=len(recorded.steps),
                 overlap=part.overlap,
-                counted=_kernels(recorded.counted),
-                doubtful=_kernels(recorded.doubtful),
+                counted=recorded.counted,
+                doubtful=recorded.doubtful,
                 **asdict(part),
             )
             for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
         ),
         steps=answer.steps,
-        parts=tuple(StepReport(**asdict(part)) for part in answer.parts),
+        parts=answer.parts,
         causes=CausesReport(**answer.causes),
         waits=tuple(
             WaitReport(
@@ -143,26 +123,13 @@ def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
             for wait in answer.waits
         ),
         costs={
-            name: CostReport(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
+            name: filled(CostReport, cost, ns_per_byte=float(cost.ns_per_byte))
             for name, cost in answer.costs.items()
         },
-        saving=SavingReport(
-            exposed_ns=saving.exposed_ns,
-            straggler_ns=saving.straggler_ns,
-            least_ns=saving.least_ns,
-            at_most_ns=saving.at_most_ns,
-            plan_ns=saving.plan_ns,
-            saved_ns=saving.saved_ns,
-            doubtful_ns=saving.doubtful_ns,
-            reason=saving.reason,
-        ),
+        saving=filled(SavingReport, answer.saving),
         unexplained=answer.unexplained,
         warnings=tuple(warnings),
     )
-
-
-def _kernels(rows: Sequence[Kernels]) -> tuple[KernelsReport, ...]:
-    return tuple(KernelsReport(**asdict(row)) for row in rows)
 
 
 def _step(answer: Why, rank: int, place: int) -> str | None:

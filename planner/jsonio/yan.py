@@ -191,7 +191,7 @@ def asked(request: YanRequest) -> ProfiledProblem:
         machines=machines,
         cores=cores,
         layers=layers_of(layers),
-        constants=constants_of(constants),
+        constants=Constants(**fields_of(constants)),
         samples=request.samples,
         read_every=read_every,
         **common,
@@ -254,11 +254,6 @@ def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ..
         with inside(f"layers[{place}]"):
             layers.append(NeuronLayer(**fields_of(document)))
     return tuple(layers)
-
-
-def constants_of(document: ConstantsDocument) -> Constants:
-    """Return the typed constants; errors carry a path that starts with ``constants.``."""
-    return Constants(**fields_of(document))
 
 
 def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:

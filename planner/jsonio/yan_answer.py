@@ -10,9 +10,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.families.yan.configuration import Configuration, Plan, Ranked
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import MAX_MACHINES, Problem
-from planner.jsonio.heads import PlanOrReason, head
+from planner.jsonio.heads import head
 from planner.jsonio.types import Index, Moment, filled
-from planner.jsonio.what_if import ProspectField, RegretField
+from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import NotApplicableError
 from planner.model.validation import total
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
@@ -122,7 +122,7 @@ class SensitivityAnswer(Struct, frozen=True, kw_only=True):
     error: float
 
 
-class YanAnswer(PlanOrReason, frozen=True, kw_only=True):
+class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     """The configuration, what an epoch takes and the proof; or why there is none."""
 
     longest_ns: ClassVar[int] = 366 * 24 * 3600 * 10**9  # epochs of large data sets take days
@@ -146,8 +146,6 @@ class YanAnswer(PlanOrReason, frozen=True, kw_only=True):
         Annotated[tuple[str, ...], Meta(description="beyond the profile it was made of")]
         | UnsetType
     ) = UNSET
-    regret: RegretField = UNSET
-    prospect: ProspectField = UNSET
 
 
 def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:

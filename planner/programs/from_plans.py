@@ -18,7 +18,7 @@ from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
-from planner.jsonio.fsdp import FsdpAnswer
+from planner.jsonio.fsdp import FsdpAnswer, plan_of
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
@@ -36,7 +36,7 @@ from planner.programs.forms import (
     SliceProgram,
     piece_of,
 )
-from planner.programs.units import plan_of, units_of
+from planner.programs.units import units_of
 from planner.solving.result import Result
 from planner.solving.transfers import Kind, Part
 

@@ -14,31 +14,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from msgspec import UNSET
-
-from planner.families.fsdp.checker import check_issues
 from planner.families.fsdp.evaluation import Load
-from planner.families.fsdp.problem import Channels, Plan, Unit
-from planner.jsonio.fsdp import FsdpAnswer
+from planner.families.fsdp.problem import Channels, Plan
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.validation import shown
 from planner.programs.forms import ShardedUnit, UnitProgram
 
 Lists: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 """For each unit: the units that it prefetches in the forward and in the backward pass."""
-
-
-def plan_of(answer: FsdpAnswer) -> tuple[Plan, list[Load]]:
-    """Return the plan of a checked answer, and the loads of its units."""
-    assert answer.units is not UNSET
-    assert answer.buffers is not UNSET
-    units = tuple(
-        Unit(*unit.layers, unit.keep, unit.recompute, unit.forward_at, unit.backward_at)
-        for unit in answer.units
-    )
-    check_issues(units)
-    loads = [Load(*(getattr(unit, name) for name in Load._fields)) for unit in answer.units]
-    return Plan(0, units, answer.buffers), loads
 
 
 def units_of(

@@ -11,8 +11,7 @@ from itertools import pairwise
 
 from msgspec import UNSET
 
-from planner.jsonio.iteration_answer import VERBS, IterationAnswer, TransferAnswer
-from planner.jsonio.iteration_timeline import timeline
+from planner.jsonio.iteration_answer import VERBS, IterationAnswer, TransferAnswer, timeline
 from planner.model.layers import module_range
 from planner.model.units import counted, format_bytes, format_ns, unit_of
 from planner.solving.timeline import Interval

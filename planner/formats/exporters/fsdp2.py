@@ -20,10 +20,10 @@ from msgspec import UNSET
 from planner.families.fsdp.evaluation import follow
 from planner.families.fsdp.problem import Channels, Plan
 from planner.formats.exporters.batches import whole_names
-from planner.jsonio.fsdp import FsdpAnswer
+from planner.jsonio.fsdp import FsdpAnswer, plan_of
 from planner.model.errors import NotApplicableError
 from planner.programs import Batch, UnitProgram, program_of
-from planner.programs.units import Lists, by_streams, plan_of
+from planner.programs.units import Lists, by_streams
 
 _NOTE = (
     "Call fully_shard on the modules of each group, groups in the order of shard_order, then on "
