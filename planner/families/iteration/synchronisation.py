@@ -11,7 +11,7 @@ Source: Wang et al., "BML", NeurIPS 2018, §2-3 (costs); Patarasuk and Yuan, JPD
 halves: Zhang et al., "DeAR", ICDCS 2023, and Rajbhandari et al., "ZeRO", SC 2020.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -53,11 +53,17 @@ NONE = "none"
 _SECOND = Fraction(10**9)
 
 
-@lru_cache(maxsize=16)  # a plan is made for a dozen problems that differ in computation alone
 def synchronisations(
-    cluster: Cluster, algorithms: tuple[str, ...] = ALGORITHMS
+    cluster: Cluster, algorithms: Iterable[str] = ALGORITHMS
 ) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
     """Return the algorithms that can be used on a cluster, and the others with the reason."""
+    return _known(cluster, tuple(algorithms))
+
+
+@lru_cache(maxsize=16)  # a plan is made for a dozen problems that differ in computation alone
+def _known(
+    cluster: Cluster, algorithms: tuple[str, ...]
+) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
     if cluster.workers == 1:
         return (Synchronisation(NONE, 0, AffineCost(0, Fraction(0))),), ()
     usable, left_out = [], []
