@@ -140,11 +140,22 @@ def test_least_time_is_a_share_of_any_transfer(problem: Problem, data: st.DataOb
     kind = data.draw(st.sampled_from(problem.kinds))
     sizes = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=4))
     merged = kind.time_ns(sum(sizes))
-    most = data.draw(st.integers(sum(sizes), 60))
+    most, count = data.draw(st.integers(sum(sizes), 60)), data.draw(st.integers(len(sizes), 5))
     if kind.mergeable:
-        assert sum(least_ns(kind, size, most) for size in sizes) <= merged
+        assert sum(least_ns(kind, size, most, count) for size in sizes) <= merged
     else:
-        assert least_ns(kind, sizes[0], most) == kind.time_ns(sizes[0])
+        assert least_ns(kind, sizes[0], most, count) == kind.time_ns(sizes[0])
+
+
+def test_collectives_of_no_bytes_may_travel_as_one() -> None:
+    kind = Kind("k", "0", ((0, 100),))
+    nodes = [Node("start"), Node("wait", (0,)), Node("start 2"), Node("wait 2", (2,))]
+    both = (Collective(0, 1, 0, 0), Collective(2, 3, 0, 0))
+    problem = Problem(nodes=nodes, kinds=[kind], collectives=both)
+    assert solve(problem).objective_ns == 100
+    assert lower_bound_ns(problem, NEVER)[0] <= 100
+    alone = Problem(nodes=nodes[:2], kinds=[kind], collectives=both[:1])
+    assert lower_bound_ns(alone, NEVER)[0] == 100
 
 
 @settings(max_examples=30, deadline=None)

@@ -60,9 +60,9 @@ class _Loads:
         channels = {name: number for number, name in enumerate(problem.channels, 1)}
         starts = {it.start: number for number, it in enumerate(problem.collectives)}
         waits = {it.wait: number for number, it in enumerate(problem.collectives)}
-        total: dict[int, int] = {}
+        of_kind: dict[int, list[int]] = {}
         for it in problem.collectives:
-            total[it.kind] = total.get(it.kind, 0) + it.size_bytes
+            of_kind.setdefault(it.kind, []).append(it.size_bytes)
         self.machines = len(channels) + 1
         self.after: list[list[int]] = []
         self.machine: list[int] = []
@@ -77,11 +77,11 @@ class _Loads:
             place[node] = self._add(earlier, 0, about.duration_ns, about.duration_ns)
             if node in starts:
                 it = problem.collectives[starts[node]]
-                kind = problem.kinds[it.kind]
+                kind, sizes = problem.kinds[it.kind], of_kind[it.kind]
                 self.transfer[starts[node]] = self._add(
                     [place[node]],
                     channels[kind.channel],
-                    least_ns(kind, it.size_bytes, total[it.kind]),
+                    least_ns(kind, it.size_bytes, sum(sizes), len(sizes)),
                     kind.time_ns(it.size_bytes),
                 )
 
@@ -114,9 +114,12 @@ class _Loads:
         return best
 
 
-def least_ns(kind: Kind, size: int, most: int) -> int:
-    """Return the least time of a collective's share of a transfer of up to `most` bytes (ns)."""
-    if not kind.mergeable or most <= size:
+def least_ns(kind: Kind, size: int, most: int, count: int) -> int:
+    """Return the least time of a collective's share of a transfer (ns).
+
+    `most` are the bytes of the `count` collectives that may be merged, this one among them.
+    """
+    if not kind.mergeable or count == 1:
         return kind.time_ns(size)
     if not size:
         return 0
@@ -253,4 +256,4 @@ def _within(
         last = np.maximum(end, end[place])
         fits = first + last + np.maximum(alone, alone[place]) <= guess
         fits[place] = True
-        work[node] = least_ns(times, sizes[place], int(amount[fits].sum()))
+        work[node] = least_ns(times, sizes[place], int(amount[fits].sum()), int(fits.sum()))
