@@ -326,10 +326,10 @@ def timeline(answer: FsdpAnswer) -> Timeline:
         Interval("computation", step.start_ns, step.end_ns, step.phase, -1, labels[step.unit])
         for step in steps
     ]
-    one = answer.channels == "one"
+    shared = answer.channels == "one"
     lanes: dict[str, tuple[str, Kind]] = {
-        "gathers": ("transfers" if one else "all-gathers", "pull"),
-        "reduces": ("transfers" if one else "reduce-scatters", "push"),
+        "gathers": ("transfers" if shared else "all-gathers", "pull"),
+        "reduces": ("transfers" if shared else "reduce-scatters", "push"),
         "sums": ("all-reduces", "all_reduce"),
     }
     sent = sorted(

@@ -100,6 +100,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(FSDP, memory_bytes=9000, with_plan=True),
             solved(FSDP, method="auto", regret=True, scenarios=[{"startup": 2}]),
             solved(FSDP, channels="two", method="no_reshard"),
+            solved(FSDP, method="one_unit"),
             solved(FSDP, meshes=[{**mesh, "shards": 2, "replicas": 3, "all_reduce": IN_CHUNKS}]),
         ],
         "bigdl": lambda: [solved(BIGDL, with_plan=True), solved(BIGDL, pull_order="rule")],

@@ -133,20 +133,20 @@ def in_cycles(
     cost_ns, tick = cost_of(problem).cost_ns, 0
     complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
     timed: list[Transfer] = []
-    found: list[Transfer] = []  # by the cycle at `tick`
+    queued: list[Transfer] = []  # by the cycle at `tick`
     for place in sorted(range(len(groups)), key=complete.__getitem__):
         if complete[place] > tick:
-            if found:
-                lasting = sum(cost_ns(group.size_bytes) for group in found)
+            if queued:
+                lasting = sum(cost_ns(group.size_bytes) for group in queued)
                 tick += max(cycle_ns, lasting)
             tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns  # finding no group
-            timed += found
-            found = []
+            timed += queued
+            queued = []
         parts = groups[place].parts
-        if found and found[-1].size_bytes + groups[place].size_bytes <= fusion_bytes:
-            parts = found.pop().parts + parts
-        found.append(Transfer(parts, not_before_ns=tick))
-    return timed + found
+        if queued and queued[-1].size_bytes + groups[place].size_bytes <= fusion_bytes:
+            parts = queued.pop().parts + parts
+        queued.append(Transfer(parts, not_before_ns=tick))
+    return timed + queued
 
 
 def bytescheduler(problem: Problem, deadline: Deadline) -> Outcome[Plan]:

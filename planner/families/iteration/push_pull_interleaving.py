@@ -157,7 +157,7 @@ class _Ends:
         self.cost = UnitCost(sides.lines)
         known, unit = sides.windows, self.cost.unit
         ordered = [(known.heads[j], known.tails[j]) for j in sides.order]
-        places = [n for n, (one, following) in enumerate(pairwise(ordered), 1) if one != following]
+        places = [n for n, (at, following) in enumerate(pairwise(ordered), 1) if at != following]
         if len(places) >= UNITS:
             places = _spread(sides, places)
         self.places = (*places, len(sides.order))
