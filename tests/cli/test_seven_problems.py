@@ -43,7 +43,8 @@ def test_shipped_profiles_go_into_all_problems(
 ) -> None:
     # Searching for so many layers is a matter of `tests/yan`.
     rule = ["--methods", "data_parallel"] if problem == "yan" else []
-    best = compared(path, problem, capsys, "--computation", "0.1", *rule)[0]
+    options = ["--computation", "0.1", "--time-limit", "60"]
+    best = compared(path, problem, capsys, *options, *rule)[0]
     assert best["problem"] == problem
     assert best["status"] in ("optimal", "feasible")
     assert best["objective_ns"] > 0
