@@ -123,9 +123,10 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
     wanted = wanted_of(request, problem)
     foreseen = planned(BML, request, problem, control)
     result, fields = foreseen.result, foreseen.fields
-    listing = last.share(2)  # encoding takes as long as listing
+    listing = last.share(3)  # a check and encoding take as long as listing
     try:
-        made = with_verdict(answer(problem, result, wanted, listing), last)
+        made = answer(problem, result, wanted, listing)
+        made = with_verdict(made, last.share(2))
         made = structs.replace(made, **fields)
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:

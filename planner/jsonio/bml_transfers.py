@@ -27,7 +27,7 @@ from planner.jsonio.programs import LISTED, check_summed_up
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.topologies import BCube
 from planner.model.validation import check_same, shown
-from planner.solving.deadline import NEVER, Deadline, TimeUpError
+from planner.solving.deadline import NEVER, Deadline, TimeUpError, watched
 from planner.solving.views import Compared
 
 MAX_CHECKED = 2**16
@@ -71,14 +71,16 @@ def with_verdict(answer: BmlAnswer, deadline: Deadline = NEVER) -> BmlAnswer:
     if answer.transfers is UNSET or len(answer.transfers) > MAX_CHECKED:
         return answer
     try:
-        verdict = check(_program(answer)[0], deadline)
+        verdict = check(_program(answer, deadline)[0], deadline)
     except TimeUpError:
         return answer
     program = replace(stated.program, checked=verdict)
     return replace(answer, synchronisation=replace(stated, program=program))
 
 
-def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
+def _program(
+    answer: BmlAnswer, deadline: Deadline = NEVER
+) -> tuple[ListedProgram, list[int], list[int]]:
     """Return the program, the server of each rank, and the byte offset of each chunk."""
     import numpy as np
 
@@ -90,7 +92,8 @@ def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
     layers = [0 if transfer.layer is UNSET else transfer.layer for transfer in transfers]
     last = max(layers, default=0)
     messages = []
-    for transfer, layer, ends in zip(transfers, layers, _ends(answer, layers, steps), strict=True):
+    rows = zip(transfers, layers, _ends(answer, layers, steps), strict=True)
+    for transfer, layer, ends in watched(rows, deadline):
         if transfer.length_bytes:
             part = 0 if transfer.part is UNSET else transfer.part
             # Back-propagation finishes the last layer first.
@@ -106,7 +109,7 @@ def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
     servers = sorted({end for moved in messages for end in (moved.sender, moved.receiver)})
     sent = np.zeros((len(servers), len(edges) - 1), dtype=bool)
     listed = []
-    for moved in messages:
+    for moved in watched(messages, deadline):
         sender, receiver = (bisect_left(servers, end) for end in (moved.sender, moved.receiver))
         first, stop = (bisect_left(edges, byte) for byte in (moved.first, moved.stop))
         if moved.adds:
