@@ -125,8 +125,6 @@ def iteration(layers: int, machines: int, topology: Request, **cluster: Any) -> 
 
 SWITCH = {"kind": "switch"}
 
-DEAD = {"servers": [[1, 0, 1, 1, 0, 1], [0, 1, 0, 1, 1, 0]]}
-
 REQUESTS: dict[str, Callable[[int], Request]] = {
     **{f"ibatch, {name}": partial(ibatch, network=network) for name, network in NETWORKS.items()},
     "ibatch, pull": lambda layers: ibatch(
@@ -154,9 +152,6 @@ REQUESTS: dict[str, Callable[[int], Request]] = {
     "bml": lambda _: bml_request(),
     "bml, failures": lambda _: bml_request(failed={"nics": [[[0, 1, 2], 0]]}),
     "bml, listed": lambda _: bml_request(n=3, schedule="all"),
-    "bml, listed around failures": lambda _: bml_request(
-        n=2, k=6, schedule="all", layer_bytes=24 * [10**6], failed=DEAD
-    ),
     "bigdl": lambda layers: {**shipped("bigdl/vgg19-16.json"), "nodes": layers},
     "drizzle": lambda _: shipped("drizzle/inception64.json"),
     "fsdp": fsdp_request,
