@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.yan import Constants, Fixed, NeuronLayer, Plan, Problem, solve
+from planner.families.yan.configuration import Explored
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.solving.methods import REPLAN
 from planner.solving.result import Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
@@ -229,3 +231,14 @@ def test_exact_refuses_machines_that_differ() -> None:
     with pytest.raises(NotApplicableError) as caught:
         solve(replace(TINY, nic_speeds=[Fraction(speed) for speed in (1, 1, 2, 1)]), method="exact")
     assert caught.value.path == "nic_speeds"
+
+
+def test_an_old_plan_explores_what_is_priced_again() -> None:
+    """Whatever the old search explored, or an edited plan says of it."""
+    problem = TINY
+    old = planned(problem)
+    odd = replace(old, explored=replace(old.explored, triples=-1), ranking=2 * old.ranking)
+    result = solve(problem, start=odd, method=REPLAN)
+    assert result.plan is not None
+    count = len(set(old.ranking[:4]))
+    assert result.plan.explored == Explored(count, 0, count * len(problem.layers), 0)

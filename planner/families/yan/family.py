@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeAlias
 
-from planner.families.yan.configuration import Plan, Ranked
+from planner.families.yan.configuration import Explored, Plan, Ranked
 from planner.families.yan.from_profile import ProfiledProblem, profiled
 from planner.families.yan.model import Estimate, estimate
 from planner.families.yan.problem import Problem
@@ -56,8 +56,9 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
     if not ranking:
         raise InvalidPlanError("ranking", f"none can be run: {refused}")
     ranking.sort(key=lambda known: known.epoch)
-    best = ranking[0].configuration
-    return replace(plan, configuration=best, ranking=tuple(ranking), any_mapping_bound_ns=None)
+    count = len(ranked)
+    explored = Explored(count, 0, count * len(problem.layers), 0)  # not what the old search was
+    return Plan(ranking[0].configuration, tuple(ranking), explored)
 
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
