@@ -79,7 +79,7 @@ OUTLOOKS = ("nominal", *OBJECTIVES)
 _Percentile = Annotated[
     Fraction,
     Meta(
-        description="the time not exceeded in so many percent of the scenarios, by weight",
+        description="percentile of the times in the scenarios, by weight",
         extra_json_schema={"exclusiveMinimum": 0, "maximum": 100},
     ),
 ]

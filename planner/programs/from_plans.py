@@ -1,4 +1,8 @@
-"""Builds programs from the contents of plans, which come typed or as answers."""
+"""Builds programs from the contents of plans, which come typed or as answers.
+
+Guarantee: a program sends what its plan does, in the plan's order; a plan that leaves something
+open is refused. Complexity: O(parts). Source: own.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -124,7 +124,7 @@ def dominating(
 
     mine = of(alternative.synchronisation.algorithm)
     names = (rival.algorithm for rival in _rivals(alternative, candidates))
-    return next((name for name in names if _undercut(of(name), mine)), None)
+    return next((name for name in names if _costs_less(of(name), mine)), None)
 
 
 def changes(
@@ -151,7 +151,7 @@ def changes(
             return [_parts(cost, _FREE) for cost in costs]
 
         own = of(alternative.synchronisation)
-        if any(_undercut(of(rival), own) for rival in rivals):
+        if any(_costs_less(of(rival), own) for rival in rivals):
             return False
         costs = _at_any_depth(scaled)
         return other_lasts(costs) < lasts(costs)
@@ -196,7 +196,7 @@ def _kind(alternative: Alternative) -> str:
     return "all_reduce" if alternative.mode == "replicated" else "push"
 
 
-def _undercut(theirs: Sequence[_Parts], own: Sequence[_Parts]) -> bool:
+def _costs_less(theirs: Sequence[_Parts], own: Sequence[_Parts]) -> bool:
     """Return whether each of our costs is dominated by one of theirs, and the costs differ."""
     return theirs != own and all(any(_no_more(cost, mine) for cost in theirs) for mine in own)
 

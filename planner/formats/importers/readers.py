@@ -146,7 +146,7 @@ FOREIGN = (
 
 
 def foreign(data: bytes, reader: str = "") -> str:
-    """Return what a file is and what to give instead; empty if unknown.
+    """Name the tool that wrote a file, and the file to give instead; empty if unknown.
 
     `data` is the file's beginning, `reader` the format as which it was read.
     """
