@@ -1,7 +1,7 @@
 """``python -m planner``, and the command ``planner``.
 
-Loading takes longer than some commands: Ctrl-C meanwhile ends the process at once, and at any time
-without a traceback.
+Loading takes longer than some commands: Ctrl-C meanwhile ends the process at once (compiled code
+that is being loaded may drop an exception), and at any time without a traceback.
 """
 
 import os
@@ -23,10 +23,12 @@ def entry_point() -> None:
     sys.excepthook, sys.unraisablehook = _uncaught, _unraisable
     from planner.cli.main import main
 
-    try:
+    def listen() -> None:
         if usual:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        status = main()
+
+    try:
+        status = main(loaded=listen)
     except KeyboardInterrupt:
         status = _INTERRUPTED
     finally:

@@ -34,6 +34,7 @@ from tests.test_time_limits import (
     yan_deep,
     yan_request,
 )
+from tests.thorough import THOROUGH
 
 Request = dict[str, Any]
 
@@ -49,7 +50,7 @@ HANGING_S = 4.0
 WAITING_S = 120.0
 """The same of real time, for what waits and computes nothing."""
 
-LIMITS = (1e-9, 1e-3, 0.05, 0.5)
+LIMITS = (1e-9, 1e-3, 0.05, *([0.5] if THOROUGH else []))
 
 SMALL, MIDDLE = 19, 150
 """Layers."""
@@ -312,11 +313,10 @@ def test_a_search_without_time_ends_at_once(name: str, method: str, option: str)
 def test_a_search_ends_at_its_limit_and_at_a_cancel(name: str, method: str, option: str) -> None:
     warm()
     request = asked(name, MIDDLE, method, option)
-    limits = LIMITS if (name, method, option) in QUICK else LIMITS[:-1]  # for a minute in all
-    for limit in limits:
+    for limit in LIMITS:
         if "error" in ended(request, limit):
             return
-    moment = Random(f"{name} {method} {option}").uniform(0, 2 * LIMITS[-2])
+    moment = Random(f"{name} {method} {option}").uniform(0, 0.1)
     ended(request, moment, cancelled=True)
 
 

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from planner.cli.exits import Exit
@@ -39,12 +39,15 @@ examples:
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status."""
+def main(
+    arguments: Sequence[str] | None = None, *, loaded: Callable[[], None] = lambda: None
+) -> int:
+    """Run one command and return its exit status; `loaded` is called once its code is there."""
     options = argparse.Namespace()
     try:
         given = sys.argv[1:] if arguments is None else arguments
         options = parser(given).parse_args(given)
+        loaded()
         with telling(asked=vars(options).get("verbose", False)):
             status: int = options.run(options)
         if sys.stdout is not None:
