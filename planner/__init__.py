@@ -8,6 +8,8 @@ interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``p
 ``solve(problem, method=…, time_limit=…) -> Result``.
 """
 
+from planner.model.loading import loader
+
 TYPE_CHECKING = False  # `typing` and all below take longer to load than a user to press Ctrl-C
 if TYPE_CHECKING:
     from typing import Any
@@ -65,34 +67,30 @@ __all__ = [
     "yan",
 ]
 
-_HOMES = {
-    "model.clusters": ("Cluster",),
-    "model.costs": ("AffineCost", "TableCost"),
-    "solving.deadline": ("Cancel", "Control", "Incumbent"),
-    "model.errors": ("InvalidInputError", "PlannerError"),
-    "model.graphs": ("Graph", "Op", "Parameter"),
-    "model.contention": ("Interference",),
-    "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
-    "jsonio.generic": ("register",),
-    "model.profiles": ("Layer", "Profile", "Provenance"),
-    "solving.result": ("Result", "Status"),
-    "runtime": ("tune",),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_load = loader(
+    __name__,
+    {
+        "model.clusters": ("Cluster",),
+        "model.costs": ("AffineCost", "TableCost"),
+        "solving.deadline": ("Cancel", "Control", "Incumbent"),
+        "model.errors": ("InvalidInputError", "PlannerError"),
+        "model.graphs": ("Graph", "Op", "Parameter"),
+        "model.contention": ("Interference",),
+        "model.machine": ("own_version",),
+        "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
+        "jsonio.generic": ("register",),
+        "model.profiles": ("Layer", "Profile", "Provenance"),
+        "solving.result": ("Result", "Status"),
+        "runtime": ("tune",),
+        **dict.fromkeys(("bigdl", "bml", "caramel", "drizzle", "fsdp", "ibatch"), ()),
+        **dict.fromkeys(("iteration", "overlap", "yan"), ()),
+    },
+)
 
 
 def __getattr__(name: str) -> "Any":
     """Load what is asked for."""
-    from importlib import import_module
-
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "__version__":
-        return import_module(f"{__name__}.model.machine").own_version()
-    if name not in _HOME:
-        return import_module(f"{__name__}.{name}")
-    exported = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    return exported
+    return _load("own_version")() if name == "__version__" else _load(name)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.cli.common import command, in_option, write_json
 from planner.jsonio import PROBLEMS, schema
-from planner.jsonio.schema import FILES
+from planner.jsonio.schemas import FILES
 
 
 def add_parser(commands: Any) -> None:

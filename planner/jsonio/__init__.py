@@ -1,25 +1,33 @@
-"""The JSON interface; no other package reads or writes JSON documents."""
+"""The JSON interface; no other package reads or writes JSON documents.
 
-from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
-from planner.jsonio.profiles import decode_profile, encode_profile
-from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
-from planner.jsonio.schema import schema
-from planner.jsonio.service import (
-    PROBLEMS,
-    Reply,
-    decode_answer,
-    decode_request,
-    reply,
-    solve,
-    solve_or_raise,
-)
-from planner.jsonio.streams import (
-    CancellableLines,
-    limited_replies,
-    one_message,
-    read_lines,
-    solve_many,
-)
+Whoever answers one request need not load how files are read, nor the schemas of all.
+"""
+
+from typing import TYPE_CHECKING
+
+from planner.model.loading import loader
+
+if TYPE_CHECKING:
+    from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
+    from planner.jsonio.interfaces import PROBLEMS
+    from planner.jsonio.profiles import decode_profile, encode_profile
+    from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
+    from planner.jsonio.schemas import schema
+    from planner.jsonio.service import (
+        Reply,
+        decode_answer,
+        decode_request,
+        reply,
+        solve,
+        solve_or_raise,
+    )
+    from planner.jsonio.streams import (
+        CancellableLines,
+        limited_replies,
+        one_message,
+        read_lines,
+        solve_many,
+    )
 
 __all__ = [
     "PROBLEMS",
@@ -45,3 +53,22 @@ __all__ = [
     "solve_many",
     "solve_or_raise",
 ]
+
+__getattr__ = loader(
+    __name__,
+    {
+        "files": ("read_cluster", "read_profile", "shipped_clusters"),
+        "interfaces": ("PROBLEMS",),
+        "profiles": ("decode_profile", "encode_profile"),
+        "results": ("decode_plan", "decode_result", "encode_plan", "encode_result"),
+        "schemas": ("schema",),
+        "service": (
+            *("Reply", "decode_answer", "decode_request"),
+            *("reply", "solve", "solve_or_raise"),
+        ),
+        "streams": (
+            *("CancellableLines", "limited_replies"),
+            *("one_message", "read_lines", "solve_many"),
+        ),
+    },
+)

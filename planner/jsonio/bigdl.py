@@ -11,6 +11,7 @@ from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
 from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
@@ -306,3 +307,15 @@ def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
             bigdl.pulls_at_once(alternative, size, size),
         ),
     )
+
+
+INTERFACE = Interface(
+    plans=(bigdl.Exchange, bigdl.Driver),
+    evaluation=bigdl.Evaluation,
+    request=BigdlRequest,
+    answer=BigdlAnswer,
+    run=run,
+    headline=headline,
+    view=hot_spots,
+    request_rules=REQUEST_RULES,
+)

@@ -6,12 +6,16 @@ from typing import Annotated, Any, Literal, Unpack
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from planner.families.bml.damage import GRACE_S
+from planner.families.bml.evaluation import Evaluation
 from planner.families.bml.family import BML, METHODS
 from planner.families.bml.problem import Problem
-from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
-from planner.jsonio.bml_transfers import with_verdict
+from planner.families.bml.schedule import Schedule
+from planner.families.bml.trees import TreePlan
+from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable, headline
+from planner.jsonio.bml_transfers import times, with_verdict
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import warned
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import (
     LINK_RULES,
     Digits,
@@ -140,3 +144,15 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
             infeasibility=OUT_OF_TIME,
         )
         return answer(problem, late)
+
+
+INTERFACE = Interface(
+    plans=(Schedule, TreePlan),
+    evaluation=Evaluation,
+    request=BmlRequest,
+    answer=BmlAnswer,
+    run=run,
+    headline=headline,
+    view=times,
+    request_rules=REQUEST_RULES,
+)

@@ -21,6 +21,7 @@ from planner.jsonio.control import (
 )
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import WITH_PLAN, check_head, head, made_by, warned
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.schedules import check_iteration, check_parts
@@ -358,3 +359,14 @@ def timeline(answer: CaramelAnswer) -> Timeline:
         raise InvalidInputError("order", "expected each parameter of the groups once")
     kinds: list[Kind] = ["all_reduce"] * len(answer.groups)
     return timeline_of(answer.schedule, answer.groups, kinds, answer.backward_ns)
+
+
+INTERFACE = Interface(
+    plans=(caramel.Plan,),
+    evaluation=caramel.Evaluation,
+    request=CaramelRequest,
+    answer=CaramelAnswer,
+    run=run,
+    headline=headline,
+    view=timeline,
+)

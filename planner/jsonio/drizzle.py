@@ -12,6 +12,7 @@ from planner.families.drizzle.evaluation import check_triggers
 from planner.families.drizzle.problem import checked_stages
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
@@ -219,3 +220,16 @@ def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
             raise InvalidInputError(f"{path}.group_time_ns", "less than in the row before")
         points.append(GroupPoint(row.group_size, row.overhead, row.group_time_ns))
     return tuple(points)
+
+
+INTERFACE = Interface(
+    plans=(drizzle.Plan,),
+    evaluation=drizzle.Evaluation,
+    request=DrizzleRequest,
+    answer=DrizzleAnswer,
+    run=run,
+    headline=headline,
+    view=groups,
+    request_rules=REQUEST_RULES,
+    told=answer,
+)

@@ -13,6 +13,7 @@ from planner.families.fsdp.evaluation import MOMENTS, Load
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.schedules import check_order, check_serial, placed
 from planner.jsonio.types import (
@@ -373,3 +374,15 @@ def _label(unit: Unit, names: Sequence[str] | None) -> str:
     if names is None:
         return f"layer {unit.start}" if last == unit.start else f"layers {unit.start} to {last}"
     return names[last] if last == unit.start else f"{names[unit.start]} to {names[last]}"
+
+
+INTERFACE = Interface(
+    plans=(fsdp.Plan,),
+    evaluation=fsdp.Evaluation,
+    request=FsdpRequest,
+    answer=FsdpAnswer,
+    run=run,
+    headline=headline,
+    view=timeline,
+    told=answer,
+)

@@ -14,8 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, head, made_by
-from planner.jsonio.results import add_kind
-from planner.jsonio.service import PROBLEMS, Interface
+from planner.jsonio.interfaces import PROBLEMS, Interface
 from planner.jsonio.types import Moment, fields_of
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
@@ -55,15 +54,13 @@ def register(family: Family[Any, Any, Any]) -> None:
     """
     if family.name in PROBLEMS:
         raise InvalidInputError("name", f"there is a problem {family.name} already")
-    _, plan, evaluation = _types(family)
     PROBLEMS[family.name] = interface_of(family)
-    add_kind(f"{family.name}.{plan.__name__}", plan, evaluation)
     REGISTERED[family.name] = family
 
 
 def interface_of(family: Family[Any, Any, Any]) -> Interface:
     """Return the JSON interface of a family, made of the fields of its problems and plans."""
-    problem_type, plan_type, _ = _types(family)
+    problem_type, plan_type, evaluation_type = _types(family)
     title = family.name.capitalize()
     names = Annotated[str, Meta(extra_json_schema={"enum": method_names(family.methods)})]
 
@@ -116,7 +113,16 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         foreseen = planned(family, asked, problem, control)  # type: ignore[arg-type]
         return told(problem, foreseen.result, foreseen.fields)
 
-    return Interface(request, answer, run, _headline, _view(names_of_plan), {}, told)
+    return Interface(
+        plans=(plan_type,),
+        evaluation=evaluation_type,
+        request=request,
+        answer=answer,
+        run=run,
+        headline=_headline,
+        view=_view(names_of_plan),
+        told=told,
+    )
 
 
 def _headline(answer: Any) -> str:

@@ -20,6 +20,7 @@ from planner.jsonio.control import (
     targets_answer,
 )
 from planner.jsonio.heads import check_head, head, made_by, warned
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.schedules import check_order, check_serial, placed
@@ -320,3 +321,15 @@ def answer(
         computed = sum(times.compute_ns for times in evaluation.schedule)
         known["slowed_ns"] = computed - problem.compute_prefix[-1]
     return filled(IbatchAnswer, evaluation, **known, batches=result.plan.batches, schedule=schedule)
+
+
+INTERFACE = Interface(
+    plans=(ibatch.Plan,),
+    evaluation=ibatch.Evaluation,
+    request=IbatchRequest,
+    answer=IbatchAnswer,
+    run=run,
+    headline=headline,
+    view=timeline,
+    request_rules=REQUEST_RULES,
+)

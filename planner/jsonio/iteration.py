@@ -16,7 +16,8 @@ from planner.families.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import TargetRequest, method_names, tell
 from planner.jsonio.heads import of_profile
-from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.interfaces import Interface
+from planner.jsonio.iteration_answer import IterationAnswer, headline, timeline
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import (
@@ -285,3 +286,14 @@ def _prepared(
         if any(value is not UNSET for value in (likely or {}).values()):
             raise
         return usual, None
+
+
+INTERFACE = Interface(
+    plans=(iteration.Plan,),
+    evaluation=iteration.Evaluation,
+    request=IterationRequest,
+    answer=IterationAnswer,
+    run=run,
+    headline=headline,
+    view=timeline,
+)

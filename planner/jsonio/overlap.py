@@ -9,6 +9,7 @@ from msgspec.structs import asdict, replace
 from planner.families import overlap
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.types import Index, Moment, Size, Time, filled, or_none
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
 from planner.model.units import counted, format_bytes, format_ns, printable
@@ -229,3 +230,15 @@ def timeline_of(problem: overlap.Problem, plan: overlap.Plan, cost: overlap.Eval
 
 def _lane(channel: str) -> str:
     return f"group {printable(channel)}"
+
+
+INTERFACE = Interface(
+    plans=(overlap.Plan,),
+    evaluation=overlap.Evaluation,
+    request=OverlapRequest,
+    answer=OverlapAnswer,
+    run=run,
+    headline=headline,
+    view=timeline,
+    told=answer,
+)

@@ -6,6 +6,7 @@ written ``"3/7"``.
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import is_dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
@@ -13,26 +14,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.jsonio.decoding import decode, typed
+from planner.jsonio.interfaces import PROBLEMS
 from planner.model.errors import InvalidInputError
 from planner.model.validation import did_you_mean, inside, shown
 from planner.solving.result import Infeasibility, Result
-
-_KINDS: dict[str, tuple[type[Any], type[Any]]] = {
-    "ibatch.Plan": (ibatch.Plan, ibatch.Evaluation),
-    "caramel.Plan": (caramel.Plan, caramel.Evaluation),
-    "yan.Plan": (yan.Plan, yan.Estimate),
-    "bml.Schedule": (bml.Schedule, bml.Evaluation),
-    "bml.TreePlan": (bml.TreePlan, bml.Evaluation),
-    "bigdl.Exchange": (bigdl.Exchange, bigdl.Evaluation),
-    "bigdl.Driver": (bigdl.Driver, bigdl.Evaluation),
-    "drizzle.Plan": (drizzle.Plan, drizzle.Evaluation),
-    "fsdp.Plan": (fsdp.Plan, fsdp.Evaluation),
-    "iteration.Plan": (iteration.Plan, iteration.Evaluation),
-    "overlap.Plan": (overlap.Plan, overlap.Evaluation),
-}
-"""The plan and evaluation type of each kind."""
 
 _FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
 """The lengths keep within Python's limit on digits of an integer."""
@@ -117,7 +103,7 @@ def decode_result(data: bytes | str) -> Result[Any, Any]:
         with inside("plan"):
             fields["plan"] = plan_of(document.plan)
         fields["evaluation"] = _exact(
-            document.evaluation, _KINDS[document.plan.kind][1], "evaluation"
+            document.evaluation, PROBLEMS[_problem(document.plan.kind)].evaluation, "evaluation"
         )
     elif document.evaluation is not None:
         raise InvalidInputError("evaluation", "only with a plan")
@@ -133,29 +119,33 @@ _IMPLIED = re.compile(r"groups\[\d+\]\.(kind|algorithm)")
 """What plans of `caramel` need not say: theirs are all-reduces by the cost of the problem."""
 
 
-def add_kind(kind: str, plan: type[Any], evaluation: Any) -> None:
-    """Add the plan and evaluation type of a family that is registered."""
-    _KINDS[kind] = plan, evaluation
-
-
-def _plan_document(plan: Any) -> PlanDocument:
+def _plan_document(plan: Any, problems: Iterable[str] = PROBLEMS) -> PlanDocument:
     """Return a plan with its kind; raise InvalidInputError if the value is not a plan."""
-    for kind, (form, _) in _KINDS.items():
-        if type(plan) is form:
-            return PlanDocument(kind=kind, plan=plan)
-    raise InvalidInputError("plan", f"expected one of {', '.join(_KINDS)}, got {shown(plan)}")
+    for name in problems:
+        if type(plan) in PROBLEMS[name].plans:
+            return PlanDocument(kind=f"{name}.{type(plan).__name__}", plan=plan)
+    raise InvalidInputError("plan", f"expected one of {', '.join(_kinds())}, got {shown(plan)}")
+
+
+def _kinds() -> list[str]:
+    return [f"{name}.{plan.__name__}" for name in PROBLEMS for plan in PROBLEMS[name].plans]
+
+
+def _problem(kind: str) -> str:
+    return kind.partition(".")[0]
 
 
 def plan_of(document: PlanDocument) -> Any:
     """Return the typed plan of a document."""
-    if document.kind not in _KINDS:
-        hint = did_you_mean(document.kind, _KINDS)
-        raise InvalidInputError(
-            "kind",
-            f"expected one of {', '.join(_KINDS)}, got {shown(document.kind)}"
-            f"{hint and f' ({hint})'}",
-        )
-    return _exact(document.plan, _KINDS[document.kind][0], "plan")
+    name = _problem(document.kind)
+    for plan in PROBLEMS[name].plans if name in PROBLEMS else ():
+        if document.kind == f"{name}.{plan.__name__}":
+            return _exact(document.plan, plan, "plan")
+    hint = did_you_mean(document.kind, _kinds())
+    raise InvalidInputError(
+        "kind",
+        f"expected one of {', '.join(_kinds())}, got {shown(document.kind)}{hint and f' ({hint})'}",
+    )
 
 
 def _exact(value: Any, kind: type[Any], path: str) -> Any:
@@ -188,9 +178,9 @@ def _same(given: Any, written: Any, path: str) -> None:
         raise InvalidInputError(path, f"expected {shown(written)}, got {shown(given)}")
 
 
-def plain_plan(plan: Any) -> dict[str, Any]:
-    """Return a plan of any family as plain values, in the form of `encode_plan`."""
-    return _plain(_plan_document(plan))
+def plain_plan(plan: Any, problem: str) -> dict[str, Any]:
+    """Return a plan of a problem's family as plain values, in the form of `encode_plan`."""
+    return _plain(_plan_document(plan, [problem]))
 
 
 def _plain(document: Any) -> dict[str, Any]:

@@ -1,32 +1,15 @@
 """Answer requests: the common path of library calls, files and streams."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from planner.jsonio import (
-    bigdl,
-    bml,
-    bml_answer,
-    caramel,
-    drizzle,
-    fsdp,
-    ibatch,
-    iteration,
-    iteration_answer,
-    overlap,
-    yan,
-    yan_answer,
-    yan_scaling,
-)
-from planner.jsonio import (
-    bml_transfers as bml_times,
-)
-from planner.jsonio.control import Controlled, control_of
+from planner.jsonio.control import control_of
 from planner.jsonio.decoding import decode, plain, typed
 from planner.jsonio.heads import Head, KeptPlan
+from planner.jsonio.interfaces import PROBLEMS, Interface
 from planner.jsonio.results import plain_plan
 from planner.jsonio.translating import instead
 from planner.model.errors import InvalidInputError, PluginError
@@ -34,95 +17,6 @@ from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Cancel, Incumbent
 
 OnProgress: TypeAlias = Callable[[Incumbent[Any]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """The JSON interface of one problem."""
-
-    request: type[Controlled]
-    answer: type[Head]
-    run: Callable[..., Head]  # answers a request; takes `planner.Control` by name
-    headline: Callable[[Any], str]  # one line about an answer
-    view: Callable[[Any], Any]  # checks an answer read again; returns what there is to draw of it
-    request_rules: Mapping[str, Any] = field(default_factory=dict)  # of its schema, beside types
-    told: Callable[[Any, Any], Head] | None = None  # the answer of a problem's result, to compare
-
-
-PROBLEMS: dict[str, Interface] = {
-    "ibatch": Interface(
-        ibatch.IbatchRequest,
-        ibatch.IbatchAnswer,
-        ibatch.run,
-        ibatch.headline,
-        ibatch.timeline,
-        ibatch.REQUEST_RULES,
-    ),
-    "caramel": Interface(
-        caramel.CaramelRequest,
-        caramel.CaramelAnswer,
-        caramel.run,
-        caramel.headline,
-        caramel.timeline,
-    ),
-    "yan": Interface(
-        yan.YanRequest,
-        yan_answer.YanAnswer,
-        yan.run,
-        yan_scaling.headline,
-        yan_scaling.scaling,
-        yan.REQUEST_RULES,
-    ),
-    "bml": Interface(
-        bml.BmlRequest,
-        bml_answer.BmlAnswer,
-        bml.run,
-        bml_answer.headline,
-        bml_times.times,
-        bml.REQUEST_RULES,
-    ),
-    "drizzle": Interface(
-        drizzle.DrizzleRequest,
-        drizzle.DrizzleAnswer,
-        drizzle.run,
-        drizzle.headline,
-        drizzle.groups,
-        drizzle.REQUEST_RULES,
-        told=drizzle.answer,
-    ),
-    "bigdl": Interface(
-        bigdl.BigdlRequest,
-        bigdl.BigdlAnswer,
-        bigdl.run,
-        bigdl.headline,
-        bigdl.hot_spots,
-        bigdl.REQUEST_RULES,
-    ),
-    "fsdp": Interface(
-        fsdp.FsdpRequest,
-        fsdp.FsdpAnswer,
-        fsdp.run,
-        fsdp.headline,
-        fsdp.timeline,
-        told=fsdp.answer,
-    ),
-    "iteration": Interface(
-        iteration.IterationRequest,
-        iteration_answer.IterationAnswer,
-        iteration.run,
-        iteration_answer.headline,
-        iteration_answer.timeline,
-    ),
-    "overlap": Interface(
-        overlap.OverlapRequest,
-        overlap.OverlapAnswer,
-        overlap.run,
-        overlap.headline,
-        overlap.timeline,
-        told=overlap.answer,
-    ),
-}
-"""Every problem, by the name that requests use."""
 
 
 _NO_ANSWER = "missing: expected an answer of planner solve"
@@ -275,7 +169,8 @@ def _answer(
 
     answer = interface.run(asked, **control_of(asked, cancel, keep if asked.with_plan else told))
     if kept:
-        return msgspec.structs.replace(answer, plan=KeptPlan(**plain_plan(kept[0])))
+        plan = KeptPlan(**plain_plan(kept[0], answer.problem))
+        return msgspec.structs.replace(answer, plan=plan)
     return answer
 
 

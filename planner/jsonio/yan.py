@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal, Unpack
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.families.yan.configuration import Fixed, LayerChoice
+from planner.families.yan.configuration import Fixed, LayerChoice, Plan
 from planner.families.yan.family import METHODS, YAN
 from planner.families.yan.from_profile import ProfiledProblem, profiled
 from planner.families.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
+from planner.families.yan.model import Estimate
 from planner.families.yan.problem import (
     MAX_FIXED,
     MAX_LAYERS,
@@ -23,10 +24,12 @@ from planner.families.yan.units import refuse_incomplete
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import of_profile
+from planner.jsonio.interfaces import Interface
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
 from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
+from planner.jsonio.yan_scaling import headline, scaling
 from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.deadline import Control, Deadline
@@ -305,3 +308,15 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
     if request.profile is UNSET:
         return answered
     return of_profile(answered, profile_of(request.profile), memory_doubts(request))
+
+
+INTERFACE = Interface(
+    plans=(Plan,),
+    evaluation=Estimate,
+    request=YanRequest,
+    answer=YanAnswer,
+    run=run,
+    headline=headline,
+    view=scaling,
+    request_rules=REQUEST_RULES,
+)

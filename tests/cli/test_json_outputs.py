@@ -13,7 +13,7 @@ import pytest
 from planner.cli import main
 from planner.cli.main import parser as whole
 from planner.jsonio import PROBLEMS, schema
-from planner.jsonio.schema import FILES
+from planner.jsonio.schemas import FILES
 from tests import schemas
 from tests.cli.printed import check_answer, check_printed
 from tests.cli.test_bml import CUT

@@ -22,6 +22,7 @@ INTERNAL = {
     "planner.model.machine",
     "planner.model.measured",  # its tables are made by files, and read by `planner.Cluster`
     "planner.model.units",
+    "planner.model.loading",
     "planner.model.validation",
     "planner.solving.bucketing",
     "planner.solving.contention",

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from planner.jsonio.clusters import ClusterDocument, cluster_of, decode_cluster
 from planner.jsonio.decoding import typed
 from planner.jsonio.links import failed_document
-from planner.jsonio.schema import _of
+from planner.jsonio.schemas import _of
 from planner.model.clusters import Cluster, Nic, Scheduling
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, FatTree, Rails, Switch

@@ -13,9 +13,9 @@ import pytest
 import planner
 from planner.cli import main
 from planner.formats import READERS, Reader
-from planner.jsonio import results
 from planner.jsonio.generic import REGISTERED
-from planner.jsonio.service import PROBLEMS, decode_answer
+from planner.jsonio.interfaces import PROBLEMS
+from planner.jsonio.service import decode_answer
 from planner.model.errors import InvalidInputError
 from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
@@ -37,7 +37,7 @@ Family.__init_subclass__ = classmethod(with_toy)  # in each of them
 
 import planner
 from planner.cli import main
-from planner.jsonio.schema import schema
+from planner.jsonio.schemas import schema
 
 for line in sys.stdin:
     request = json.loads(line)
@@ -109,7 +109,7 @@ def family() -> Iterator[None]:
     """Register the family that CONTRIBUTING shows, and take it away again."""
     planner.register(HALVES)
     yield
-    del PROBLEMS["halves"], REGISTERED["halves"], results._KINDS["halves.Plan"]
+    del PROBLEMS["halves"], REGISTERED["halves"]
 
 
 def test_contributing_shows_the_whole_family() -> None:
