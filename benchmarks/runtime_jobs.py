@@ -1,5 +1,6 @@
 """Jobs on an emulated cluster: what every host runs, and variants of a step that take turns."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -8,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import chain
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -66,6 +68,14 @@ class Variant:
     wrap: Callable[[nn.Module], nn.Module] | None = None
 
 
+SHARED = (
+    "torch._dynamo.convert_frame",  # which the first optimiser loads
+    "torch.distributed.fsdp",
+    "planner.families.caramel.exact_split",
+)
+"""What takes long to load, and every host would load for itself."""
+
+
 def on_hosts(
     layout: Layout, rate: int, worker: Callable[..., Any], *arguments: Any, timeout_s: float
 ) -> Any:
@@ -84,6 +94,10 @@ def on_hosts(
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
+    for name in SHARED:
+        import_module(name)
+    gc.collect()
+    gc.freeze()  # else the first collection of each host looks at all of torch's objects
     with cluster(layout, rate) as hosts:
         processes = [
             context.Process(target=_work, args=(host, sender, worker, arguments), daemon=True)
