@@ -196,7 +196,7 @@ def against_mg_wfbp(startups: Sequence[int]) -> None:
         groups = literal_mg_wfbp(problem)
         assert groups == [stop - start for start, stop in rule.plan.batches]
         own = solving(problem, 20)
-        published = seconds(partial(literal_mg_wfbp, problem), 3)
+        published = seconds(partial(literal_mg_wfbp, problem), 2)
         linear = seconds(partial(linear_mg_wfbp, problem), 10)
         loss = rule.objective_ns / result.objective_ns - 1
         once = (f"{own * 1e3:.2f} ms", f"{published * 1e3:.0f} ms", f"{published / own:.0f}×")
@@ -215,6 +215,7 @@ def main() -> None:
     if options.quick:
         sizes, startups = [1000, 2000], [1, 1000]
         options.milp_limit = min(options.milp_limit, 0.2)
+    gc.freeze()  # what is loaded is not looked at again before each run
     print(f"Python {sys.version.split()[0]}\n")
     against_milp(options.milp_limit, startups)
     growth("random tables, start-up 100", lambda n, seed: table(n, 100, seed), sizes)
