@@ -2,7 +2,7 @@
 
 Problem: a message that needs too much memory or time gets an error; all others get their answers.
 
-Method: one child process, forked before anything is solved, answers messages over a pair of pipes.
+Method: one child process, forked before anything is solved, answers messages over a connection.
 The kernel limits its memory and processor time (``setrlimit``), which also stops compiled code. A
 child that dies, or has grown large, is replaced by a new fork of the parent. Memory counts from
 what the child inherits, so that a large parent, such as a trainer, leaves the same amount for a
@@ -14,9 +14,7 @@ Cost: two pipe transfers and some system calls per message.
 import gc
 import os
 import resource
-import select
 import signal
-import struct
 import sys
 import time
 import warnings
@@ -24,26 +22,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias
-
-_LENGTH = struct.Struct("!Q")
-"""Header of a message."""
-
-_HEADER = struct.Struct("!BBdQQ")
-"""Header of an answer: kind, status, processor seconds, peak memory, length."""
-
-_ANSWER, _NO_MEMORY, _TOO_LONG, _TOLD = range(4)
-
-_MESSAGE = struct.Struct("!Q")
-"""Number of the message to cancel."""
 
 _LOOK_S = 0.02
 """Interval between checks for cancellation."""
 
 _PATIENCE = 10
 """Wall-clock limit of a message, as a multiple of its processor time limit."""
-
-_READ = 2**16
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Threads of libraries take memory without benefit here; set before the libraries are imported."""
@@ -88,24 +74,27 @@ class WorkerFaultError(Exception):
     """The process died for another reason than a limit."""
 
 
-class Cancelled:
-    """Flag of whether message `number` has been cancelled; polls a pipe of numbers at intervals."""
+class _Answer(NamedTuple):
+    """What comes before the bytes of an answer."""
 
-    def __init__(self, pipe: int, number: int) -> None:
-        self._pipe, self._number = pipe, number
+    status: int
+    usage: Usage
+    exceeded: str | None  # the limit
+
+
+class Cancelled:
+    """Flag of whether the message that is being answered is cancelled; looks at intervals."""
+
+    def __init__(self, asked: Connection) -> None:
+        self._asked = asked
         self._looked, self._set = 0.0, False
 
     def is_set(self) -> bool:
         """Return whether to stop."""
         now = time.monotonic()
-        if self._set or now < self._looked + _LOOK_S:
-            return self._set
-        self._looked = now
-        while select.select([self._pipe], [], [], 0)[0]:
-            number = os.read(self._pipe, _MESSAGE.size)
-            if not number:
-                break
-            self._set |= _MESSAGE.unpack(number)[0] == self._number
+        if not self._set and now >= self._looked + _LOOK_S:
+            self._looked = now
+            self._set = self._asked.poll() and self._asked.recv() is None
         return self._set
 
 
@@ -120,7 +109,6 @@ class Worker:
         self._serve = serve
         self._limits = limits
         self._process: _Process | None = None
-        self._number = 0
         self.usage = Usage(0.0, 0)
 
     def __enter__(self) -> Self:
@@ -147,42 +135,31 @@ class Worker:
         self.start()
         assert self._process is not None
         limit = self._limits.seconds
+        until = None if limit is None else time.monotonic() + _PATIENCE * (limit + 1)
         try:
-            self._number += 1
-            _send(self._process.requests, _LENGTH.pack(len(message)), message)
-            until = None if limit is None else time.monotonic() + _PATIENCE * (limit + 1)
-            looking = self._looking(cancel)
-            kind = _TOLD
-            while kind == _TOLD:
-                (kind, status, *used, _), answer = _received(
-                    self._process.answers, _HEADER, until, looking
-                )
-                if kind == _TOLD and told is not None:
-                    told(answer)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise self._death() from None
-        except TimeoutError:
-            self.close()
-            raise OverLimitError("seconds") from None
+            self._over(partial(self._process.channel.send, message))
+            while isinstance(answered := self._over(partial(self._next, until, cancel)), bytes):
+                if told is not None:
+                    told(answered)
+            answer = self._over(self._process.channel.recv_bytes)
         except BaseException:
             self.close()
             raise
-        self.usage = Usage(*used)
+        self.usage = answered.usage
         memory = self._limits.memory_bytes
-        if kind == _NO_MEMORY or (memory is not None and self.usage.peak_bytes > memory // 2):
+        large = memory is not None and self.usage.peak_bytes > memory // 2
+        if large or answered.exceeded == "memory_bytes":
             self.close()  # the next message gets all of the memory
-        if kind == _NO_MEMORY:
-            raise OverLimitError("memory_bytes")
-        if kind == _TOO_LONG:
-            raise OverLimitError("answer_bytes")
-        if limit is not None and status == 1 and self.usage.seconds > limit:
+        if answered.exceeded is not None:
+            raise OverLimitError(answered.exceeded)
+        if limit is not None and answered.status == 1 and self.usage.seconds > limit:
             raise OverLimitError("seconds")  # a program that it started was stopped
-        return status, answer
+        return answered.status, answer
 
     def start(self) -> None:
         """Start the process unless it runs."""
         if self._process is None:
-            self._process, self._number = _started(self._serve, self._limits), 0
+            self._process = _started(self._serve, self._limits)
 
     def close(self) -> None:
         """End the process and its children."""
@@ -190,20 +167,33 @@ class Worker:
             _ended(self._process)
             self._process = None
 
-    def _looking(self, cancel: IsSet | None) -> Callable[[], None] | None:
-        """Return a function that forwards a cancellation to the process, or None."""
-        if cancel is None:
-            return None
+    def _over(self, step: Callable[[], Any]) -> Any:
+        """Return what a step over the connection returns; raise the reason if the process died."""
+        try:
+            return step()
+        except TimeoutError:
+            raise OverLimitError("seconds") from None
+        except (EOFError, OSError):
+            raise self._death() from None
+
+    def _next(self, until: float | None, cancel: IsSet | None) -> Any:
+        """Return what the process sends next: progress, or the head of its answer.
+
+        `until` is a limit on the monotonic clock; a cancellation is passed on meanwhile.
+        """
         assert self._process is not None
-        pipe, number, asked = self._process.cancels, _MESSAGE.pack(self._number), False
-
-        def look() -> None:
-            nonlocal asked
-            if cancel.is_set() and not asked:
+        channel, asked = self._process.channel, False
+        while True:
+            if cancel is not None and cancel.is_set() and not asked:
+                channel.send(None)
                 asked = True
-                os.write(pipe, number)
-
-        return look
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if cancel is not None:
+                left = _LOOK_S if left is None else min(left, _LOOK_S)
+            if channel.poll(left):
+                return channel.recv()
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError
 
     def _death(self) -> Exception:
         """Return the error for a process that has died."""
@@ -226,15 +216,11 @@ class Worker:
 class _Process(NamedTuple):
     pid: int
     inherited: int
-    requests: int
-    answers: int
-    cancels: int
+    channel: Connection
 
 
 def _started(serve: Serve, limits: Limits) -> _Process:
-    requests_in, requests_out = os.pipe()
-    answers_in, answers_out = os.pipe()
-    cancels_in, cancels_out = os.pipe()
+    ours, theirs = Pipe()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -244,16 +230,12 @@ def _started(serve: Serve, limits: Limits) -> _Process:
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
-        os.close(requests_out)
-        os.close(answers_in)
-        os.close(cancels_out)
-        _answering(serve, limits, requests_in, answers_out, cancels_in, resident)
-    os.close(requests_in)
-    os.close(answers_out)
-    os.close(cancels_in)
+        ours.close()
+        _answering(serve, limits, theirs, resident)
+    theirs.close()
     with suppress(OSError):
         os.setpgid(pid, pid)  # in both processes: either may be first
-    return _Process(pid, resident, requests_out, answers_in, cancels_out)
+    return _Process(pid, resident, ours)
 
 
 def _memory() -> tuple[int, int]:
@@ -268,23 +250,14 @@ def _memory() -> tuple[int, int]:
 
 
 def _ended(process: _Process) -> tuple[int, resource.struct_rusage]:
-    os.close(process.requests)
-    os.close(process.answers)
-    os.close(process.cancels)
+    process.channel.close()
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     _, code, usage = os.wait4(process.pid, 0)
     return code, usage
 
 
-def _answering(
-    serve: Serve,
-    limits: Limits,
-    requests: int,
-    answers: int,
-    cancels: int,
-    inherited: int,
-) -> NoReturn:
+def _answering(serve: Serve, limits: Limits, channel: Connection, inherited: int) -> NoReturn:
     """Run the child's main loop: answer until there are no more messages."""
     try:
         with suppress(OSError):
@@ -302,14 +275,12 @@ def _answering(
         if limits.memory_bytes is not None:
             # Measured in the child: stacks of the parent's threads may not have been inherited.
             _lowered(resource.RLIMIT_DATA, limits.memory_bytes + _memory()[1])
-        number = 0
         while True:
-            number += 1
-            _, message = _received(requests, _LENGTH)
-            cancelled = Cancelled(cancels, number)
-            _answer(partial(serve, message), limits, cancelled, answers, inherited)
+            message = channel.recv()
+            if message is not None:  # else a cancellation that came too late
+                _answer(partial(serve, message), limits, channel, inherited)
     except BaseException as error:  # code of the parent must not run in the child
-        os._exit(0 if isinstance(error, EOFError | BrokenPipeError) else 1)
+        os._exit(0 if isinstance(error, EOFError | ConnectionError) else 1)
 
 
 def _die_with_the_parent() -> None:
@@ -323,33 +294,29 @@ def _die_with_the_parent() -> None:
 def _answer(
     serve: Callable[[Callable[[bytes], None], IsSet], tuple[int, bytes]],
     limits: Limits,
-    cancelled: IsSet,
-    answers: int,
+    channel: Connection,
     inherited: int,
 ) -> None:
     before = _cpu_s()
-
-    def tell(data: bytes) -> None:
-        _send(answers, _HEADER.pack(_TOLD, 0, 0.0, 0, len(data)), data)
-
     if limits.seconds is not None:
         _lowered(resource.RLIMIT_CPU, int(time.process_time() + limits.seconds) + 1)
-    kind = _ANSWER
+    exceeded = None
     try:
-        status, answer = serve(tell, cancelled)
+        status, answer = serve(channel.send, Cancelled(channel))
     except MemoryError:
-        kind, status, answer = _NO_MEMORY, 0, b""
+        exceeded, status, answer = "memory_bytes", 0, b""
     peaks = (
         resource.getrusage(who).ru_maxrss * 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     peak = max(0, *(rss - inherited for rss in peaks))
     if status == 1 and limits.memory_bytes is not None and peak > limits.memory_bytes // 2:
-        kind, answer = _NO_MEMORY, b""  # compiled code reports lack of memory in its own way
+        # Compiled code reports lack of memory in its own way.
+        exceeded, answer = "memory_bytes", b""
     if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:
-        kind, answer = _TOO_LONG, b""
-    header = _HEADER.pack(kind, status, _cpu_s() - before, peak, len(answer))
-    _send(answers, header, answer)
+        exceeded, answer = "answer_bytes", b""
+    channel.send(_Answer(status, Usage(_cpu_s() - before, peak), exceeded))
+    channel.send_bytes(answer)
 
 
 def _cpu_s() -> float:
@@ -362,48 +329,3 @@ def _lowered(which: int, limit: int) -> None:
     """Set a soft limit, within the hard limit."""
     hard = resource.getrlimit(which)[1]
     resource.setrlimit(which, (limit if hard < 0 else min(limit, hard), hard))
-
-
-def _send(pipe: int, *parts: bytes) -> None:
-    # Join small parts, so that the reader gets the message in one read.
-    parts = (b"".join(parts),) if sum(map(len, parts)) <= _READ else parts
-    for part in parts:
-        left = memoryview(part)
-        while left:
-            left = left[os.write(pipe, left) :]
-
-
-def _received(
-    pipe: int,
-    header: struct.Struct,
-    until: float | None = None,
-    looking: Callable[[], None] | None = None,
-) -> tuple[tuple[Any, ...], bytes]:
-    """Return a header, whose last field is a length, and the bytes after it.
-
-    `until` is a limit on the monotonic clock; `looking` is called at intervals while waiting.
-    """
-    received = bytearray()
-    needed = header.size
-    while len(received) < needed:
-        _wait(pipe, until, looking)
-        chunk = os.read(pipe, min(_READ, needed - len(received)))
-        if not chunk:
-            raise EOFError
-        received += chunk
-        if len(received) >= header.size:
-            needed = header.size + header.unpack_from(received)[-1]
-    return header.unpack_from(received), bytes(memoryview(received)[header.size :])
-
-
-def _wait(pipe: int, until: float | None, looking: Callable[[], None] | None) -> None:
-    """Wait until data can be read; raise TimeoutError at `until` (monotonic clock)."""
-    while until is not None or looking is not None:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        if looking is not None:
-            looking()
-            left = _LOOK_S if left is None else min(left, _LOOK_S)
-        if select.select([pipe], [], [], left)[0]:
-            return
-        if until is not None and time.monotonic() >= until:
-            raise TimeoutError
