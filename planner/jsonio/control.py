@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.results import PlanDocument, plan_of
-from planner.jsonio.types import Moment, Rate, Seconds
+from planner.jsonio.types import Id, Moment, Rate, Seconds
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_TOTAL, inside, shown
 from planner.solving.deadline import Cancel, Control, Incumbent
@@ -26,8 +26,9 @@ def method_names(methods: Iterable[str]) -> list[str]:
 
 
 class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a search may last, what it starts from, and what else is told of it."""
+    """Whose answer it is, how long a search may last, what it starts from, what else is told."""
 
+    id: Id | UnsetType = UNSET
     time_limit_s: Seconds | UnsetType = UNSET
     start_plan: (
         Annotated[PlanDocument, Meta(description="plan of an earlier answer, to be no worse than")]
@@ -53,6 +54,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     """How far the search for an answer is."""
 
     request: int
+    id: Id | UnsetType = UNSET
     objective_ns: int
     lower_bound_ns: int | None
     runtime_s: float

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.jsonio.types import Moment
+from planner.jsonio.types import Id, Moment
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.validation import shown
@@ -41,6 +41,7 @@ class Head(Struct, frozen=True, kw_only=True):
     longest_ns: ClassVar[int] = _HOUR_NS
     """A longer plan is likely due to a wrong unit: iterations take seconds."""
 
+    id: Id | UnsetType = UNSET
     problem: str
     method: str
     status: Literal["optimal", "feasible", "infeasible", "time_limit"]

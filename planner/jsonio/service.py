@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from planner.jsonio.control import control_of
 from planner.jsonio.decoding import decode, plain, typed
@@ -12,6 +13,7 @@ from planner.jsonio.heads import Head, KeptPlan
 from planner.jsonio.interfaces import PROBLEMS, Interface
 from planner.jsonio.results import plain_plan
 from planner.jsonio.translating import instead
+from planner.jsonio.types import Id
 from planner.model.errors import InvalidInputError, PluginError
 from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Cancel, Incumbent
@@ -36,6 +38,7 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
     """The answer to a request that cannot be answered."""
 
     error: ErrorDetail
+    id: Id | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ def solve(
     try:
         return solve_or_raise(request, cancel=cancel, on_progress=on_progress)
     except InvalidInputError as error:
-        return _plain_answer(_error("invalid_request", error.path, error.message))
+        known = _identified(request.get("id")) if isinstance(request, Mapping) else UNSET
+        return _plain_answer(_error("invalid_request", error.path, error.message, known))
 
 
 def solve_or_raise(
@@ -118,16 +122,63 @@ def reply(
     try:
         return Reply(msgspec.json.encode(_answer(decode(data), cancel, on_progress)), 0)
     except InvalidInputError as error:
-        answer = _error("invalid_request", error.path, error.message)
-        return Reply(msgspec.json.encode(answer), 2)
+        return refusal(data, "invalid_request", error.message, 2, path=error.path)
     except PluginError as error:
-        return Reply(msgspec.json.encode(_error("internal_error", "", str(error))), 1)
+        return refusal(data, "internal_error", str(error), 1)
     except MemoryError as fault:
-        answer = _error("limit_exceeded", "", "the request needs more memory than there is")
-        return Reply(msgspec.json.encode(answer), 2, fault)
+        said = "the request needs more memory than there is"
+        return refusal(data, "limit_exceeded", said, 2, fault=fault)
     except Exception as fault:  # one failing request must not stop the others
-        answer = _error("internal_error", "", f"a fault of planner itself: {fault!r}")
-        return Reply(msgspec.json.encode(answer), 1, fault)
+        said = f"a fault of planner itself: {fault!r}"
+        return refusal(data, "internal_error", said, 1, fault=fault)
+
+
+def refusal(
+    data: bytes,
+    code: ErrorCode,
+    message: str,
+    exit_status: int,
+    *,
+    path: str = "",
+    fault: Exception | None = None,
+) -> Reply:
+    """Return the error that answers a request given as JSON text."""
+    error = _error(code, path, message, id_of(data))
+    return Reply(msgspec.json.encode(error), exit_status, fault)
+
+
+class _Title(msgspec.Struct):
+    problem: Any = None
+    id: Any = None
+
+
+def _title(data: bytes) -> _Title:
+    """Return what a request as JSON text is about, whatever else is wrong with it."""
+    try:
+        return msgspec.json.decode(data, type=_Title)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _Title()
+
+
+def id_of(data: bytes) -> str | int | UnsetType:
+    """Return the `id` of a request as JSON text; UNSET without."""
+    return _identified(_title(data).id)
+
+
+def prepare(data: bytes) -> None:
+    """Load what answers a request given as JSON text, for all processes forked from now on."""
+    name = _title(data).problem
+    if isinstance(name, str) and name in PROBLEMS:
+        PROBLEMS[name]
+
+
+def _identified(value: Any) -> str | int | UnsetType:
+    try:
+        known: str | int = msgspec.convert(value, Id)
+        msgspec.json.encode(known)  # else half of a surrogate pair
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        return UNSET
+    return known
 
 
 def decode_request(data: bytes | str) -> Any:
@@ -168,6 +219,8 @@ def _answer(
             told(incumbent)
 
     answer = interface.run(asked, **control_of(asked, cancel, keep if asked.with_plan else told))
+    if asked.id is not UNSET:
+        answer = msgspec.structs.replace(answer, id=asked.id)
     if kept:
         plan = KeptPlan(**plain_plan(kept[0], answer.problem))
         return msgspec.structs.replace(answer, plan=plan)
@@ -195,6 +248,8 @@ def _interface(request: Any) -> Interface:
     return PROBLEMS[name]
 
 
-def _error(code: ErrorCode, path: str, message: str) -> ErrorAnswer:
+def _error(
+    code: ErrorCode, path: str, message: str, known: str | int | UnsetType = UNSET
+) -> ErrorAnswer:
     clean = message.encode("utf-8", "backslashreplace").decode()
-    return ErrorAnswer(ErrorDetail(code, path, clean))
+    return ErrorAnswer(ErrorDetail(code, path, clean), known)

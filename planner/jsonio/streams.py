@@ -13,9 +13,10 @@ from threading import Condition, Thread
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec import UNSET
 
 from planner.jsonio.control import ProgressLine, Standing
-from planner.jsonio.service import ErrorAnswer, ErrorCode, ErrorDetail, Reply, reply, solve
+from planner.jsonio.service import Reply, id_of, prepare, refusal, reply, solve
 from planner.jsonio.workers import Limits, OverLimitError, Worker, WorkerFaultError
 from planner.model.validation import integer
 from planner.solving.deadline import Cancel, Incumbent
@@ -59,12 +60,14 @@ def limited_reply(
     cancel: Cancel | None = None,
 ) -> Reply:
     """Return a process's answer to a request, or the error answer for the limit it exceeds."""
+    if not worker.runs:
+        prepare(message)
     try:
         status, data = worker.ask(message, told, cancel)
     except OverLimitError as error:
-        return _refused("limit_exceeded", _sentence(error.limit, limits), 2)
+        return refusal(message, "limit_exceeded", _sentence(error.limit, limits), 2)
     except WorkerFaultError as error:
-        return _refused("internal_error", f"a fault of planner itself: {error}", 1)
+        return refusal(message, "internal_error", f"a fault of planner itself: {error}", 1)
     return Reply(data, status)
 
 
@@ -144,9 +147,13 @@ def one_message(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
 
 
 def _serve(data: bytes, tell: Callable[[bytes], None], cancel: Cancel) -> tuple[int, bytes]:
+    known = id_of(data)
+    identified = {} if known is UNSET else {"id": known}
+
     def on_progress(incumbent: Incumbent[Any]) -> None:
         names = ("objective_ns", "lower_bound_ns", "runtime_s")
-        tell(msgspec.json.encode({name: getattr(incumbent, name) for name in names}))
+        told = {name: getattr(incumbent, name) for name in names}
+        tell(msgspec.json.encode(told | identified))
 
     answered = reply(data, cancel, on_progress)
     if isinstance(answered.fault, MemoryError):
@@ -154,10 +161,6 @@ def _serve(data: bytes, tell: Callable[[bytes], None], cancel: Cancel) -> tuple[
     if answered.fault is not None and os.environ.get("PLANNER_DEBUG"):
         traceback.print_exception(answered.fault, file=sys.stderr)
     return answered.exit_status, answered.data
-
-
-def _refused(code: ErrorCode, message: str, status: int) -> Reply:
-    return Reply(msgspec.json.encode(ErrorAnswer(ErrorDetail(code, "", message))), status)
 
 
 def _sentence(limit: str, limits: Limits) -> str:

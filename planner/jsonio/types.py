@@ -34,6 +34,10 @@ Rows = Annotated[
         "last slope",
     ),
 ]
+Id = Annotated[
+    str | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
+    Meta(description="of the caller; it comes back in the answer, an error and each progress line"),
+]
 Seconds = Annotated[float, Meta(gt=0, le=1e9, description="seconds")]
 Count = Annotated[int, Meta(ge=1, le=MAX_VALUE)]
 Index = Annotated[int, Meta(ge=0, le=2**31)]

@@ -132,8 +132,8 @@ class Worker:
         most = self._limits.request_bytes
         if most is not None and len(message) > most:
             raise OverLimitError("request_bytes")
-        self.start()
-        assert self._process is not None
+        if self._process is None:
+            self._process = _started(self._serve, self._limits)
         limit = self._limits.seconds
         until = None if limit is None else time.monotonic() + _PATIENCE * (limit + 1)
         try:
@@ -156,10 +156,10 @@ class Worker:
             raise OverLimitError("seconds")  # a program that it started was stopped
         return answered.status, answer
 
-    def start(self) -> None:
-        """Start the process unless it runs."""
-        if self._process is None:
-            self._process = _started(self._serve, self._limits)
+    @property
+    def runs(self) -> bool:
+        """Whether there is a process; if not, the next message starts one."""
+        return self._process is not None
 
     def close(self) -> None:
         """End the process and its children."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.jsonio import decode_answer, reply
+from planner.jsonio import decode_answer, limited_replies, reply
+from planner.jsonio.workers import Limits
 from tests import schemas
 from tests.jsonio.test_service import EXAMPLE, ask, error, without
 
@@ -44,6 +45,35 @@ def test_values_json_does_not_have_are_refused() -> None:
     assert "keys" in answer["error"]["message"]
     assert planner.solve(MappingProxyType(EXAMPLE))["status"] == "optimal"
     assert planner.solve({**EXAMPLE, "transfer_ns": (3, 1, 5)})["status"] == "optimal"
+
+
+@pytest.mark.parametrize("known", ["job 7", "", 0, -(2**63), 2**63 - 1])
+def test_an_id_comes_back(known: str | int) -> None:
+    request = {**EXAMPLE, "id": known}
+    assert ask(request)["id"] == planner.solve(request)["id"] == known
+    wrong = {**request, "startup_ns": -1}
+    assert json.loads(reply(json.dumps(wrong).encode()).data)["id"] == known
+    assert planner.solve(wrong)["id"] == known
+    schemas.validate(planner.solve(request), "ibatch", "answer")
+    schemas.validate(planner.solve(wrong), "ibatch", "error")
+    decode_answer(json.dumps(ask(request)))
+
+
+@pytest.mark.parametrize("known", [None, True, 1.5, [1], {"a": 1}, 2**63, "\ud800"])
+def test_what_is_no_id_is_refused(known: Any) -> None:
+    request = {**EXAMPLE, "id": known}
+    for answer in (json.loads(reply(json.dumps(request).encode()).data), planner.solve(request)):
+        assert answer["error"]["path"] == "id"
+        assert "id" not in answer
+
+
+def test_the_id_of_a_request_over_a_limit_comes_back() -> None:
+    request = json.dumps({**EXAMPLE, "id": "long", "progress": True}).encode()
+    told: list[bytes] = []
+    (short,) = limited_replies([request], Limits(answer_bytes=10), told.append)
+    assert json.loads(short.data)["id"] == "long"
+    assert json.loads(short.data)["error"]["code"] == "limit_exceeded"
+    assert {json.loads(line)["progress"]["id"] for line in told} == {"long"}
 
 
 def test_answers_at_the_edge_of_the_range_fit_their_schema_and_can_be_read_back() -> None:
