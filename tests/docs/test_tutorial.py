@@ -5,12 +5,18 @@ They run as they stand, but for how often they measure: nobody looks at the numb
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch")
+
+from planner.cli import main
+from tests.runtime.launching import launch
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(
@@ -44,32 +50,61 @@ def fewer(command: str) -> str:
     return command
 
 
+def as_typed(command: str, folder: Path) -> str:
+    """Run a command in a shell, and return what it prints."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def run(folder: str, arguments: list[str]) -> int:
+    """Run a command of planner in a folder, as a rank of a job."""
+    os.chdir(folder)
+    os.environ["COLUMNS"] = "110"
+    return main(arguments)
+
+
+def started(command: str, folder: Path) -> str:
+    """Run a line of the page, as planner if it says no more, and return what the first rank prints.
+
+    A process that imports torch takes seconds to start: `launch` forks one that has.
+    """
+    words = shlex.split(command)
+    assert words.pop(0) in ("planner", "torchrun")
+    ranks = 1
+    if words[0] == "--nproc-per-node":
+        ranks, words = int(words[1]), words[words.index("planner") + 1 :]
+    outcomes = launch(run, ranks, str(folder), words, timeout_s=300)
+    for outcome in outcomes:
+        assert outcome.value == 0, f"{command}: {outcome.output}"
+    return outcomes[0].output
+
+
 @pytest.mark.slow
 def test_the_commands_run_and_print_what_is_shown(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     pytest.importorskip("matplotlib")
     assert all(PAGE.count(often) == 1 for often in FEWER)
     printed = ""
     for name, language, text in BLOCKS:
         if language in ("python", "json"):
             (tmp_path / name).write_text(text, encoding="utf-8")
+        elif name == "calibrate":  # by torchrun itself
+            printed += as_typed(fewer(text), tmp_path)
         elif name != "install":
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", fewer(text)],
-                cwd=tmp_path,
-                env={
-                    **os.environ,
-                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                    "OMP_NUM_THREADS": "1",
-                    "COLUMNS": "110",
-                },
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-            )
-            assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
-            printed += done.stdout
+            for line in fewer(text).replace("\\\n", "").splitlines():
+                printed += started(line, tmp_path)
     assert re.search(r"the plan was [\d.]+x as fast", printed)
     assert (tmp_path / "step.svg").stat().st_size
     shown = headings("\n".join(SHOWN))

@@ -10,6 +10,7 @@ tie-breaking; few targets. Source: own; the partition recursion of dynamic progr
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,16 @@ def fewest_whole(
     return _Table(windows, cost).fewest(most_ns, below, deadline)
 
 
+@cache
+def _parts(count: int) -> list[NDArray[np.int64]]:
+    """Return the non-empty subsets of every set of `count` parameters."""
+    parts = [np.zeros(0, dtype=np.int64)]
+    for j in range(count):
+        bit = np.array([1 << j], dtype=np.int64)
+        parts += [np.concatenate([part, bit, part | bit]) for part in parts]
+    return parts
+
+
 class _Table:
     """Head, tail and time of every subset as one transfer; bit j is parameter j.
 
@@ -105,15 +116,7 @@ class _Table:
             size = np.concatenate([size, size + own])
         self.head, self.tail, self.time = head, tail, cost.costs_ns(size)
         self.left = np.minimum(self.time, _NEVER - tail) + tail  # from start to iteration end
-        self.parts = [self._subsets(left) for left in range(len(head))]
-
-    def _subsets(self, of: int) -> NDArray[np.int64]:
-        """Return every non-empty subset of a set."""
-        subsets = np.zeros(1, dtype=np.int64)
-        for j in range(len(self.windows.sizes)):
-            if of >> j & 1:
-                subsets = np.concatenate([subsets, subsets | 1 << j])
-        return subsets[1:]
+        self.parts = _parts(len(windows.sizes))
 
     def best(self, target: int, deadline: Deadline) -> tuple[list[Load] | None, int]:
         """Return a plan that reaches `target`, and its value; or None, and the least that might.
@@ -146,22 +149,26 @@ class _Table:
         return loads[::-1], value
 
     def fewest(self, most_ns: int, below: int, deadline: Deadline) -> list[Load] | None:
-        """Return the fewest groups within a time: the earliest ends with 1, 2, … groups."""
+        """Return the fewest groups within a time: the earliest ends with 1, 2, … groups.
+
+        A set that fewer groups send no later is not extended: they would need fewer in all.
+        """
         everything = len(self.head) - 1
         end = np.full(len(self.head), _NEVER, dtype=np.int64)
+        with_fewer = end.copy()
         end[0] = 0
         rounds: list[NDArray[np.int64]] = []
         while len(rounds) < below - 1 and end[everything] == _NEVER:
             later = np.full(len(self.head), _NEVER, dtype=np.int64)
             last = np.zeros(len(self.head), dtype=np.int64)
-            for sent in np.flatnonzero(end != _NEVER)[::-1].tolist():  # of equals, the least
+            for sent in np.flatnonzero(end < with_fewer)[::-1].tolist():  # of equals, the least
                 deadline.check()
                 group = self.parts[everything ^ sent]
                 start = np.maximum(end[sent], self.head[group])
                 kept = start - most_ns <= -self.left[group]
                 self._sooner(later, last, sent, group[kept], start[kept])
             rounds.append(last)
-            end = later
+            with_fewer, end = np.minimum(with_fewer, end), later
         if end[everything] == _NEVER:
             return None
         sent, loads = everything, []
