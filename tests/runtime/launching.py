@@ -37,6 +37,7 @@ PRELOADED = [
     "torch.nn.parallel",
     "torch.profiler._cupti_monitor",  # for the first optimiser
     "torch.utils.serialization.config",
+    "scipy.optimize",  # for fits
     "planner.runtime.attaching",
     "planner.runtime.collectives.bcube",
     "planner.runtime.world.joining",

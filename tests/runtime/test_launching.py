@@ -63,10 +63,6 @@ def wait_here(seconds: float) -> None:
         time.sleep(seconds)
 
 
-def sleep(seconds: float) -> None:
-    time.sleep(seconds)
-
-
 def stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -145,10 +141,14 @@ def test_a_worker_that_cannot_even_end_itself_is_killed(monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_workers_end_in_time_even_if_who_started_them_is_gone(tmp_path: Path) -> None:
+    """The process that starts them, and its fork server, import no more than they need."""
     code = (
-        "from tests.runtime.launching import launch\n"
-        "from tests.runtime.test_launching import sleep\n"
-        "launch(sleep, 2, 3600, timeout_s=2, meanwhile=lambda ids: print(*ids, flush=True))\n"
+        "import time\n"
+        "from tests.runtime import launching\n"
+        "launching.PRELOADED = ['torch']\n"
+        "launching.launch(\n"
+        "    time.sleep, 2, 3600, timeout_s=2, meanwhile=lambda ids: print(*ids, flush=True)\n"
+        ")\n"
     )
     command = [sys.executable, "-c", code]
     surroundings = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import planner
 from planner.model.errors import MeasurementError
 from planner.runtime import World, join, planning, tuning
+from planner.runtime.measuring import beside
 from planner.solving import what_if
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
@@ -71,8 +72,14 @@ def tuned(world: World, predicted: Fraction, measured: Fraction) -> Any:
     return made.reason, kept, kind is DistributedDataParallel, same, times, away, set(shown)
 
 
-def all_ways() -> Any:
+def hurried() -> None:
+    """Measure little: what the numbers are does not matter here."""
     planning._TIMED = planning._BESIDE = (64, 4096)
+    beside.SAMPLE_S = 0.02
+
+
+def all_ways() -> Any:
+    hurried()
     with join() as world:
         return [tuned(world, *ways) for ways in ((ALWAYS, ALWAYS), (ALWAYS, NEVER), (NEVER, NEVER))]
 
@@ -102,7 +109,7 @@ def alone() -> Any:
 
 
 def failing() -> None:
-    planning._TIMED = planning._BESIDE = (64, 4096)
+    hurried()
     model = make_model("perceptron")
     planner.tune(model, (torch.zeros(4, 5),), make_optimizer("sgd", model), timeout_s=10)
 

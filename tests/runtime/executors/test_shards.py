@@ -25,13 +25,13 @@ from planner.runtime.world.world import World
 from tests.runtime.launching import launch
 from tests.runtime.reference import backward, make_model, make_optimizer
 from tests.runtime.sharing import (
-    JOBS,
-    REST,
+    DIVIDED,
     Attach,
     Pair,
     check,
     compare,
     compare_models,
+    jobs,
     pulled_early,
     resume,
     values,
@@ -66,7 +66,7 @@ def train(recipes: list[str]) -> dict[str, Pair]:
         pairs: dict[str, Pair] = {}
         for start, (pull, push) in enumerate(ways):
             pairs |= compare(partial(attach, world, pull, push), recipes[start::3])
-        if recipes == REST:
+        if recipes == DIVIDED["shards"]:
             same: dict[str, Attach] = {how: partial(attach, world, how, how) for how in SIZES}
             pairs |= compare_models(same, world.rank)
             for name in "tiny", "mixed", "frozen":
@@ -76,7 +76,7 @@ def train(recipes: list[str]) -> dict[str, Pair]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "recipes"), JOBS)
+@pytest.mark.parametrize(("size", "recipes"), jobs("shards"))
 def test_weights_are_those_of_ddp(size: int, recipes: list[str]) -> None:
     check(values(launch(train, size, recipes, timeout_s=150)))
 

@@ -24,13 +24,13 @@ from tests.runtime.launching import launch
 from tests.runtime.recipes import RECIPES, made
 from tests.runtime.reference import backward, ddp_weights, make_model, make_optimizer, weights_of
 from tests.runtime.sharing import (
-    JOBS,
-    REST,
+    DIVIDED,
     Attach,
     Pair,
     check,
     compare,
     compare_models,
+    jobs,
     resume,
     values,
 )
@@ -53,12 +53,13 @@ def attach(world: World, order: Order, model: nn.Module, optimizer: Optimizer) -
 
 def train(recipes: list[str]) -> dict[str, Pair]:
     orders: tuple[Order, ...] = ("rotated", "same", "backwards")
+    all_models = recipes == DIVIDED["slices"]
     recipes = [name for name in recipes if name != "mixed"]
     with join() as world:
         pairs: dict[str, Pair] = {}
         for start, order in enumerate(orders):
             pairs |= compare(partial(attach, world, order), recipes[start::3])
-        if recipes == REST:
+        if all_models:
             ways: dict[str, Attach] = {order: partial(attach, world, order) for order in orders}
             pairs |= compare_models(ways, world.rank)
             pairs["resumed"] = resume(partial(attach, world, "rotated"), world.rank)
@@ -66,7 +67,7 @@ def train(recipes: list[str]) -> dict[str, Pair]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "recipes"), JOBS)
+@pytest.mark.parametrize(("size", "recipes"), jobs("slices"))
 def test_weights_are_those_of_ddp(size: int, recipes: list[str]) -> None:
     check(values(launch(train, size, recipes, timeout_s=150)))
 
