@@ -78,7 +78,7 @@ from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.what_if import regrets
-from planner.view.plans import drawing_of, plan_chart
+from planner.view.drawing import drawing_of, plan_chart
 
 FAMILIES: Families = {
     family.name: family

@@ -27,7 +27,7 @@ from planner.model.units import format_ns, parse_time
 from planner.solving.compare import REGRET
 from planner.solving.methods import concrete
 from planner.view import GANTT
-from planner.view.plans import plan_chart
+from planner.view.drawing import plan_chart
 
 
 def add_parser(commands: Any) -> None:

@@ -30,7 +30,7 @@ from planner.solving.methods import known_method
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, PLANNER
 from planner.view import GANTT, format_table
-from planner.view.plans import plan_chart
+from planner.view.drawing import plan_chart
 
 FSDP = "fsdp"
 

@@ -15,12 +15,11 @@ from planner.model.units import printable
 from planner.view.style import OUTLINE
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
 
     ArtistT = TypeVar("ArtistT", bound=Artist)
 
@@ -172,6 +171,14 @@ def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> N
     if ends:
         texts.update(zip((low, high), _told_apart(low, high), strict=True))
     axis.set_major_formatter(FuncFormatter(lambda tick, _: texts.get(tick, f"{tick:,.6g}")))
+
+
+def note(
+    axes: "Axes", text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any
+) -> "Annotation":
+    """Write a text beside a point; `offset` is in points, and names are no formulas."""
+    look = {"textcoords": "offset points", "parse_math": False, **style}
+    return axes.annotate(printable(text), at, offset, **look)
 
 
 def draw_star(axes: "Axes", x: float, y: float, **style: Any) -> None:
