@@ -6,7 +6,7 @@ import shlex
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.calibrate_groups import add_drizzle, add_groups
+from planner.cli.calibrate_groups import add_groups
 from planner.cli.calibrate_network import add_network
 from planner.cli.common import (
     add_fit_options,
@@ -59,7 +59,6 @@ def add_parser(commands: Any) -> None:
     _add_compute(kinds)
     _add_fit(kinds)
     add_groups(kinds)
-    add_drizzle(kinds)
     add_network(kinds)
 
 

@@ -1,7 +1,4 @@
-"""``planner calibrate groups`` and ``drizzle``: fit the constants of a scheduler to overheads.
-
-The overheads come from a table or from Spark's event logs.
-"""
+"""``planner calibrate groups``: fit the constants of a scheduler to measured overheads."""
 
 import argparse
 from collections.abc import Sequence
@@ -10,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 from planner.cli.common import (
     ERROR_SIGN,
     add_fit_options,
-    add_fit_outputs,
     check_outputs,
     command,
     file_name,
     read_as,
-    warn,
     write_fit,
 )
 from planner.view.table import format_table
@@ -35,27 +30,6 @@ none below 0, by least squares on relative errors. Each measurement is then
 predicted by constants that are fitted to the others. Says which constants the
 measurements cannot tell apart: measure other numbers of tasks, other group sizes.
 """
-
-
-_LOGS = """\
-LOG is an event log of Spark 3 or 4: a file, or the folder of a rolling one. Jobs
-that repeat are taken as iterations; what they do not compute is overhead. Logs of
-several numbers of tasks, and of groups of several sizes, are fitted together.
-"""
-
-
-def add_drizzle(kinds: Any) -> None:
-    """Add the subcommand that reads Spark's event logs."""
-    parser = command(
-        kinds,
-        "drizzle",
-        run_drizzle,
-        "fit the constants of a scheduler to Spark's event logs (problem drizzle)",
-        "planner calibrate drizzle eventlog_v2_app-20261125093000-0001 -o constants.json",
-    )
-    parser.description = f"{parser.description}\n\n{_LOGS}"
-    parser.add_argument("logs", metavar="LOG", nargs="+", help="event logs")
-    add_fit_outputs(parser)
 
 
 def add_groups(kinds: Any) -> None:
@@ -79,22 +53,6 @@ def run_groups(options: argparse.Namespace) -> int:
     measurements, calibration = read_as(options.measurements, decode_overheads)
     text = encode_calibration(calibration, file_name(options.measurements))
     write_fit(options, text, lambda: _report(measurements, calibration))
-    return 0
-
-
-def run_drizzle(options: argparse.Namespace) -> int:
-    """Fit the constants to event logs; print a summary and warnings on standard error."""
-    from planner.cli.spark_logs import read_logs
-    from planner.families.drizzle.family import solve
-    from planner.jsonio.drizzle_measurements import encode_calibration
-
-    check_outputs({"--output": options.output}, options.logs)
-    logs = read_logs(options.logs, quiet=options.quiet)
-    text = encode_calibration(logs.fitted, ", ".join(map(file_name, options.logs)))
-    write_fit(options, text, lambda: _report(logs.measurements, logs.fitted))
-    plan = solve(logs.problem).plan
-    warn(f"warning: {doubt}" for doubt in logs.warnings)
-    warn([logs.about(), logs.sentence(None if plan is None else plan.group_size)])
     return 0
 
 

@@ -134,11 +134,6 @@ def readable(name: str) -> str:
 def add_fit_options(parser: argparse.ArgumentParser) -> None:
     """Add the measurements that are fitted and the options for the constants' output."""
     parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
-    add_fit_outputs(parser)
-
-
-def add_fit_outputs(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the constants' output."""
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
     )

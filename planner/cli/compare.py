@@ -172,7 +172,7 @@ def _of_events(options: argparse.Namespace) -> tuple[str, Case[Any]]:
     problem = options.problem or DRIZZLE.name
     if options.file:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
-    refuse(options, (*NETWORK, *OPTIONS), "--events")
+    refuse(options, (*NETWORK, *OPTIONS), "does not apply to --events")
     settled = settle(options, problem, PROFILED)
     logs = read_logs(
         options.events,
@@ -210,8 +210,8 @@ def _of_file(options: argparse.Namespace) -> tuple[str, Case[Any]]:
 def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
     """Return the options of a request, and its problem."""
     own = [option.name for family in PROFILED.values() for option in family.options]
-    where = f"a request, and {options.file} holds one, not a profile"
-    refuse(options, (*NETWORK, *own, *OPTIONS), where)
+    why = f"does not apply to a request, and {options.file} holds one, not a profile"
+    refuse(options, (*NETWORK, *own, *OPTIONS), why)
     with in_file(options.file):
         request = decode_request(data)
         problem: str = request.problem

@@ -83,18 +83,8 @@ def lines(
 ) -> Iterator[str]:
     """Yield what is printed of a comparison, before the drawing of its best plan.
 
-    Parameters
-    ----------
-    family : Family
-        The family.
-    case : Case
-        What was compared on.
-    comparison : Comparison
-        Every method.
-    left_out : mapping of str to str
-        Methods that only run if they are asked for, and why.
-    best : Head, optional
-        The answer that is written.
+    `left_out` says why methods only run if they are asked for; `best` is the answer that is
+    written.
     """
     doubts = (*(case.profile.doubts if case.profile else ()), *case.warnings)
     if best is not None and best.warnings is not UNSET:

@@ -75,38 +75,31 @@ def seconds(text: str) -> float:
 # ---
 # Rename arguments of the library to options in errors, so that users see what they typed.
 
-_FACTORY = "MODULE:FACTORY"
-_KEYS = {_FACTORY: "factory"}  # positional arguments
+_KEYS = {"MODULE:FACTORY": "factory"}  # positional arguments
+
+_SAME = re.findall(
+    r"\w+",
+    "algorithms batch_size computation cores depths epoch_samples interfaces max_overhead "
+    "optimiser_ratio repetitions seed servers warmup workers",
+)
+"""Arguments with the names of their options."""
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
+    **{name: (f"--{name.replace('_', '-')}",) for name in _SAME},
     "activation_bytes": ("--activations",),
-    "algorithms": ("--algorithms",),
     "all_reduce": ("--bcube",),
-    "batch_size": ("--batch-size",),
-    "computation": ("--computation",),
     "computation_scale": ("--computation",),
-    "cores": ("--cores",),
-    "depths": ("--depths",),
-    "epoch_samples": ("--epoch-samples",),
     "input_shape": ("--input",),
-    "interfaces": ("--interfaces",),
     "max_batch_bytes": ("--max-batch",),
     "max_group_ns": ("--max-group",),
-    "max_overhead": ("--max-overhead",),
     "max_transfer_bytes": ("--max-transfer",),
     "method": ("--method", "--methods"),
     "modes": ("--mode",),
     "optimiser": ("--optimiser-ratio",),
-    "optimiser_ratio": ("--optimiser-ratio",),
-    "repetitions": ("--repetitions",),
-    "seed": ("--seed",),
-    "servers": ("--servers",),
-    "spec": ("--model", _FACTORY),
+    "spec": ("--model", "MODULE:FACTORY"),
     "target": ("--for",),
     "time_limit_s": ("--time-limit",),
     "timeout_s": ("--timeout",),
-    "warmup": ("--warmup",),
-    "workers": ("--workers",),
     "world": ("--bcube",),
 }
 """Options that set each argument of the library."""
