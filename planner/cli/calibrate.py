@@ -18,6 +18,7 @@ from planner.cli.common import (
     write_fit,
     write_json,
 )
+from planner.cli.parsing import given
 from planner.cli.telling import Progress
 from planner.model.validation import integer
 from planner.view.table import format_table
@@ -106,9 +107,7 @@ def run_compute(options: argparse.Namespace) -> int:
     from planner.jsonio.measurements import encode_computation
 
     check_outputs({"--output": options.output})
-    source = ["planner", "calibrate", "compute"]
-    if options.cores is not None:
-        source += ["--cores", str(options.cores)]
+    source = ["planner", "calibrate", "compute", *given(options, ("cores",))]
     source += ["--repetitions", str(options.repetitions)]
     progress = Progress(quiet=options.quiet)
     try:

@@ -30,14 +30,13 @@ from planner.cli.compare_options import (
     OPTIONS,
     Families,
     add_compare,
-    refuse,
     settle,
     settle_cluster,
     settle_network,
 )
 from planner.cli.compare_tables import lines
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.parsing import as_typed, parse_names, parse_number
+from planner.cli.parsing import as_typed, parse_names, parse_number, refuse
 from planner.cli.spark_logs import read_logs
 from planner.cli.telling import Progress
 from planner.cli.writing import replacing

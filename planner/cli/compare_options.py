@@ -20,7 +20,7 @@ from planner.cli.iteration_options import (
     damaged,
     measured_tables,
 )
-from planner.cli.parsing import SuggestingParser, parse_bcube, parse_number, seconds
+from planner.cli.parsing import SuggestingParser, parse_bcube, parse_number, refuse, seconds
 from planner.families.collectives.nics import with_measured_nics
 from planner.families.collectives.prediction import predicted
 from planner.families.iteration.measured import assumed_startups
@@ -231,13 +231,6 @@ def _listed(title: str, names: Sequence[str]) -> list[str]:
             lines.append("")
         lines[-1] += f"{'' if lines[-1] else '  '}{name}, "
     return [f"{title}:", *(line.rstrip() for line in lines[:-1]), lines[-1].removesuffix(", "), ""]
-
-
-def refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
-    """Raise InvalidInputError for each of these options that is given."""
-    for name in names:
-        if vars(options).get(name.removeprefix("--").replace("-", "_")) is not None:
-            raise InvalidInputError(name, why)
 
 
 def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:

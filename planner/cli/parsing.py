@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.topologies import BCube
 from planner.model.units import parse_time
-from planner.model.validation import shown
+from planner.model.validation import integer, shown
 
 
 def parse_bcube(text: str) -> BCube:
@@ -70,6 +70,32 @@ def seconds(text: str) -> float:
     except InvalidInputError:
         expected = "expected seconds, or a time such as 500ms"
         raise ArgumentTypeError(f"{expected}, got {shown(text)}") from None
+
+
+def refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """Raise InvalidInputError for each of these options that is given."""
+    for name in names:
+        value = vars(options).get(name.removeprefix("--").replace("-", "_"))
+        if value is not None and value is not False:
+            raise InvalidInputError(name, why)
+
+
+def check_integers(options: argparse.Namespace, least: Mapping[str, int]) -> None:
+    """Raise InvalidInputError for options that are no integers from their least up to a million."""
+    for name, minimum in least.items():
+        value = getattr(options, name)
+        if value is not None:
+            integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
+
+
+def given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Return those of the options that are not as by default, as they are typed."""
+    words = []
+    for name in names:
+        value = getattr(options, name)
+        if value != options.parser.get_default(name):
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
 
 
 # ---

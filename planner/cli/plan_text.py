@@ -5,14 +5,17 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec import UNSET
 
-from planner.cli.common import write_json, write_text
+from planner.cli.common import check_outputs, in_option, write_json, write_text
 from planner.cli.compare_tables import beside, provenance, warning_lines
 from planner.cli.iteration_options import Job
 from planner.cli.telling import complain
 from planner.cli.writing import replacing
 from planner.families.iteration import Problem
+from planner.jsonio import PROBLEMS
+from planner.jsonio.heads import Head
 from planner.jsonio.iteration_answer import (
     VERBS,
     AlternativeAnswer,
@@ -36,7 +39,7 @@ from planner.model.units import (
 )
 from planner.solving.timeline import Timeline
 from planner.solving.views import epoch_text
-from planner.view import GANTT, format_table
+from planner.view import GANTT, format_table, plan_chart
 from planner.view.chart import Chart
 from planner.view.wording import CHANGES
 
@@ -268,23 +271,35 @@ def _without(alternatives: tuple[AlternativeAnswer, ...]) -> Iterator[str]:
 # ---
 # The output of ``planner plan``: JSON, text and a picture.
 
+Draw = Callable[[Chart[Timeline], Path], None]
+
+
+def checked(options: argparse.Namespace) -> Draw | None:
+    """Check the options that name files; return what writes ``--picture``, if it is given."""
+    with in_option("--picture"):
+        draw = GANTT.writer(Path(options.picture)) if options.picture else None
+    inputs = (options.profile, options.cluster, options.interference, options.network)
+    check_outputs({"--picture": options.picture, "--output": options.output}, inputs)
+    return draw
+
 
 def write_plan(
     options: argparse.Namespace,
-    encoded: str,
-    chart: Chart[Timeline] | None,
+    job: Job,
+    answer: Head,
     lines: Callable[[], Iterable[str]],
-    draw: Callable[[Chart[Timeline], Path], None] | None,
+    draw: Draw | None,
 ) -> None:
-    """Write the answer to ``--output``, ``--json``, standard output and ``--picture``.
-
-    `encoded` is the answer as JSON, `lines` returns the text, `draw` writes the picture.
-    """
+    """Write the answer to ``--output``, ``--json``, standard output and ``--picture``."""
+    encoded = msgspec.json.encode(answer).decode() + "\n"
+    chart = None
+    if answer.objective_ns is not None:
+        chart = plan_chart(answer, PROBLEMS[answer.problem].view(answer), job.profile.name)
     if options.output and options.output != "-":
         write_json(encoded, options.output)
     if options.json or options.output == "-":
         write_json(encoded, None)
-    if not options.json and options.output != "-":
+    else:
         text = "\n".join(lines()) + "\n"
         if chart is not None:
             width = shutil.get_terminal_size((100, 24)).columns

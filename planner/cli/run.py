@@ -18,14 +18,20 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.compare_tables import kept
-from planner.cli.parsing import check_factory, load_model, parse_bcube, parse_names, seconds
+from planner.cli.parsing import (
+    check_factory,
+    check_integers,
+    load_model,
+    parse_bcube,
+    parse_names,
+    seconds,
+)
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.model.machine import Load
 from planner.model.topologies import BCube
 from planner.model.units import counted
-from planner.model.validation import integer
 from planner.view import GANTT, Chart
 
 if TYPE_CHECKING:
@@ -108,10 +114,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the steps; rank 0 prints the report and shows progress on standard error."""
-    for name, minimum in (("steps", 2), ("warmup", 0), ("threads", 1), ("against_ddp", 1)):
-        value = getattr(options, name)
-        if value is not None:
-            integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
+    check_integers(options, {"steps": 2, "warmup": 0, "threads": 1, "against_ddp": 1})
     writers = {}
     for option, endings in (("picture", (".svg", ".png", ".pdf")), ("trace", (".json", ".gz"))):
         path = getattr(options, option)
