@@ -19,6 +19,7 @@ from planner.solving.result import Result
 from planner.solving.views import epoch_text
 from planner.view import format_table
 from planner.view.regret import COLUMNS, advice_text, cells, prospect_text, target_text
+from planner.view.wording import by_reason
 
 AnyFamily: TypeAlias = Family[Any, Any, Any]
 
@@ -116,11 +117,8 @@ def lines(
 
 def reasons(rows: Iterable[Result[Any, Any]]) -> Iterator[str]:
     """Yield why methods have no plan, each reason once."""
-    methods: dict[str, list[str]] = {}
-    for row in rows:
-        if row.infeasibility is not None:
-            methods.setdefault(row.infeasibility.reason, []).append(row.method)
-    for reason, names in methods.items():
+    known = [(row.method, row.infeasibility.reason) for row in rows if row.infeasibility]
+    for reason, names in by_reason(known).items():
         yield printable(f"{', '.join(names)}: {reason}")
 
 

@@ -18,7 +18,6 @@ from planner.jsonio import PROBLEMS
 from planner.jsonio.heads import Head
 from planner.jsonio.iteration_answer import (
     VERBS,
-    AlternativeAnswer,
     CandidateAnswer,
     IterationAnswer,
     SchedulingAnswer,
@@ -41,7 +40,8 @@ from planner.solving.timeline import Timeline
 from planner.solving.views import epoch_text
 from planner.view import GANTT, format_table, plan_chart
 from planner.view.chart import Chart
-from planner.view.wording import CHANGES
+from planner.view.sections import ALTERNATIVES, alternative_rows
+from planner.view.wording import CHANGES, by_reason
 
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
@@ -73,8 +73,14 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         yield _scheduled(answer.scheduling)
     if answer.alternatives is not UNSET and answer.objective_ns is not None:
         yield ""
-        yield format_table(*_table(answer, answer.alternatives))
-        yield from _without(answer.alternatives)
+        yield format_table(ALTERNATIVES, alternative_rows(answer, format_share, "?"))
+        without = by_reason(
+            (f"{choice.algorithm} {choice.mode}", choice.reason)
+            for choice in answer.alternatives
+            if choice.reason is not UNSET
+        )
+        for reason, names in without.items():
+            yield f"no plan: {', '.join(names)} ({reason})"
     if answer.left_out is not UNSET:
         for name, reason in answer.left_out.items():
             yield f"left out: {name} ({reason})"
@@ -229,43 +235,6 @@ def _runner_up(why: WhyAnswer, objective_ns: int) -> str:
         f"{CHANGES[change.what]} {format_factor(change.factor)}" for change in runner_up.wins_if
     )
     return f"{text}it would win if {ways}"
-
-
-def _table(
-    answer: IterationAnswer, alternatives: tuple[AlternativeAnswer, ...]
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    header = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
-    rows: list[tuple[str, ...]] = []
-    for alternative in sorted(
-        alternatives, key=lambda choice: (choice.objective_ns is None, choice.objective_ns or 0)
-    ):
-        if alternative.objective_ns is None or not answer.objective_ns:
-            rows.append((alternative.algorithm, alternative.mode, "–", "–", "–", "–"))
-            continue
-        bound = alternative.lower_bound_ns
-        rows.append(
-            (
-                alternative.algorithm,
-                alternative.mode,
-                str(alternative.transfers),
-                format_ns(alternative.objective_ns),
-                format_share(alternative.objective_ns / answer.objective_ns - 1),
-                format_share(alternative.objective_ns / bound - 1) if bound else "?",
-            )
-        )
-    return header, rows
-
-
-def _without(alternatives: tuple[AlternativeAnswer, ...]) -> Iterator[str]:
-    """Yield why alternatives have no plan, each reason once."""
-    reasons: dict[str, list[str]] = {}
-    for alternative in alternatives:
-        if alternative.reason is not UNSET:
-            reasons.setdefault(alternative.reason, []).append(
-                f"{alternative.algorithm} {alternative.mode}"
-            )
-    for reason, names in reasons.items():
-        yield f"no plan: {', '.join(names)} ({reason})"
 
 
 # ---

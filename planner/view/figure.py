@@ -181,6 +181,23 @@ def note(
     return axes.annotate(printable(text), at, offset, **look)
 
 
+def draw_rows(
+    axes: "Axes", lengths: Sequence[float], colours: str | Sequence[str], **style: Any
+) -> None:
+    """Draw one horizontal bar per row."""
+    look = {"height": 0.72, "edgecolor": OUTLINE, "linewidth": 0.4, **style}
+    axes.barh(range(len(lengths)), lengths, color=colours, **look)
+
+
+def frame(axes: "Axes", title: str, *, grid: bool = False) -> None:
+    """Write the title of a panel, and leave only the frame's lower left sides."""
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    if grid:
+        axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
+        axes.set_axisbelow(True)
+
+
 def draw_star(axes: "Axes", x: float, y: float, **style: Any) -> None:
     """Mark the chosen point with a star."""
     look = {"markersize": 13, "color": "white", "markeredgecolor": OUTLINE, "zorder": 5}
