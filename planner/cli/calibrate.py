@@ -155,7 +155,9 @@ def run_fit(options: argparse.Namespace) -> int:
 
 def _report(start: "Constants", result: "Fit") -> str:
     rows = []
-    for name, before, after in _pairs(start, result.constants):
+    fitted = _named(result.constants)
+    for name, before in _named(start).items():
+        after = fitted[name]
         plain = name.partition("[")[0]
         note = "held" if plain in result.held else "at 0" if plain in result.at_floor else ""
         rows.append((name, f"{before:.6g}", f"{after:.6g}", f"x {after / before:.4g}", note))
@@ -182,16 +184,10 @@ def _report(start: "Constants", result: "Fit") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pairs(start: "Constants", fitted: "Constants") -> list[tuple[str, float, float]]:
-    pairs = [
-        (name, float(getattr(start, name)), float(getattr(fitted, name)))
-        for name in ("muladd_ns", "activation_ns", "error_ns")
-    ]
-    pairs += [
-        (f"latency_ns[{place}]", float(before), float(after))
-        for place, (before, after) in enumerate(
-            zip(start.latency_ns, fitted.latency_ns, strict=True)
-        )
-    ]
-    pairs.append(("nic_bits_per_s", float(start.nic_bits_per_s), float(fitted.nic_bits_per_s)))
-    return pairs
+def _named(constants: "Constants") -> dict[str, float]:
+    """Return the constants that are fitted, by name."""
+    latencies = {f"latency_ns[{place}]": time for place, time in enumerate(constants.latency_ns)}
+    computation = ("muladd_ns", "activation_ns", "error_ns")
+    values = {name: getattr(constants, name) for name in computation} | latencies
+    values["nic_bits_per_s"] = constants.nic_bits_per_s
+    return {name: float(value) for name, value in values.items()}

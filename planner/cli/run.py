@@ -26,7 +26,7 @@ from planner.cli.parsing import (
     parse_names,
     seconds,
 )
-from planner.cli.run_report import as_json, report
+from planner.cli.run_report import Ran, as_json, report
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.model.machine import Load
@@ -137,8 +137,9 @@ def run(options: argparse.Namespace) -> int:
 
     import torch
 
-    from planner.cli.run_trials import drawn_trial, trials
+    from planner.cli.run_trials import Trials
     from planner.runtime import join
+    from planner.runtime.collectives.bcube import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
     from planner.runtime.measuring.explained import machine_of
     from planner.runtime.measuring.measured import slowest, timeline_of
@@ -151,20 +152,22 @@ def run(options: argparse.Namespace) -> int:
         join(options.timeout, interfaces) as world,
     ):
         threads, before = torch.get_num_threads(), Load.now()
+        all_reduce = None if bcube is None else BcubeAllReduce(world, bcube.n, bcube.k)
+        trials = Trials(options, answers, model, inputs, world, all_reduce)
         try:
-            planned, plain = trials(options, answers, model, inputs, world, bcube)
+            planned, plain = trials.run()
         except InvalidPlanError as error:
             raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
         machine = machine_of(world, threads, before)
         if "picture" in writers:
-            watched, moments = drawn_trial(options, answers, model, inputs, world, bcube)
+            watched, moments = trials.drawn()
     if world.rank:
         return 0
+    ran = Ran(options, answers, planned, plain, machine, world.size)
     if options.json:
-        write_json(as_json(options, answers, planned, plain, machine, world.size), None)
+        write_json(as_json(ran), None)
     else:
-        write_text(report(options, answers, planned, plain, machine, world.size))
-        sys.stdout.flush()
+        write_text(report(ran))
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
         usual = [step.step_ns for trial in planned for step in slowest(trial.events, trial.warmup)]
