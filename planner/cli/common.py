@@ -67,18 +67,18 @@ def opened(path: str, progress: Progress) -> Iterator[tuple[BinaryIO, Callable[[
 
 def standard_input() -> BinaryIO:
     """Return standard input as a stream of bytes."""
-    stream: TextIO | None = sys.stdin
-    if stream is None:
-        raise PlannerError("standard input is closed")
-    return stream.buffer
+    return _open("input", sys.stdin).buffer
 
 
 def standard_output() -> BinaryIO:
     """Return standard output as a stream of bytes."""
-    stream: TextIO | None = sys.stdout
+    return _open("output", sys.stdout).buffer
+
+
+def _open(name: str, stream: TextIO | None) -> TextIO:
     if stream is None:
-        raise PlannerError("standard output is closed")
-    return stream.buffer
+        raise PlannerError(f"standard {name} is closed")
+    return stream
 
 
 def read_as(path: str, decoded: Callable[[bytes], T]) -> T:

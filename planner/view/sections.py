@@ -51,6 +51,9 @@ def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cl
         for kind, name in VERBS.items()
         if (count := sum(each.kind == kind for each in transfers))
     ]
+    rules = ""
+    if answer.target is not UNSET:
+        rules = f"The plan keeps to the rules of {answer.target.version}. "
     return paragraph(
         f"A training iteration of {on} is predicted to take about ",
         element("strong", about_ns(answer.iteration_ns, digits)),
@@ -60,18 +63,9 @@ def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cl
         ", ",
         element("strong", synchronisation.mode),
         f" ({MODES[synchronisation.mode]}), in {' and '.join(kinds)}. ",
-        _rules(answer),
+        rules,
         _standing(answer, peers, digits),
         class_="verdict",
-    )
-
-
-def _rules(answer: IterationAnswer) -> str:
-    """Return a sentence on the target's rules; empty without a target."""
-    return (
-        ""
-        if answer.target is UNSET
-        else f"The plan keeps to the rules of {answer.target.version}. "
     )
 
 
@@ -114,13 +108,6 @@ def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
         ratio,
         f" as fast as {name} ({about_ns(base, digits)}).",
     )
-
-
-def _beside(answer: IterationAnswer) -> str:
-    """Return the slowdown of computation that overlaps transfers."""
-    if answer.slowed_ns is UNSET:
-        return "costs no time"
-    return f"slows it down by {format_ns(answer.slowed_ns)} in all"
 
 
 def time_parts(answer: IterationAnswer) -> Html:
@@ -170,10 +157,13 @@ def time_parts(answer: IterationAnswer) -> Html:
     ]
     sent = ""
     if answer.communication_ns is not UNSET and answer.startup_ns is not UNSET:
+        beside = "costs no time"
+        if answer.slowed_ns is not UNSET:
+            beside = f"slows it down by {format_ns(answer.slowed_ns)} in all"
         sent = (
             f"The network is busy for {format_ns(answer.communication_ns)} of the "
             f"{format_ns(answer.iteration_ns)}, {format_ns(answer.startup_ns)} of that with "
-            f"start-ups; what happens beside the computation {_beside(answer)}."
+            f"start-ups; what happens beside the computation {beside}."
         )
     return joined(
         bar,
