@@ -15,7 +15,8 @@ from grids import grid, sections
 from planner.families.bigdl import METHODS, Problem, evaluate, solve
 from planner.jsonio import bigdl as bigdl_json
 from planner.model.network import Network
-from planner.view import Chart, save_hot_spots
+from planner.view import Chart
+from planner.view.hot_spots import save_hot_spots
 
 NAMES = [name for name in METHODS if name != "auto"]
 

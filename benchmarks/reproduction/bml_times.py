@@ -8,9 +8,11 @@ Method: the closed forms of `planner.collectives`, exact. Nothing is measured an
 The figure has no numbers on its bars; the paper's are those its text gives (§3.2, §3.3).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from grids import grid, sections
 from table import Row, numbers
@@ -24,7 +26,8 @@ from planner.families.collectives import (
     ps_fattree,
 )
 from planner.model.topologies import BCube, FatTree
-from planner.view.bars import BarChart, BarPanel, BarSeries, save_bars
+from planner.view.figure import figure_in, write_title
+from planner.view.style import COLOURS, OUTLINE
 
 NETWORKS = ((BCube(4, 2), FatTree(4)), (BCube(32, 2), FatTree(16)))
 """The two sizes of Fig. 5, by its caption."""
@@ -33,7 +36,6 @@ STATED = ("2(N-1)/(kN)", "double of BML", "as PS/Fat-Tree", "2(N-1)/N")
 """What the paper says of each."""
 
 NAMES = ("BML/BCube", "PS/BCube", "Hierarchical/Fat-Tree", "PS/Fat-Tree")
-COLOURS = (5, 0, 6, 1)
 
 SCALES = (BCube(3, 2), BCube(4, 2), BCube(8, 2), BCube(32, 2), BCube(8, 3), BCube(16, 4))
 """Networks whose switches are compared."""
@@ -134,33 +136,22 @@ def switches() -> str:
     return grid([*header, "can be built", "smallest Fat-Tree built"], rows)
 
 
-def chart() -> BarChart:
-    found = [curves(*pair) for pair in NETWORKS]
-    times = tuple(
-        BarSeries(
-            name,
-            tuple(float(one[place].volume) for one in found),
-            tuple(share(one[place].volume) for one in found),
-            colour,
-        )
-        for place, (name, colour) in enumerate(zip(NAMES, COLOURS, strict=True))
-    )
-    counts = tuple(
-        BarSeries(name, tuple(map(float, numbers)), tuple(map(str, numbers)), colour)
-        for name, numbers, colour in (
-            ("BCube", [bcube.switches for bcube, _ in NETWORKS], COLOURS[0]),
-            ("Fat-Tree", [tree.switches for _, tree in NETWORKS], COLOURS[2]),
-        )
-    )
-    return BarChart(
-        "Synchronising gradients on BCube and on Fat-Tree (Fig. 5 of the BML paper)",
-        tuple(f"{bcube.servers:,} servers" for bcube, _ in NETWORKS),
-        (
-            BarPanel("time of one synchronisation", "time (×T_F)", times),
-            BarPanel("cost of the network", "switches", counts),
-        ),
-        notes=tuple(f"BCube({b.n},{b.k}), Fat-Tree({t.ports})" for b, t in NETWORKS),
-    )
+def bars(axes: Any, names: Sequence[str], values: Sequence[Sequence[float]], title: str) -> None:
+    """Draw a bar a name beside one another in each group, a group for each of `NETWORKS`."""
+    width = 0.76 / len(names)
+    axes.set_prop_cycle(color=[COLOURS[colour] for colour in (5, 0, 6, 1)])
+    for place, (name, heights) in enumerate(zip(names, values, strict=True)):
+        middles = [group + (place - (len(names) - 1) / 2) * width for group in range(len(heights))]
+        drawn = axes.bar(middles, heights, width, label=name, edgecolor=OUTLINE, linewidth=0.5)
+        axes.bar_label(drawn, fmt="{:.4g}", fontsize=8.5, padding=3)
+    groups = [
+        f"{bcube.servers:,} servers\nBCube({bcube.n},{bcube.k}), Fat-Tree({tree.ports})"
+        for bcube, tree in NETWORKS
+    ]
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_ylabel(title)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=8.5)
 
 
 def report() -> str:
@@ -176,4 +167,14 @@ def report() -> str:
 
 def save(path: Path) -> None:
     """Draw Fig. 5 and the switches."""
-    save_bars(chart(), path)
+    found = [curves(*pair) for pair in NETWORKS]
+    times = [[float(one[place].volume) for one in found] for place in range(len(NAMES))]
+    switches = [[bcube.switches for bcube, _ in NETWORKS], [tree.switches for _, tree in NETWORKS]]
+    with figure_in(path) as figure:
+        figure.set_size_inches(11, 5)
+        write_title(
+            figure, "Synchronising gradients on BCube and Fat-Tree (Fig. 5 of the BML paper)"
+        )
+        left, right = figure.subplots(1, 2, width_ratios=[5, 3])
+        bars(left, NAMES, times, "time of one synchronisation (×T_F)")
+        bars(right, ("BCube", "Fat-Tree"), switches, "switches")

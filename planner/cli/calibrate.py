@@ -3,26 +3,30 @@
 import argparse
 import platform
 import shlex
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.calibrate_groups import add_drizzle, add_groups
 from planner.cli.calibrate_network import add_network
 from planner.cli.common import (
+    ERROR_SIGN,
     add_fit_options,
     check_outputs,
     command,
     file_name,
     in_file,
     read,
+    read_as,
     write_fit,
     write_json,
 )
+from planner.cli.parsing import given
 from planner.cli.telling import Progress
 from planner.model.validation import integer
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
+    from planner.families.drizzle import Calibration, Measurement
     from planner.families.yan.calibration import Fit
     from planner.families.yan.problem import Constants
 
@@ -47,6 +51,18 @@ latency_ns by least squares on relative errors; interference stays what it is, a
 so does ("held") what fits as well at its start, but for noise. Each part of the
 measurements is then predicted by constants that are fitted to the others.
 """
+_GROUPS = """\
+MEASUREMENTS holds how long scheduling took, for each iteration:
+
+  {"measurements": [{"tasks": 256, "group_size": 1, "overhead_ns": 100000000},
+                    {"tasks": 256, "group_size": 10, "overhead_ns": 13000000},
+                    {"tasks": 64, "group_size": 1, "overhead_ns": 28000000}, ...]}
+
+Fits group_ns, task_ns and constant_task_ns of a request of the problem `drizzle`,
+none below 0, by least squares on relative errors. Each measurement is then
+predicted by constants that are fitted to the others. Says which constants the
+measurements cannot tell apart: measure other numbers of tasks, other group sizes.
+"""
 
 
 def add_parser(commands: Any) -> None:
@@ -58,8 +74,7 @@ def add_parser(commands: Any) -> None:
     kinds = parser.add_subparsers(metavar="WHAT", required=True)
     _add_compute(kinds)
     _add_fit(kinds)
-    add_groups(kinds)
-    add_drizzle(kinds)
+    _add_groups(kinds)
     add_network(kinds)
 
 
@@ -107,9 +122,7 @@ def run_compute(options: argparse.Namespace) -> int:
     from planner.jsonio.measurements import encode_computation
 
     check_outputs({"--output": options.output})
-    source = ["planner", "calibrate", "compute"]
-    if options.cores is not None:
-        source += ["--cores", str(options.cores)]
+    source = ["planner", "calibrate", "compute", *given(options, ("cores",))]
     source += ["--repetitions", str(options.repetitions)]
     progress = Progress(quiet=options.quiet)
     try:
@@ -157,7 +170,9 @@ def run_fit(options: argparse.Namespace) -> int:
 
 def _report(start: "Constants", result: "Fit") -> str:
     rows = []
-    for name, before, after in _pairs(start, result.constants):
+    fitted = _named(result.constants)
+    for name, before in _named(start).items():
+        after = fitted[name]
         plain = name.partition("[")[0]
         note = "held" if plain in result.held else "at 0" if plain in result.at_floor else ""
         rows.append((name, f"{before:.6g}", f"{after:.6g}", f"x {after / before:.4g}", note))
@@ -184,16 +199,79 @@ def _report(start: "Constants", result: "Fit") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pairs(start: "Constants", fitted: "Constants") -> list[tuple[str, float, float]]:
-    pairs = [
-        (name, float(getattr(start, name)), float(getattr(fitted, name)))
-        for name in ("muladd_ns", "activation_ns", "error_ns")
-    ]
-    pairs += [
-        (f"latency_ns[{place}]", float(before), float(after))
-        for place, (before, after) in enumerate(
-            zip(start.latency_ns, fitted.latency_ns, strict=True)
+def _named(constants: "Constants") -> dict[str, float]:
+    """Return the constants that are fitted, by name."""
+    latencies = {f"latency_ns[{place}]": time for place, time in enumerate(constants.latency_ns)}
+    computation = ("muladd_ns", "activation_ns", "error_ns")
+    values = {name: getattr(constants, name) for name in computation} | latencies
+    values["nic_bits_per_s"] = constants.nic_bits_per_s
+    return {name: float(value) for name, value in values.items()}
+
+
+# ---
+# ``planner calibrate groups``: fit the constants of a scheduler to measured overheads.
+
+
+def _add_groups(kinds: Any) -> None:
+    parser = command(
+        kinds,
+        "groups",
+        run_groups,
+        "fit the constants of a scheduler to measured overheads (problem drizzle)",
+        "planner calibrate groups overheads.json -o constants.json",
+    )
+    parser.description = f"{parser.description}\n\n{_GROUPS}"
+    add_fit_options(parser)
+
+
+def run_groups(options: argparse.Namespace) -> int:
+    """Fit the constants to a table of overheads."""
+    from planner.jsonio.drizzle_measurements import decode_overheads, encode_calibration
+
+    check_outputs({"--output": options.output}, (options.measurements,))
+    measurements, calibration = read_as(options.measurements, decode_overheads)
+    text = encode_calibration(calibration, file_name(options.measurements))
+    write_fit(options, text, lambda: _overheads(measurements, calibration))
+    return 0
+
+
+def _overheads(measurements: "Sequence[Measurement]", calibration: "Calibration") -> str:
+    from planner.families.drizzle.calibration import CONSTANTS
+    from planner.jsonio.drizzle_measurements import mean_and_largest
+
+    constants = [
+        (
+            name,
+            f"{float(getattr(calibration, name)):.6g}",
+            "?" if name in calibration.confounded else "",
         )
+        for name in CONSTANTS
     ]
-    pairs.append(("nic_bits_per_s", float(start.nic_bits_per_s), float(fitted.nic_bits_per_s)))
-    return pairs
+    lines = [format_table(("constant", "fitted", ""), constants)]
+    if calibration.confounded:
+        lines.append(
+            f"?: the measurements cannot tell {' and '.join(calibration.confounded)} apart; others "
+            "fit as well,\nand promise other overheads for other numbers of tasks or group sizes"
+        )
+    header = ["tasks", "group size", "overhead (ns)", "fitted"]
+    columns = [[_signed(error) for error in calibration.errors]]
+    if calibration.held_out is not None:
+        header.append("held out")
+        columns.append([_signed(error) for error in calibration.held_out])
+    rows = [
+        (str(measurement.tasks), str(measurement.group_size), str(measurement.overhead_ns), *errors)
+        for measurement, *errors in zip(measurements, *columns, strict=True)
+    ]
+    lines += ["", format_table(header, rows), f"errors: {ERROR_SIGN}", ""]
+    mean, largest = mean_and_largest(calibration.errors)
+    lines.append(f"fitted: mean error {mean:.3%}, largest {largest:.3%}")
+    if calibration.held_out is None:
+        lines.append("held out: too few measurements to leave one out")
+    else:
+        mean, largest = mean_and_largest(calibration.held_out)
+        lines.append(f"held out, one at a time: mean error {mean:.3%}, largest {largest:.3%}")
+    return "\n".join(lines) + "\n"
+
+
+def _signed(error: Any) -> str:
+    return f"{float(error):+.2%}"

@@ -20,10 +20,13 @@ from planner.cli.common import (
 from planner.cli.network_report import cluster_text, curves, report, sentence
 from planner.cli.parsing import (
     check_factory,
+    check_integers,
+    given,
     load_model,
     parse_bcube,
     parse_count,
     parse_names,
+    refuse,
     seconds,
 )
 from planner.cli.telling import Progress
@@ -207,12 +210,9 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidInputError("--largest", f"expected above {_LEAST_BESIDE} B with interference")
     if options.interference:
         check_factory(options.interference, "--interference")
-    for name in ("input", "batch_size"):
-        if getattr(options, name) is not None and not options.interference:
-            option = f"--{name.replace('_', '-')}"
-            raise InvalidInputError(option, "only with --interference MODULE:FACTORY")
-    if options.batch_size is not None:
-        integer(options.batch_size, "--batch-size", minimum=1, maximum=10**6)
+    else:
+        refuse(options, ("--input", "--batch-size"), "only with --interference MODULE:FACTORY")
+    check_integers(options, {"batch_size": 1})
     if options.bcube is None:
         if options.interfaces:
             raise InvalidInputError(
@@ -289,10 +289,7 @@ def _source(options: argparse.Namespace) -> str:
         parts += ["--seconds", f"{options.seconds:g}"]
     if options.interference is not None:
         parts += ["--interference", *filter(None, [options.interference])]
-    if options.input is not None:
-        parts += ["--input", options.input]
-    if options.batch_size is not None:
-        parts += ["--batch-size", str(options.batch_size)]
+    parts += given(options, ("input", "batch_size"))
     return shlex.join([*parts, "--repetitions", str(options.repetitions)])
 
 

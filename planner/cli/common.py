@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
-from planner.cli.telling import tell
+from planner.cli.telling import Progress, tell
 from planner.cli.writing import write_file, writing
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.units import escaped, escaped_json, printable
@@ -30,7 +30,7 @@ def command(
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     add_loudness(parser)
     return parser
 
@@ -53,20 +53,32 @@ def read(path: str) -> bytes:
     return standard_input().read() if path == "-" else Path(path).read_bytes()
 
 
+@contextmanager
+def opened(path: str, progress: Progress) -> Iterator[tuple[BinaryIO, Callable[[int], None]]]:
+    """Yield a file, or standard input for "-", and what shows how many bytes of it are read."""
+    tell(f"reading {'standard input' if path == '-' else path}")
+    name = readable(Path(path).name)
+    if path == "-":
+        yield standard_input(), progress.megabytes(name, 0)
+        return
+    with Path(path).open("rb") as file:
+        yield file, progress.megabytes(name, Path(path).stat().st_size)
+
+
 def standard_input() -> BinaryIO:
     """Return standard input as a stream of bytes."""
-    stream: TextIO | None = sys.stdin
-    if stream is None:
-        raise PlannerError("standard input is closed")
-    return stream.buffer
+    return _open("input", sys.stdin).buffer
 
 
 def standard_output() -> BinaryIO:
     """Return standard output as a stream of bytes."""
-    stream: TextIO | None = sys.stdout
+    return _open("output", sys.stdout).buffer
+
+
+def _open(name: str, stream: TextIO | None) -> TextIO:
     if stream is None:
-        raise PlannerError("standard output is closed")
-    return stream.buffer
+        raise PlannerError(f"standard {name} is closed")
+    return stream
 
 
 def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
@@ -134,11 +146,6 @@ def readable(name: str) -> str:
 def add_fit_options(parser: argparse.ArgumentParser) -> None:
     """Add the measurements that are fitted and the options for the constants' output."""
     parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
-    add_fit_outputs(parser)
-
-
-def add_fit_outputs(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the constants' output."""
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
     )

@@ -30,14 +30,13 @@ from planner.cli.compare_options import (
     OPTIONS,
     Families,
     add_compare,
-    refuse,
     settle,
     settle_cluster,
     settle_network,
 )
 from planner.cli.compare_tables import lines
 from planner.cli.interrupting import ended, interruptible
-from planner.cli.parsing import as_typed, parse_names, parse_number
+from planner.cli.parsing import as_typed, parse_names, parse_number, refuse
 from planner.cli.spark_logs import read_logs
 from planner.cli.telling import Progress
 from planner.cli.writing import replacing
@@ -78,7 +77,7 @@ from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.what_if import regrets
-from planner.view.plans import drawing_of, plan_chart
+from planner.view.drawing import drawing_of, plan_chart
 
 FAMILIES: Families = {
     family.name: family
@@ -172,7 +171,7 @@ def _of_events(options: argparse.Namespace) -> tuple[str, Case[Any]]:
     problem = options.problem or DRIZZLE.name
     if options.file:
         raise InvalidInputError("FILE", "not together with --events, which say it all")
-    refuse(options, (*NETWORK, *OPTIONS), "--events")
+    refuse(options, (*NETWORK, *OPTIONS), "does not apply to --events")
     settled = settle(options, problem, PROFILED)
     logs = read_logs(
         options.events,
@@ -210,8 +209,8 @@ def _of_file(options: argparse.Namespace) -> tuple[str, Case[Any]]:
 def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]]:
     """Return the options of a request, and its problem."""
     own = [option.name for family in PROFILED.values() for option in family.options]
-    where = f"a request, and {options.file} holds one, not a profile"
-    refuse(options, (*NETWORK, *own, *OPTIONS), where)
+    why = f"does not apply to a request, and {options.file} holds one, not a profile"
+    refuse(options, (*NETWORK, *own, *OPTIONS), why)
     with in_file(options.file):
         request = decode_request(data)
         problem: str = request.problem

@@ -20,7 +20,7 @@ from planner.cli.iteration_options import (
     damaged,
     measured_tables,
 )
-from planner.cli.parsing import SuggestingParser, parse_bcube, parse_number, seconds
+from planner.cli.parsing import SuggestingParser, parse_bcube, parse_number, refuse, seconds
 from planner.families.collectives.nics import with_measured_nics
 from planner.families.collectives.prediction import predicted
 from planner.families.iteration.measured import assumed_startups
@@ -79,19 +79,7 @@ def add_compare(
     families: Families,
     profiled: Families,
 ) -> None:
-    """Add the command with the options of all problems.
-
-    Parameters
-    ----------
-    commands : object
-        Where commands are added.
-    run : callable
-        What the command does.
-    families : mapping
-        What can be compared.
-    profiled : mapping
-        What of it can be compared on a profile.
-    """
+    """Add the command with the options of all problems; `profiled` families take profiles."""
     parser = command(commands, "compare", run, _SUMMARY, "planner compare request.json")
     parser.usage = _USAGE
     _add_common(parser, families)
@@ -245,21 +233,8 @@ def _listed(title: str, names: Sequence[str]) -> list[str]:
     return [f"{title}:", *(line.rstrip() for line in lines[:-1]), lines[-1].removesuffix(", "), ""]
 
 
-def refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
-    """Refuse options that mean nothing there."""
-    for name in names:
-        if vars(options).get(name.removeprefix("--").replace("-", "_")) is not None:
-            raise InvalidInputError(name, f"does not apply to {where}")
-
-
 def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
-    """Return the options of one problem, those not given by default, and refuse others'.
-
-    Raises
-    ------
-    InvalidInputError
-        If one means nothing there, or is not what it should be.
-    """
+    """Return the options of one problem, those not given by default, and refuse others'."""
     typed, own = vars(options), {option.key for option in profiled[problem].options}
     owners: dict[str, list[str]] = {}
     for name, family in profiled.items():
@@ -282,13 +257,7 @@ def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dic
 
 
 def settle_cluster(options: argparse.Namespace, *, needed: bool) -> Cluster | None:
-    """Return the cluster that is given, if one is.
-
-    Raises
-    ------
-    PlannerError
-        If there is no such cluster, or one is needed.
-    """
+    """Return the cluster that is given, if one is; `needed` raises without one."""
     if options.cluster:
         if options.cluster == options.file == "-":
             raise InvalidInputError("--cluster", "standard input is the profile already")
@@ -306,31 +275,19 @@ def settle_network(
     collective: str | None,
     settled: Mapping[str, Any],
 ) -> Place:
-    """Return where a profile shall run; what a file says of it takes its option's place.
+    """Return where a profile shall run, as the cluster, a file or the options say.
 
-    Parameters
-    ----------
-    options : Namespace
-        As typed.
-    cluster : Cluster, optional
-        The cluster.
-    collective : str, optional
-        Whose measured times are asked for.
-    settled : mapping
-        The problem's own options.
-
-    Raises
-    ------
-    PlannerError
-        If options contradict each other, or a file is of another kind.
+    `collective` is the one whose measured times are asked for, `settled` the problem's options.
     """
     if cluster is not None:
-        _alone(options, "--cluster", "startup", "bandwidth", "network_model")
+        refuse(
+            options, ("--startup", "--bandwidth", "--network-model"), "not together with --cluster"
+        )
         if options.network is not None:
             cluster = replace(cluster, network=read_as(options.network, measured_tables))
         return _on_cluster(cluster, collective)
     if options.network is not None:
-        _alone(options, "--network", "startup", "bandwidth")
+        refuse(options, ("--startup", "--bandwidth"), "not together with --network")
         if options.network == options.file == "-":
             raise InvalidInputError("--network", "standard input is the profile already")
         return _in_file(options, collective, settled)
@@ -345,12 +302,6 @@ def settle_network(
     startup = parse_time(options.startup, "--startup")
     nic = Nic(parse_rate(options.bandwidth, "--bandwidth"), startup)
     return Place(nic, options.startup, options.bandwidth)
-
-
-def _alone(options: argparse.Namespace, option: str, *others: str) -> None:
-    for name in others:
-        if getattr(options, name) is not None:
-            raise InvalidInputError(f"--{name}".replace("_", "-"), f"not together with {option}")
 
 
 def _on_cluster(cluster: Cluster, collective: str | None) -> Place:

@@ -19,6 +19,7 @@ from planner.solving.result import Result
 from planner.solving.views import epoch_text
 from planner.view import format_table
 from planner.view.regret import COLUMNS, advice_text, cells, prospect_text, target_text
+from planner.view.wording import by_reason
 
 AnyFamily: TypeAlias = Family[Any, Any, Any]
 
@@ -83,18 +84,8 @@ def lines(
 ) -> Iterator[str]:
     """Yield what is printed of a comparison, before the drawing of its best plan.
 
-    Parameters
-    ----------
-    family : Family
-        The family.
-    case : Case
-        What was compared on.
-    comparison : Comparison
-        Every method.
-    left_out : mapping of str to str
-        Methods that only run if they are asked for, and why.
-    best : Head, optional
-        The answer that is written.
+    `left_out` says why methods only run if they are asked for; `best` is the answer that is
+    written.
     """
     doubts = (*(case.profile.doubts if case.profile else ()), *case.warnings)
     if best is not None and best.warnings is not UNSET:
@@ -126,11 +117,8 @@ def lines(
 
 def reasons(rows: Iterable[Result[Any, Any]]) -> Iterator[str]:
     """Yield why methods have no plan, each reason once."""
-    methods: dict[str, list[str]] = {}
-    for row in rows:
-        if row.infeasibility is not None:
-            methods.setdefault(row.infeasibility.reason, []).append(row.method)
-    for reason, names in methods.items():
+    known = [(row.method, row.infeasibility.reason) for row in rows if row.infeasibility]
+    for reason, names in by_reason(known).items():
         yield printable(f"{', '.join(names)}: {reason}")
 
 

@@ -9,7 +9,7 @@ from planner.cli.common import check_outputs, command, in_option, read_as, warn,
 from planner.cli.compare_tables import warning_lines
 from planner.cli.writing import replacing
 from planner.jsonio import decode_answer
-from planner.view.plans import drawing_of, plan_chart
+from planner.view.drawing import drawing_of, plan_chart
 
 
 def add_parser(commands: Any) -> None:

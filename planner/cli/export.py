@@ -32,7 +32,6 @@ _TOOLS = (
     "mscclpp",
     "nccl-tuner",
 )
-_MAX_RANKS = 65536
 
 
 def add_parser(commands: Any) -> None:
@@ -134,11 +133,11 @@ def run(options: argparse.Namespace) -> int:
     from planner.programs import read_plan
 
     integer(options.element_bytes, "--element-bytes", minimum=1, maximum=64)
-    if len(options.plans) > 2:
-        raise InvalidInputError("PLAN", f"expected one or two, got {len(options.plans)}")
+    most = 1 if options.tool in ("chakra", "msccl", "mscclpp") else 2
+    if len(options.plans) > most:
+        expected = ("one", "one or two")[most - 1]
+        raise InvalidInputError("PLAN", f"expected {expected}, got {len(options.plans)}")
     check_outputs({"--output": options.output}, (*options.plans, options.profile))
-    if options.ranks is not None:
-        integer(options.ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
     profile = _profile(options.profile) if options.profile else None
     graph = None if profile is None else profile.graph
     warnings = [] if profile is None else list(profile.doubts)

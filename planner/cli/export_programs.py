@@ -33,7 +33,7 @@ def write_algorithm(options: argparse.Namespace) -> Sequence[str]:
     from planner.formats.exporters.mscclpp import write_mscclpp
     from planner.programs import read_plan
 
-    path = _only_plan(options)
+    (path,) = options.plans
     with in_file(path, but="--"):
         answer = read_plan(read(path))
         planned = _planned(answer, options.algorithm, options.depth)
@@ -45,13 +45,6 @@ def write_algorithm(options: argparse.Namespace) -> Sequence[str]:
             text = write_mscclpp(program, name=name, channel=options.channel)
     write_document(text, options.output)
     return answer.warnings or ()
-
-
-def _only_plan(options: argparse.Namespace) -> str:
-    if len(options.plans) > 1:
-        raise InvalidInputError("PLAN", "expected one")
-    path: str = options.plans[0]
-    return path
 
 
 def _planned(
@@ -81,7 +74,7 @@ def write_traces(options: argparse.Namespace, graph: Graph | None) -> Sequence[s
 
     if options.output in (None, "-"):
         raise InvalidInputError("--output", "missing: there is a file for each rank")
-    path = _only_plan(options)
+    (path,) = options.plans
     if options.rank is not None and not options.messages:
         raise InvalidInputError("--rank", "only with --messages: without, all traces are alike")
     if options.bytes is not None and not options.messages:

@@ -1,37 +1,91 @@
 """``planner import``: other tools' files as profiles, networks, requests or measurements."""
 
 import argparse
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from planner.cli.common import (
     check_outputs,
     command,
     in_file,
+    opened,
     read,
     readable,
-    standard_input,
+    warn,
     write_json,
 )
-from planner.cli.import_network import GRAPHS, NETWORKS, import_graph, import_network
-from planner.cli.spark_logs import FORMAT, import_spark
-from planner.cli.telling import Progress, tell
+from planner.cli.parsing import refuse
+from planner.cli.spark_logs import import_spark
+from planner.cli.telling import Progress
+from planner.families.overlap import evaluate, own_order, with_limit
 from planner.formats import READERS
+from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
+from planner.formats.importers.fx import check_ranks, problem_of
+from planner.formats.importers.nccl_tests import read_nccl_tests
+from planner.formats.importers.timed_rows import TimedRow, network_of, read_vidur
 from planner.jsonio import encode_profile
+from planner.jsonio.graphs import decode_fx
+from planner.jsonio.measured_network import encode_measured
+from planner.jsonio.network import decode_network
+from planner.jsonio.overlap import encode_request
 from planner.model.errors import InvalidInputError
-from planner.model.measured import COLLECTIVES
+from planner.model.measured import COLLECTIVES, Link, MeasuredNetwork
 from planner.model.profiles import STATISTICS
-from planner.model.units import escaped
-from planner.model.validation import integer
+from planner.model.units import escaped, parse_rate
+from planner.model.validation import inside, integer, shown
 
-_MB = 10**6
+FX, SPARK = "fx", "spark-events"
+
+_OF_MODELS = ("--name", "--batch-size")
+_OF_COLLECTIVES = ("--ranks", "--ranks-per-host", "--link", "--collective", "--in-place")
+
+Rows = tuple[list[TimedRow], tuple[str, ...]]
+
+
+def _document(data: bytes, **_: Any) -> Rows:
+    """Return the rows of a network document."""
+    rows = [
+        TimedRow(table.collective, table.ranks, table.per_host, size, time, "table")
+        for table in _tables(data).tables
+        for size, time in table.points
+    ]
+    return rows, ()
+
+
+def _tables(data: bytes) -> MeasuredNetwork:
+    tables = decode_network(data).tables
+    if tables is None:
+        raise InvalidInputError("", "expected measured times, of planner calibrate or import")
+    return tables
+
+
+NETWORKS: Mapping[str, tuple[Callable[..., Rows], str]] = {
+    "nccl-tests": (
+        read_nccl_tests,
+        "what all_reduce_perf, all_gather_perf and reduce_scatter_perf print, or write as JSON",
+    ),
+    "deepspeed-comms": (
+        read_deepspeed_comms,
+        "the summary of DeepSpeed's communication logger",
+    ),
+    "vidur": (read_vidur, "Vidur's tables of collectives (.csv)"),
+    "network": (
+        _document,
+        "what planner calibrate network or planner import wrote, several as one",
+    ),
+}
+"""Reader and description of each format of timed collectives."""
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
+    abouts = {
+        **{name: reader.about for name, reader in READERS.items()},
+        **{name: about for name, (_, about) in NETWORKS.items()},
+        FX: "a compiled graph that planner.profiling.fx wrote, of one rank or of several",
+        SPARK: "event logs of Spark 3 or 4, files or folders",
+    }
     parser = command(
         commands,
         "import",
@@ -45,16 +99,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "format",
-        choices=[*READERS, *NETWORKS, *GRAPHS, FORMAT],
-        help="; ".join(
-            f"{name}: {about}"
-            for name, about in (
-                *((name, reader.about) for name, reader in READERS.items()),
-                *((name, network.about) for name, network in NETWORKS.items()),
-                *((name, graph.about) for name, graph in GRAPHS.items()),
-                (FORMAT, "event logs of Spark 3 or 4, files or folders"),
-            )
-        ),
+        choices=list(abouts),
+        help="; ".join(f"{name}: {about}" for name, about in abouts.items()),
     )
     parser.add_argument(
         "file",
@@ -81,7 +127,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--link",
         action="append",
-        default=[],
         metavar="N=RATE",
         help="of timed collectives, where hosts have several kinds of link: the line rate in one "
         "direction of the slowest that joins N ranks of a host; again for more: --link 2=300GB/s "
@@ -104,31 +149,31 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import a file, with warnings on standard error."""
+    name, reader = options.format, READERS.get(options.format)
     if options.batch_size is not None:
         integer(options.batch_size, "--batch-size", minimum=1)
     check_outputs({"--output": options.output}, options.file)
-    if options.format in GRAPHS:
-        return import_graph(options)
-    reader = READERS.get(options.format)
-    if options.statistic is not None and not (reader and reader.streams):
-        raise InvalidInputError("--statistic", f"a file of {options.format} has one time an op")
-    if reader is None and (options.batch_size is not None or options.name is not None):
-        raise InvalidInputError("--name, --batch-size", "only of models")
-    if reader is None and options.format != FORMAT:
-        return import_network(options)
-    counts = (options.ranks, options.ranks_per_host)
-    rows_only = (options.in_place, options.link, options.collective)
-    if any(rows_only) or any(count is not None for count in counts):
-        raise InvalidInputError(
-            "--ranks, --ranks-per-host, --link, --collective, --in-place",
-            "only of timed collectives",
-        )
     if reader is None:
+        refuse(options, _OF_MODELS, "only of models")
+    if reader is None or not reader.streams:
+        refuse(options, ("--statistic",), f"a file of {name} has one time an op")
+    if name not in NETWORKS:
+        refuse(options, _OF_COLLECTIVES, "only of timed collectives")
+    if name in NETWORKS:
+        _import_network(options)
+    elif name == FX:
+        _import_graph(options)
+    elif name == SPARK:
         import_spark(options.file, options.output, quiet=options.quiet)
-        return 0
+    else:
+        _import_model(options)
+    return 0
+
+
+def _import_model(options: argparse.Namespace) -> None:
     if len(options.file) > 1:
         raise InvalidInputError("FILE", f"expected one of {options.format}")
-    (file,) = options.file
+    (file,), reader = options.file, READERS[options.format]
     path = Path(file)
     named: dict[str, Any] = {
         "name": readable(options.name or reader.name_of(path.name)),
@@ -137,33 +182,69 @@ def run(options: argparse.Namespace) -> int:
     }
     if reader.streams:
         progress = Progress(quiet=options.quiet)
-        with opened(file) as (source, size), in_file(file):
-            profile, warnings = reader.read(
-                source,
-                **named,
-                statistic=options.statistic or "median",
-                progress=lambda done: progress(
-                    f"{readable(path.name)}: MB read:", done // _MB, max(size, done) // _MB
-                ),
-            )
+        with opened(file, progress) as (source, told), in_file(file):
+            statistic = options.statistic or "median"
+            profile, warnings = reader.read(source, **named, statistic=statistic, progress=told)
         progress.done()
     else:
         data = read(file)
         with in_file(file):
             profile, warnings = reader.read(data, **named)
-    for warning in warnings:
-        warn = escaped(f"{readable(path.name)}: {warning}")
-        print(f"planner: warning: {warn}", file=sys.stderr)
+    warn(f"warning: {escaped(f'{readable(path.name)}: {warning}')}" for warning in warnings)
     write_json(encode_profile(profile), options.output)
-    return 0
 
 
-@contextmanager
-def opened(path: str) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield a file, or standard input for "-", as a stream with its size (bytes; 0: unknown)."""
-    tell(f"reading {'standard input' if path == '-' else path}")
-    if path == "-":
-        yield standard_input(), 0
-        return
-    with Path(path).open("rb") as file:
-        yield file, Path(path).stat().st_size
+def _import_network(options: argparse.Namespace) -> None:
+    """Import timed collectives, with warnings and estimated errors on standard error."""
+    for name, value in (("--ranks", options.ranks), ("--ranks-per-host", options.ranks_per_host)):
+        if value is not None:
+            integer(value, name, minimum=2 if name == "--ranks" else 1)
+    links = _links(options.link or ())
+    reader, rows, warned = NETWORKS[options.format][0], [], []
+    for path in options.file:
+        data, name = read(path), readable(Path(path).name)
+        with in_file(path, but="--", data=data, reader=options.format):
+            more, warnings = reader(
+                data,
+                name=name,
+                ranks=options.ranks,
+                per_host=options.ranks_per_host,
+                in_place=options.in_place,
+                collective=options.collective,
+            )
+        rows += more
+        if options.format == "network" and not options.link:
+            links = _tables(data).links or links
+        warned += [f"{name}: {warning}" for warning in warnings]
+    with in_file(options.file[0]):
+        network, warnings = network_of(rows, links)
+    warn(f"warning: {escaped(warning)}" for warning in (*warned, *warnings))
+    names = [readable(Path(path).name) for path in options.file]
+    provenance = {"kind": "imported", "format": options.format, "source": names}
+    write_json(encode_measured(network, provenance), options.output)
+
+
+def _links(texts: Sequence[str]) -> tuple[Link, ...]:
+    """Return the links of ``--link N=RATE`` by increasing ranks."""
+    links = []
+    for text in texts:
+        ranks, _, rate = text.partition("=")
+        if not ranks.isdecimal() or len(ranks) > 9:
+            raise InvalidInputError("--link", f"expected N=RATE: 2=300GB/s, got {shown(text)}")
+        with inside("--link"):
+            links.append(Link(int(ranks), parse_rate(rate, "")))
+    return tuple(sorted(links, key=lambda link: link.ranks))
+
+
+def _import_graph(options: argparse.Namespace) -> None:
+    """Import a compiled graph; the memory limit is the peak of the graph's original order."""
+    documents = []
+    for file in options.file:
+        data = read(file)
+        with in_file(file):
+            documents.append(decode_fx(data))
+    check_ranks(documents, options.file)
+    with in_file(options.file[0]):
+        problem = problem_of(documents[0])
+    peak = evaluate(problem, own_order(problem)).peak_bytes
+    write_json(encode_request(with_limit(problem, peak)), options.output)

@@ -31,9 +31,9 @@ class Job:
     cluster: Cluster
     options: dict[str, Any]
 
-    def problem(self, cluster: Cluster | None = None) -> Problem:
-        """Return the problem, on another cluster if given."""
-        return Problem.from_profile(self.profile, cluster or self.cluster, **self.options)
+    def problem(self) -> Problem:
+        """Return the problem."""
+        return Problem.from_profile(self.profile, self.cluster, **self.options)
 
 
 def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -> None:

@@ -14,21 +14,12 @@ from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.machine import own_version
 from planner.model.units import escaped
 
-_MODULES = {
-    "plan": "plan",
-    "report": "report",
-    "compare": "compare",
-    "solve": "solve",
-    "draw": "draw",
-    "profile": "measure",
-    "calibrate": "calibrate",
-    "run": "run",
-    "import": "importing",
-    "why": "why",
-    "export": "export",
-    "schema": "schema",
-}
-"""Where each command is; only the one that is called is loaded."""
+_COMMANDS = (
+    *("plan", "report", "compare", "solve", "draw", "profile"),
+    *("calibrate", "run", "import", "why", "export", "schema"),
+)
+_MODULES = {"profile": "measure", "import": "importing"}
+"""Where a command is, if not in a module of its name; only the one that is called is loaded."""
 
 _EXAMPLES = """\
 examples:
@@ -99,6 +90,6 @@ def parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     known.add_argument("--version", action="version", version=f"planner {own_version()}")
     commands = known.add_subparsers(metavar="COMMAND", required=True)
     called = [word for word in arguments if not word.startswith("-")][:1]
-    for name in called if called and called[0] in _MODULES else _MODULES:
-        import_module(f"planner.cli.{_MODULES[name]}").add_parser(commands)
+    for name in called if called and called[0] in _COMMANDS else _COMMANDS:
+        import_module(f"planner.cli.{_MODULES.get(name, name)}").add_parser(commands)
     return known

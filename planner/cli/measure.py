@@ -10,13 +10,12 @@ from typing import Any
 
 from planner.cli.common import check_outputs, command, write_json, write_text
 from planner.cli.compare_tables import provenance, warning_lines
-from planner.cli.parsing import load_model, seconds
+from planner.cli.parsing import check_integers, given, load_model, seconds
 from planner.cli.telling import Progress
 from planner.jsonio import encode_profile
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import STATISTICS, Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
-from planner.model.validation import integer
 
 # ---
 # The text of ``planner profile``.
@@ -105,10 +104,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure a model, with progress on standard error."""
-    for name, minimum in (("batch_size", 1), ("warmup", 0), ("repetitions", 1), ("threads", 1)):
-        value = getattr(options, name)
-        if value is not None:
-            integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
+    check_integers(options, {"batch_size": 1, "warmup": 0, "repetitions": 1, "threads": 1})
     if not 0 <= options.time_limit <= 10**6:
         raise InvalidInputError("--time-limit", f"expected seconds, got {options.time_limit:g}")
     check_outputs({"--output": options.output})
@@ -138,27 +134,18 @@ def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
 
     model, inputs = load_model(options.factory, options.input, options.batch_size)
     name = options.name or options.factory.partition(":")[2]
-    source = ["planner", "profile", options.factory]
-    if options.input:
-        source += ["--input", options.input]
-    if options.batch_size:
-        source += ["--batch-size", str(options.batch_size)]
-    if options.threads is not None:
-        source += ["--threads", str(options.threads)]
-    if options.statistic != "median":
-        source += ["--statistic", options.statistic]
+    asked = given(options, ("input", "batch_size", "threads", "statistic", "optimizer"))
     more: dict[str, Any] = {}
     if options.optimizer:
         from planner.cli.run_trials import optimizer_of
 
-        source += ["--optimizer", options.optimizer]
         more["optimizer"] = partial(optimizer_of, options.optimizer)
     progress = Progress(quiet=options.quiet)
     profile = measure(
         model,
         inputs,
         name=name,
-        source=shlex.join(source),
+        source=shlex.join(["planner", "profile", options.factory, *asked]),
         warmup=options.warmup,
         repetitions=options.repetitions,
         batch_size=options.batch_size,

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from planner.model.errors import InvalidInputError, MeasurementError
 from planner.model.topologies import BCube
 from planner.model.units import parse_time
-from planner.model.validation import shown
+from planner.model.validation import integer, shown
 
 
 def parse_bcube(text: str) -> BCube:
@@ -72,41 +72,60 @@ def seconds(text: str) -> float:
         raise ArgumentTypeError(f"{expected}, got {shown(text)}") from None
 
 
+def refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """Raise InvalidInputError for each of these options that is given."""
+    for name in names:
+        value = vars(options).get(name.removeprefix("--").replace("-", "_"))
+        if value is not None and value is not False:
+            raise InvalidInputError(name, why)
+
+
+def check_integers(options: argparse.Namespace, least: Mapping[str, int]) -> None:
+    """Raise InvalidInputError for options that are no integers from their least up to a million."""
+    for name, minimum in least.items():
+        value = getattr(options, name)
+        if value is not None:
+            integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
+
+
+def given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Return those of the options that are not as by default, as they are typed."""
+    words = []
+    for name in names:
+        value = getattr(options, name)
+        if value != options.parser.get_default(name):
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
+
+
 # ---
 # Rename arguments of the library to options in errors, so that users see what they typed.
 
-_FACTORY = "MODULE:FACTORY"
-_KEYS = {_FACTORY: "factory"}  # positional arguments
+_KEYS = {"MODULE:FACTORY": "factory"}  # positional arguments
+
+_SAME = re.findall(
+    r"\w+",
+    "algorithms batch_size computation cores depths epoch_samples interfaces max_overhead "
+    "optimiser_ratio repetitions seed servers warmup workers",
+)
+"""Arguments with the names of their options."""
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
+    **{name: (f"--{name.replace('_', '-')}",) for name in _SAME},
     "activation_bytes": ("--activations",),
-    "algorithms": ("--algorithms",),
     "all_reduce": ("--bcube",),
-    "batch_size": ("--batch-size",),
-    "computation": ("--computation",),
     "computation_scale": ("--computation",),
-    "cores": ("--cores",),
-    "depths": ("--depths",),
-    "epoch_samples": ("--epoch-samples",),
     "input_shape": ("--input",),
-    "interfaces": ("--interfaces",),
     "max_batch_bytes": ("--max-batch",),
     "max_group_ns": ("--max-group",),
-    "max_overhead": ("--max-overhead",),
     "max_transfer_bytes": ("--max-transfer",),
     "method": ("--method", "--methods"),
     "modes": ("--mode",),
     "optimiser": ("--optimiser-ratio",),
-    "optimiser_ratio": ("--optimiser-ratio",),
-    "repetitions": ("--repetitions",),
-    "seed": ("--seed",),
-    "servers": ("--servers",),
-    "spec": ("--model", _FACTORY),
+    "spec": ("--model", "MODULE:FACTORY"),
     "target": ("--for",),
     "time_limit_s": ("--time-limit",),
     "timeout_s": ("--timeout",),
-    "warmup": ("--warmup",),
-    "workers": ("--workers",),
     "world": ("--bcube",),
 }
 """Options that set each argument of the library."""

@@ -1,33 +1,23 @@
 """``planner plan``: plan a whole training iteration on a cluster."""
 
 import argparse
-from pathlib import Path
 from typing import Any
-
-import msgspec
-from msgspec import UNSET
 
 from planner.cli import plan_fsdp
 from planner.cli.common import (
-    check_outputs,
     command,
-    in_option,
 )
 from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import parse_number, seconds
-from planner.cli.plan_text import lines, write_plan
+from planner.cli.plan_text import checked, lines, write_plan
 from planner.cli.telling import Progress, tell
 from planner.families import iteration
-from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
-from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.what_if import OUTLOOKS
 from planner.model.units import format_ns, parse_time
 from planner.solving.compare import REGRET
 from planner.solving.methods import concrete
-from planner.view import GANTT
-from planner.view.plans import plan_chart
 
 
 def add_parser(commands: Any) -> None:
@@ -89,12 +79,7 @@ def run(options: argparse.Namespace) -> int:
     if plan_fsdp.asked(options):
         return plan_fsdp.run(options)
     job = settle(options)
-    with in_option("--picture"):
-        draw = GANTT.writer(Path(options.picture)) if options.picture else None
-    outputs = {"--picture": options.picture, "--output": options.output}
-    check_outputs(
-        outputs, (options.profile, options.cluster, options.interference, options.network)
-    )
+    draw = checked(options)
     progress = Progress(quiet=options.quiet)
     with interruptible() as cancel:
         problem, answer = planned(
@@ -114,10 +99,7 @@ def run(options: argparse.Namespace) -> int:
     if answer.objective_ns is not None:
         took = format_ns(round(answer.runtime_s * 1e9))
         tell(f"{answer.status} by {answer.method}: {format_ns(answer.objective_ns)}, in {took}")
-    chart = None
-    if answer.transfers is not UNSET:
-        chart = plan_chart(answer, PROBLEMS["iteration"].view(answer), job.profile.name)
-    write_plan(options, _encoded(answer), chart, lambda: lines(job, problem, answer), draw)
+    write_plan(options, job, answer, lambda: lines(job, problem, answer), draw)
     return ended(cancel)
 
 
@@ -128,7 +110,3 @@ def _limits(options: argparse.Namespace) -> dict[str, Any]:
     if options.max_group is not None:
         limits["max_group_ns"] = parse_time(options.max_group, "--max-group")
     return limits
-
-
-def _encoded(answer: IterationAnswer) -> str:
-    return msgspec.json.encode(answer).decode() + "\n"

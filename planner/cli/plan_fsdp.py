@@ -4,23 +4,18 @@ import argparse
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from planner.cli.common import check_outputs, in_option
 from planner.cli.compare_tables import provenance, reasons, table, warning_lines
 from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import Job, settle
-from planner.cli.parsing import parse_names
-from planner.cli.plan_text import about_cluster, write_plan
+from planner.cli.parsing import parse_names, refuse
+from planner.cli.plan_text import about_cluster, checked, write_plan
 from planner.cli.telling import Progress
 from planner.families import fsdp
 from planner.families.fsdp.baselines import RULES
 from planner.families.fsdp.problem import CHANNELS
 from planner.families.iteration.fsdp_from_profile import sharded_problem
-from planner.jsonio import PROBLEMS
 from planner.jsonio.fsdp import FsdpAnswer, answer
 from planner.jsonio.heads import of_profile
 from planner.model.errors import InvalidInputError
@@ -29,8 +24,7 @@ from planner.solving.comparison import Comparison, compare
 from planner.solving.methods import known_method
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, PLANNER
-from planner.view import GANTT, format_table
-from planner.view.plans import plan_chart
+from planner.view import format_table
 
 FSDP = "fsdp"
 
@@ -82,30 +76,24 @@ def asked(options: argparse.Namespace) -> bool:
 def refuse_options(options: argparse.Namespace) -> None:
     """Raise InvalidInputError for options of another mode."""
     own, target = asked(options), vars(options)["for"]
+    if not own:
+        refuse(options, _OWN, "applies to --mode fsdp only")
+        return
     typed = "--mode fsdp" if options.mode == FSDP else f"--for {target}"
-    for name in _OTHERS if own else _OWN:
-        if vars(options).get(name.removeprefix("--").replace("-", "_")):
-            where = f"does not apply to {typed}" if own else "applies to --mode fsdp only"
-            raise InvalidInputError(name, where)
-    if own and options.mode not in ("any", FSDP):
-        raise InvalidInputError(
-            "--mode",
-            f"the plans of {FSDP2.title} are those of --mode fsdp, got {options.mode}",
-        )
-    if own and target not in (PLANNER, FSDP2.name):
-        raise InvalidInputError(
-            "--for", f"the plans of --mode fsdp are for {FSDP2.name}, got {target}"
-        )
+    refuse(options, _OTHERS, f"does not apply to {typed}")
+    if options.mode not in ("any", FSDP):
+        told = f"the plans of {FSDP2.title} are those of --mode fsdp, got {options.mode}"
+        raise InvalidInputError("--mode", told)
+    if target not in (PLANNER, FSDP2.name):
+        told = f"the plans of --mode fsdp are for {FSDP2.name}, got {target}"
+        raise InvalidInputError("--for", told)
 
 
 def run(options: argparse.Namespace) -> int:
     """Plan FSDP's units and compare with the baselines."""
     known_method(options.method, fsdp.METHODS, "--method")
     job = settle(options)
-    with in_option("--picture"):
-        draw = GANTT.writer(Path(options.picture)) if options.picture else None
-    outputs = {"--picture": options.picture, "--output": options.output}
-    check_outputs(outputs, (options.profile, options.cluster, options.network))
+    draw = checked(options)
     problem = _problem(job, options)
     progress = Progress(quiet=options.quiet)
     methods = dict.fromkeys([options.method, *RULES])
@@ -121,13 +109,7 @@ def run(options: argparse.Namespace) -> int:
     progress.done()
     chosen = _chosen(comparison, options.method)
     made = of_profile(answer(problem, chosen), job.profile, job.cluster.memory_doubts)
-    encoded = msgspec.json.encode(made).decode() + "\n"
-    chart = None
-    if chosen.plan is not None:
-        chart = plan_chart(made, PROBLEMS[FSDP].view(made), job.profile.name)
-    write_plan(
-        options, encoded, chart, lambda: _lines(job, problem, made, chosen, comparison), draw
-    )
+    write_plan(options, job, made, lambda: _lines(job, problem, made, chosen, comparison), draw)
     return ended(cancel)
 
 

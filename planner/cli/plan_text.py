@@ -5,17 +5,19 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec import UNSET
 
-from planner.cli.common import write_json, write_text
+from planner.cli.common import check_outputs, in_option, write_json, write_text
 from planner.cli.compare_tables import beside, provenance, warning_lines
 from planner.cli.iteration_options import Job
 from planner.cli.telling import complain
 from planner.cli.writing import replacing
 from planner.families.iteration import Problem
+from planner.jsonio import PROBLEMS
+from planner.jsonio.heads import Head
 from planner.jsonio.iteration_answer import (
     VERBS,
-    AlternativeAnswer,
     CandidateAnswer,
     IterationAnswer,
     SchedulingAnswer,
@@ -36,9 +38,10 @@ from planner.model.units import (
 )
 from planner.solving.timeline import Timeline
 from planner.solving.views import epoch_text
-from planner.view import GANTT, format_table
+from planner.view import GANTT, format_table, plan_chart
 from planner.view.chart import Chart
-from planner.view.wording import CHANGES
+from planner.view.sections import ALTERNATIVES, alternative_rows
+from planner.view.wording import CHANGES, by_reason
 
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
@@ -70,8 +73,14 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         yield _scheduled(answer.scheduling)
     if answer.alternatives is not UNSET and answer.objective_ns is not None:
         yield ""
-        yield format_table(*_table(answer, answer.alternatives))
-        yield from _without(answer.alternatives)
+        yield format_table(ALTERNATIVES, alternative_rows(answer, format_share, "?"))
+        without = by_reason(
+            (f"{choice.algorithm} {choice.mode}", choice.reason)
+            for choice in answer.alternatives
+            if choice.reason is not UNSET
+        )
+        for reason, names in without.items():
+            yield f"no plan: {', '.join(names)} ({reason})"
     if answer.left_out is not UNSET:
         for name, reason in answer.left_out.items():
             yield f"left out: {name} ({reason})"
@@ -228,63 +237,38 @@ def _runner_up(why: WhyAnswer, objective_ns: int) -> str:
     return f"{text}it would win if {ways}"
 
 
-def _table(
-    answer: IterationAnswer, alternatives: tuple[AlternativeAnswer, ...]
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    header = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
-    rows: list[tuple[str, ...]] = []
-    for alternative in sorted(
-        alternatives, key=lambda choice: (choice.objective_ns is None, choice.objective_ns or 0)
-    ):
-        if alternative.objective_ns is None or not answer.objective_ns:
-            rows.append((alternative.algorithm, alternative.mode, "–", "–", "–", "–"))
-            continue
-        bound = alternative.lower_bound_ns
-        rows.append(
-            (
-                alternative.algorithm,
-                alternative.mode,
-                str(alternative.transfers),
-                format_ns(alternative.objective_ns),
-                format_share(alternative.objective_ns / answer.objective_ns - 1),
-                format_share(alternative.objective_ns / bound - 1) if bound else "?",
-            )
-        )
-    return header, rows
-
-
-def _without(alternatives: tuple[AlternativeAnswer, ...]) -> Iterator[str]:
-    """Yield why alternatives have no plan, each reason once."""
-    reasons: dict[str, list[str]] = {}
-    for alternative in alternatives:
-        if alternative.reason is not UNSET:
-            reasons.setdefault(alternative.reason, []).append(
-                f"{alternative.algorithm} {alternative.mode}"
-            )
-    for reason, names in reasons.items():
-        yield f"no plan: {', '.join(names)} ({reason})"
-
-
 # ---
 # The output of ``planner plan``: JSON, text and a picture.
+
+Draw = Callable[[Chart[Timeline], Path], None]
+
+
+def checked(options: argparse.Namespace) -> Draw | None:
+    """Check the options that name files; return what writes ``--picture``, if it is given."""
+    with in_option("--picture"):
+        draw = GANTT.writer(Path(options.picture)) if options.picture else None
+    inputs = (options.profile, options.cluster, options.interference, options.network)
+    check_outputs({"--picture": options.picture, "--output": options.output}, inputs)
+    return draw
 
 
 def write_plan(
     options: argparse.Namespace,
-    encoded: str,
-    chart: Chart[Timeline] | None,
+    job: Job,
+    answer: Head,
     lines: Callable[[], Iterable[str]],
-    draw: Callable[[Chart[Timeline], Path], None] | None,
+    draw: Draw | None,
 ) -> None:
-    """Write the answer to ``--output``, ``--json``, standard output and ``--picture``.
-
-    `encoded` is the answer as JSON, `lines` returns the text, `draw` writes the picture.
-    """
+    """Write the answer to ``--output``, ``--json``, standard output and ``--picture``."""
+    encoded = msgspec.json.encode(answer).decode() + "\n"
+    chart = None
+    if answer.objective_ns is not None:
+        chart = plan_chart(answer, PROBLEMS[answer.problem].view(answer), job.profile.name)
     if options.output and options.output != "-":
         write_json(encoded, options.output)
     if options.json or options.output == "-":
         write_json(encoded, None)
-    if not options.json and options.output != "-":
+    else:
         text = "\n".join(lines()) + "\n"
         if chart is not None:
             width = shutil.get_terminal_size((100, 24)).columns

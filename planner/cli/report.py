@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from planner.cli.common import check_outputs, command, write_document, write_text
 from planner.cli.iteration_options import Job, add_iteration_options, settle
-from planner.cli.parsing import seconds
+from planner.cli.parsing import given, seconds
 from planner.cli.plan_text import about_cluster, sentence
 from planner.cli.telling import Progress
 from planner.families import iteration
@@ -190,13 +190,6 @@ def _summary(answered: IterationAnswer) -> str:
 
 def _command(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the command that makes the same page again, with the non-default options."""
-    parser = argparse.ArgumentParser()
-    add_iteration_options(parser)
-    parser.add_argument("--time-limit", type=seconds)
-    usual = vars(parser.parse_args(["-", "--cluster", "-"]))
-    words = ["planner", "report", options.profile, "--cluster", options.cluster]
-    for name, default in usual.items():
-        value = getattr(options, name)
-        if name not in ("profile", "cluster") and value != default:
-            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return tuple(words)
+    first = ["planner", "report", options.profile, "--cluster", options.cluster]
+    beside = ("run", "parser", "profile", "cluster", "quiet", "verbose", "output")
+    return (*first, *given(options, (name for name in vars(options) if name not in beside)))

@@ -18,14 +18,20 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.compare_tables import kept
-from planner.cli.parsing import check_factory, load_model, parse_bcube, parse_names, seconds
-from planner.cli.run_report import as_json, report
+from planner.cli.parsing import (
+    check_factory,
+    check_integers,
+    load_model,
+    parse_bcube,
+    parse_names,
+    seconds,
+)
+from planner.cli.run_report import Ran, as_json, report
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.model.machine import Load
 from planner.model.topologies import BCube
 from planner.model.units import counted
-from planner.model.validation import integer
 from planner.view import GANTT, Chart
 
 if TYPE_CHECKING:
@@ -108,10 +114,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the steps; rank 0 prints the report and shows progress on standard error."""
-    for name, minimum in (("steps", 2), ("warmup", 0), ("threads", 1), ("against_ddp", 1)):
-        value = getattr(options, name)
-        if value is not None:
-            integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
+    check_integers(options, {"steps": 2, "warmup": 0, "threads": 1, "against_ddp": 1})
     writers = {}
     for option, endings in (("picture", (".svg", ".png", ".pdf")), ("trace", (".json", ".gz"))):
         path = getattr(options, option)
@@ -134,8 +137,9 @@ def run(options: argparse.Namespace) -> int:
 
     import torch
 
-    from planner.cli.run_trials import drawn_trial, trials
+    from planner.cli.run_trials import Trials
     from planner.runtime import join
+    from planner.runtime.collectives.bcube import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
     from planner.runtime.measuring.explained import machine_of
     from planner.runtime.measuring.measured import slowest, timeline_of
@@ -148,20 +152,22 @@ def run(options: argparse.Namespace) -> int:
         join(options.timeout, interfaces) as world,
     ):
         threads, before = torch.get_num_threads(), Load.now()
+        all_reduce = None if bcube is None else BcubeAllReduce(world, bcube.n, bcube.k)
+        trials = Trials(options, answers, model, inputs, world, all_reduce)
         try:
-            planned, plain = trials(options, answers, model, inputs, world, bcube)
+            planned, plain = trials.run()
         except InvalidPlanError as error:
             raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
         machine = machine_of(world, threads, before)
         if "picture" in writers:
-            watched, moments = drawn_trial(options, answers, model, inputs, world, bcube)
+            watched, moments = trials.drawn()
     if world.rank:
         return 0
+    ran = Ran(options, answers, planned, plain, machine, world.size)
     if options.json:
-        write_json(as_json(options, answers, planned, plain, machine, world.size), None)
+        write_json(as_json(ran), None)
     else:
-        write_text(report(options, answers, planned, plain, machine, world.size))
-        sys.stdout.flush()
+        write_text(report(ran))
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
         usual = [step.step_ns for trial in planned for step in slowest(trial.events, trial.warmup)]

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -39,52 +40,40 @@ _WAITED = (
 )
 
 
-def report(
-    options: argparse.Namespace,
-    answers: "Sequence[Answer]",
-    planned: "Sequence[Trial]",
-    plain: "Sequence[Trial]",
-    machine: Circumstances,
-    ranks: int,
-) -> str:
-    """Return the report as text.
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Alternating trials of plans and of DDP, and the conditions on rank 0 during them."""
 
-    `planned` and `plain` are the alternating trials of the plan and of DDP, `machine` the
-    conditions on rank 0 during the trials.
-    """
-    steps = _times(planned)
-    lines = [f"plan: {PROBLEMS[answer.problem].headline(answer)}" for answer in answers]
-    number, length = counted(ranks, "rank"), counted(len(steps), "step")
-    lines.append(f"run: {options.model}, {number}, {length}, {options.optimizer}")
-    lines.append(f"summed up by: {_collective(options, answers, ranks)}")
-    lines += _warnings(options, answers, ranks, machine)
-    rows = [_row(measured) for measured in compared(answers, steps)]
+    options: argparse.Namespace
+    answers: "Sequence[Answer]"
+    planned: "Sequence[Trial]"
+    plain: "Sequence[Trial]"
+    machine: Circumstances
+    ranks: int
+
+
+def report(ran: Ran) -> str:
+    """Return the report as text."""
+    steps = _times(ran.planned)
+    lines = [f"plan: {PROBLEMS[answer.problem].headline(answer)}" for answer in ran.answers]
+    number, length = counted(ran.ranks, "rank"), counted(len(steps), "step")
+    lines.append(f"run: {ran.options.model}, {number}, {length}, {ran.options.optimizer}")
+    lines.append(f"summed up by: {_collective(ran)}")
+    lines += _warnings(ran)
+    rows = [_row(measured) for measured in compared(ran.answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
-    lines += [
-        "",
-        format_table(header, rows),
-        f"off by: {ERROR_SIGN}",
-        "",
-        *_batches(answers, planned),
-    ]
-    lines += ["", *_explained(answers, planned, machine)]
-    if plain:
-        lines += ["", _standing(_against(planned, plain), plain)]
+    lines += ["", format_table(header, rows), f"off by: {ERROR_SIGN}", "", *_batches(ran)]
+    lines += ["", *_explained(ran)]
+    if ran.plain:
+        lines += ["", _standing(_against(ran), ran.plain)]
     return "\n".join(lines) + "\n"
 
 
-def as_json(
-    options: argparse.Namespace,
-    answers: "Sequence[Answer]",
-    planned: "Sequence[Trial]",
-    plain: "Sequence[Trial]",
-    machine: Circumstances,
-    ranks: int,
-) -> str:
-    """Return the report as JSON, from the arguments of `report`."""
-    predictions = predicted_transfers(answers)
+def as_json(ran: Ran) -> str:
+    """Return the report as JSON."""
+    predictions = predicted_transfers(ran.answers)
     transfers = []
-    for batch in batches_of((trial.events, trial.warmup) for trial in planned):
+    for batch in batches_of((trial.events, trial.warmup) for trial in ran.planned):
         predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
         transfers.append(
             TransferReport(
@@ -98,37 +87,27 @@ def as_json(
             )
         )
     run = RunReport(
-        plans=tuple(
-            _about(path, answer) for path, answer in zip(options.plans, answers, strict=True)
-        ),
-        model=options.model,
-        optimizer=options.optimizer,
-        ranks=ranks,
-        collective=_collective(options, answers, ranks),
-        warnings=tuple(_warnings(options, answers, ranks, machine)) or UNSET,
-        warmup=planned[-1].warmup,
+        plans=tuple(map(_about, ran.options.plans, ran.answers)),
+        model=ran.options.model,
+        optimizer=ran.options.optimizer,
+        ranks=ran.ranks,
+        collective=_collective(ran),
+        warnings=tuple(_warnings(ran)) or UNSET,
+        warmup=ran.planned[-1].warmup,
         comparisons=tuple(
             ComparisonReport(
                 name=time.name, predicted_ns=time.predicted_ns, measured_ns=time.measured_ns
             )
-            for time in compared(answers, _times(planned))
+            for time in compared(ran.answers, _times(ran.planned))
         ),
         transfers=tuple(transfers),
-        explanations=_explained(answers, planned, machine),
-        ddp_step_ns=tuple(step.step_ns for step in _times(plain)) if plain else UNSET,
-        against_ddp=_ratio(_against(planned, plain)) if plain else UNSET,
+        explanations=_explained(ran),
+        ddp_step_ns=tuple(step.step_ns for step in _times(ran.plain)) if ran.plain else UNSET,
+        against_ddp=msgspec.convert(_against(ran), RatioReport, from_attributes=True)
+        if ran.plain
+        else UNSET,
     )
     return msgspec.json.encode(run).decode() + "\n"
-
-
-def _ratio(interval: RatioInterval) -> RatioReport:
-    return RatioReport(
-        median=interval.median,
-        low=interval.low,
-        high=interval.high,
-        rounds=interval.rounds,
-        differs=interval.differs,
-    )
 
 
 def _about(path: str, answer: "Answer") -> PlanReport:
@@ -142,16 +121,16 @@ def _about(path: str, answer: "Answer") -> PlanReport:
     )
 
 
-def _collective(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int) -> str:
+def _collective(ran: Ran) -> str:
     """Return the names of the programs that reduced the gradients."""
-    first = answers[0]
+    first, ranks, bcube = ran.answers[0], ran.ranks, ran.options.bcube
     if isinstance(first, IterationAnswer) and first.synchronisation is not UNSET:
         recipes = dict.fromkeys(recipes_of(first).values())
         names = [f"ring({ranks})" if recipe is None else made(recipe).name for recipe in recipes]
         return ", ".join(names)
     if isinstance(first, BigdlAnswer | IbatchAnswer):
         return f"direct({ranks})"
-    return f"ring({ranks})" if options.bcube is None else f"bml({options.bcube})"
+    return f"ring({ranks})" if bcube is None else f"bml({bcube})"
 
 
 def _ranks(answer: "Answer") -> int | None:
@@ -165,20 +144,19 @@ def _ranks(answer: "Answer") -> int | None:
     return None
 
 
-def _warnings(
-    options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int, machine: Circumstances
-) -> "list[str]":
+def _warnings(ran: Ran) -> list[str]:
     """Return reasons why predictions may not fit the measurements."""
+    answers, ranks, bcube = ran.answers, ran.ranks, ran.options.bcube
     known = sorted({count for count in map(_ranks, answers) if count is not None} - {ranks})
     warnings = [
         f"planned for {count} ranks, run on {ranks}: predictions are for {count}" for count in known
     ]
-    if options.bcube is not None:
+    if bcube is not None:
         warnings.append(
-            f"summed up by BML on BCube({options.bcube}): predictions are for that only if the "
+            f"summed up by BML on BCube({bcube}): predictions are for that only if the "
             "plan's network was measured with calibrate network --bcube"
         )
-    warnings += other_threads(answers, machine.each)
+    warnings += other_threads(answers, ran.machine.each)
     known_before = [text for answer in answers for text in answer.warnings or ()]
     return [*warnings, *warning_lines(list(dict.fromkeys(known_before)))]
 
@@ -188,34 +166,24 @@ def _times(trials: "Sequence[Trial]") -> "list[StepTime]":
 
 
 def _row(measured: "MeasuredTime") -> tuple[str, ...]:
-    low, high = _middle(measured.measured_ns)
+    ordered = sorted(measured.measured_ns)
+    low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
     return (
         measured.name,
         "–" if measured.predicted_ns is None else format_ns(measured.predicted_ns),
         format_ns(measured.median_ns),
         f"{format_ns(low)} – {format_ns(high)}",
-        _off_by(measured.error),
+        "–" if measured.error is None else f"{100 * measured.error:+.1f} %",
     )
 
 
-def _off_by(error: float | None) -> str:
-    return "–" if error is None else f"{100 * error:+.1f} %"
-
-
-def _middle(values: Sequence[int]) -> tuple[int, int]:
-    """Return the quartiles that bound the middle half."""
-    ordered = sorted(values)
-    return ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
-
-
-def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[str]:
+def _batches(ran: Ran) -> list[str]:
     """Return the table of predicted and measured times of each transfer, and notes."""
-    predictions = predicted_transfers(answers)
-    first = answers[0]
-    directions = {answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}
+    predictions, first = predicted_transfers(ran.answers), ran.answers[0]
+    directions = {answer.direction for answer in ran.answers if isinstance(answer, IbatchAnswer)}
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
-    for batch in batches_of((trial.events, trial.warmup) for trial in planned):
+    for batch in batches_of((trial.events, trial.warmup) for trial in ran.planned):
         predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
         name = f"{batch.direction} batch {batch.batch + 1}".strip()
         if isinstance(first, BigdlAnswer) and _own(first, batch.batch):
@@ -252,13 +220,13 @@ def _own(answer: BigdlAnswer, turn: int) -> bool:
     return all(row[turn] == rank for rank, row in enumerate(order))
 
 
-def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> RatioInterval:
+def _against(ran: Ran) -> RatioInterval:
     """Return the interval of the plan's speed-up over DDP, round by round."""
     return against(
         [
-            median(step.step_ns for step in _times([plain_trial]))
-            / median(step.step_ns for step in _times([planned_trial]))
-            for planned_trial, plain_trial in zip(planned, plain, strict=True)
+            median(step.step_ns for step in _times([plain]))
+            / median(step.step_ns for step in _times([planned]))
+            for planned, plain in zip(ran.planned, ran.plain, strict=True)
         ]
     )
 
@@ -278,7 +246,6 @@ def _standing(interval: RatioInterval, plain: "Sequence[Trial]") -> str:
     return f"{text}the plan is {about} ({between}, {sure})"
 
 
-def _explained(
-    answers: "Sequence[Answer]", planned: "Sequence[Trial]", machine: Circumstances
-) -> tuple[str, ...]:
-    return explained(answers, [(trial.events, trial.warmup) for trial in planned], machine)
+def _explained(ran: Ran) -> tuple[str, ...]:
+    trials = [(trial.events, trial.warmup) for trial in ran.planned]
+    return explained(ran.answers, trials, ran.machine)

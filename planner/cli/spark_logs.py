@@ -25,9 +25,6 @@ from planner.jsonio.spark import encode_spark
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 
-FORMAT = "spark-events"
-_MB = 10**6
-
 
 class SparkLogs(NamedTuple):
     """The loops of event logs, the problem of the main loop, and the fitted constants.
@@ -79,12 +76,7 @@ def read_logs(
         name = readable(Path(path).name)
         with in_file(path):
             size = sum(part.stat().st_size for part in parts_of(Path(path))[0])
-            application = read_spark_log(
-                Path(path),
-                lambda done, name=name, size=size: progress(  # type: ignore[misc]
-                    f"{name}: MB read:", done // _MB, max(size, done) // _MB
-                ),
-            )
+            application = read_spark_log(Path(path), progress.megabytes(name, size))
         progress.done()
         applications.append(application)
         prefix = f"{name}: " if len(paths) > 1 else ""

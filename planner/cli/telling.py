@@ -71,6 +71,7 @@ def complain(text: str) -> None:
 
 _LONG_S = 5.0
 """From this time (s) on the time left is shown, and lines are written to a log."""
+_MB = 10**6
 _EVERY_S = 30.0
 """Time between lines of a log (s)."""
 
@@ -104,6 +105,10 @@ class Progress:
             self._next = now + _EVERY_S
             sys.stderr.write(f"planner: {printable(text)}\n")
             sys.stderr.flush()
+
+    def megabytes(self, name: str, size: int) -> Callable[[int], None]:
+        """Return what shows how many bytes of a file are read; 0 is an unknown size."""
+        return lambda done: self(f"{name}: MB read:", done // _MB, max(size, done) // _MB)
 
     def done(self) -> None:
         """Remove the line."""

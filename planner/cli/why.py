@@ -11,12 +11,12 @@ from planner.cli.common import (
     check_outputs,
     command,
     in_file,
+    opened,
     readable,
     warn,
     write_json,
     write_text,
 )
-from planner.cli.importing import opened
 from planner.cli.parsing import seconds
 from planner.cli.telling import Progress
 from planner.cli.why_text import why_lines
@@ -30,8 +30,6 @@ from planner.model.graphs import Graph
 from planner.model.units import counted, escaped, format_ns
 from planner.traces.recorded import Recorded
 from planner.traces.why import Why, why
-
-_MB = 10**6
 
 
 def add_parser(commands: Any) -> None:
@@ -114,13 +112,8 @@ def _read(
 ) -> tuple[Recorded, list[str], Graph | None, str]:
     """Return a rank's trace, remarks, and its dataflow or the reason for its absence."""
     name = readable(Path(path).name)
-    with opened(path) as (source, size), in_file(path):
-        trace = read_trace(
-            source,
-            progress=lambda done: progress(
-                f"{name}: MB read:", done // _MB, max(size, done) // _MB
-            ),
-        )
+    with opened(path, progress) as (source, told), in_file(path):
+        trace = read_trace(source, progress=told)
     remarks = [f"{name}: {remark}" for remark in clock_remarks(trace)]
     recorded = recorded_in(trace, place, transfers=transfers)
     if not recorded.steps:

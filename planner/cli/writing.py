@@ -16,8 +16,6 @@ from secrets import token_hex
 from planner.cli.telling import tell
 from planner.model.errors import PlannerError
 
-_TRIES = 100
-
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
@@ -64,15 +62,9 @@ def _beside(target: Path) -> Path | None:
         return None
     if target.exists() and not os.access(target.parent, os.W_OK | os.X_OK):
         return None
-    for _ in range(_TRIES):
-        # The name is cut to leave room; the suffix stays, for it selects the file format.
-        beside = target.with_name(f".{target.stem[:40]}-{token_hex(6)}{target.suffix[-40:]}")
-        try:
-            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            continue
-        os.close(file)
-        if target.exists():
-            shutil.copymode(target, beside)
-        return beside
-    raise FileExistsError(f"no name is free beside {target}")
+    # The name is cut to leave room; the suffix stays, for it selects the file format.
+    beside = target.with_name(f".{target.stem[:40]}-{token_hex(6)}{target.suffix[-40:]}")
+    os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    if target.exists():
+        shutil.copymode(target, beside)
+    return beside

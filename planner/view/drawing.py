@@ -1,86 +1,80 @@
-"""The text and file formats in which each kind of plan is drawn."""
+"""The text and file formats in which each problem's plans are drawn."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from planner.jsonio import PROBLEMS
+from planner.jsonio.heads import Head
 from planner.model.errors import InvalidInputError
-from planner.view.bars import comparison_bars, save_bars
+from planner.view.bars import save_bars, text_bars
 from planner.view.chart import Chart
 from planner.view.gantt import save_gantt
-from planner.view.groups_panels import save_groups
+from planner.view.groups import save_groups, text_groups
 from planner.view.hot_spots import save_hot_spots, text_hot_spots
 from planner.view.panels import save_scaling
-from planner.view.text import text_bars, text_gantt, text_groups, text_scaling
+from planner.view.scaling import text_scaling
+from planner.view.text import text_gantt
 from planner.view.trace import save_trace
 
 _TRACES = (".json", ".json.gz")
-_CHARTS = ".svg, .png, .pdf (a chart)"
+_CHARTS = (".svg", ".png", ".pdf")
+_EXPECTED = f"expected a name ending in {', '.join(_CHARTS)} (a chart)"
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How one kind of plan is drawn.
+    """How one kind of plan is drawn: as text of some width, and into the file of a chart.
 
-    `chart` returns the chart of a title, a view and a lower bound (ns). `text` returns a chart as
-    text of some width. `writers` maps file suffixes to functions that write a chart. `refused` maps
-    suffixes to the reason why that format is impossible.
+    Plans without times cannot become traces; `untimed` says what they tell instead.
     """
 
-    chart: Callable[[str, Any, int | None], Any]
     text: Callable[[Any, int], str]
-    writers: Mapping[str, Callable[[Any, Path], None]]
-    refused: Mapping[str, str] = field(default_factory=dict)
+    save: Callable[[Any, Path], None]
+    untimed: str = ""
 
     def writer(self, path: Path) -> Callable[[Any, Path], None]:
         """Return the function that writes the file's format, or raise InvalidInputError."""
-        for ending, write in self.writers.items():
-            if _ends(path.name, ending):
-                return write
-        for ending, reason in self.refused.items():
-            if _ends(path.name, ending):
-                raise InvalidInputError(str(path), reason)
-        known = _CHARTS
-        if any(ending in self.writers for ending in _TRACES):
-            known += " or .json, .json.gz (a trace)"
-        raise InvalidInputError(str(path), f"expected a name ending in {known}")
+        if path.name.endswith(_CHARTS) and path.name not in _CHARTS:
+            return self.save
+        as_trace = path.name.endswith(_TRACES) and path.name not in _TRACES
+        if as_trace and not self.untimed:
+            return save_trace
+        expected = _EXPECTED
+        if as_trace:
+            expected = f"a trace shows when things happen, and {self.untimed}: {expected}"
+        elif not self.untimed:
+            expected += f" or {', '.join(_TRACES)} (a trace)"
+        raise InvalidInputError(str(path), expected)
 
 
-def _ends(name: str, ending: str) -> bool:
-    return name.endswith(ending) and name != ending
+GANTT = Drawing(text_gantt, save_gantt)
+
+DRAWINGS: Mapping[str, Drawing] = {
+    "ibatch": GANTT,
+    "caramel": GANTT,
+    "yan": Drawing(text_scaling, save_scaling, "a configuration says only how long they take"),
+    "bml": Drawing(text_bars, save_bars, "a comparison says only how long they take"),
+    "drizzle": Drawing(text_groups, save_groups, "a group size says only how often"),
+    "bigdl": Drawing(text_hot_spots, save_hot_spots, "turns say only in which order"),
+    "fsdp": GANTT,
+    "iteration": GANTT,
+    "overlap": GANTT,
+}
+"""The drawing of each problem's plans."""
 
 
-def _charts(save: Callable[[Any, Path], None]) -> dict[str, Callable[[Any, Path], None]]:
-    return dict.fromkeys((".svg", ".png", ".pdf"), save)
+def drawing_of(problem: str) -> Drawing:
+    """Return the drawing of a problem's plans; of a family that was registered a Gantt chart."""
+    return DRAWINGS.get(problem, GANTT)
 
 
-def _without_times(
-    chart: Callable[..., Any],
-    text: Callable[[Any, int], str],
-    save: Callable[[Any, Path], None],
-    why: str,
-) -> Drawing:
-    """Return the drawing of plans without times, for which traces are impossible."""
-    refusal = f"a trace shows when things happen, and {why}: expected a name ending in {_CHARTS}"
-    return Drawing(chart, text, _charts(save), dict.fromkeys(_TRACES, refusal))
+def plan_chart(answer: Head, view: Any, name: str = "") -> Chart[Any]:
+    """Return the chart of an answer and its view (from `planner.jsonio.decode_answer`).
 
-
-GANTT = Drawing(Chart, text_gantt, {**_charts(save_gantt), **dict.fromkeys(_TRACES, save_trace)})
-"""Plans with a timeline."""
-
-SCALING = _without_times(
-    Chart, text_scaling, save_scaling, "a configuration says only how long they take"
-)
-"""Plans that are a job configuration."""
-
-GROUPS = _without_times(Chart, text_groups, save_groups, "a group size says only how often")
-"""Plans that are a group size."""
-
-HOT_SPOTS = _without_times(Chart, text_hot_spots, save_hot_spots, "turns say only in which order")
-"""Plans that are a pull order."""
-
-BARS = _without_times(
-    comparison_bars, text_bars, save_bars, "a comparison says only how long they take"
-)
-"""Plans shown by a comparison with other algorithms."""
+    `name` is the model's, for the title.
+    """
+    headline = PROBLEMS[answer.problem].headline(answer)
+    title = f"{name}: {headline[:1].lower()}{headline[1:]}" if name else headline
+    return Chart(title, view, answer.lower_bound_ns)

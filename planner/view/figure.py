@@ -15,12 +15,11 @@ from planner.model.units import printable
 from planner.view.style import OUTLINE
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
 
     ArtistT = TypeVar("ArtistT", bound=Artist)
 
@@ -172,6 +171,31 @@ def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> N
     if ends:
         texts.update(zip((low, high), _told_apart(low, high), strict=True))
     axis.set_major_formatter(FuncFormatter(lambda tick, _: texts.get(tick, f"{tick:,.6g}")))
+
+
+def note(
+    axes: "Axes", text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any
+) -> "Annotation":
+    """Write a text beside a point; `offset` is in points, and names are no formulas."""
+    look = {"textcoords": "offset points", "parse_math": False, **style}
+    return axes.annotate(printable(text), at, offset, **look)
+
+
+def draw_rows(
+    axes: "Axes", lengths: Sequence[float], colours: str | Sequence[str], **style: Any
+) -> None:
+    """Draw one horizontal bar per row."""
+    look = {"height": 0.72, "edgecolor": OUTLINE, "linewidth": 0.4, **style}
+    axes.barh(range(len(lengths)), lengths, color=colours, **look)
+
+
+def frame(axes: "Axes", title: str, *, grid: bool = False) -> None:
+    """Write the title of a panel, and leave only the frame's lower left sides."""
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    if grid:
+        axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
+        axes.set_axisbelow(True)
 
 
 def draw_star(axes: "Axes", x: float, y: float, **style: Any) -> None:

@@ -14,7 +14,7 @@ from planner.model.layers import module_range
 from planner.model.units import counted, format_bytes, format_ns, printable, unit_of
 from planner.solving.timeline import COMPUTES, Interval, Mark, Timeline, Window
 from planner.view.chart import Chart
-from planner.view.figure import figure_in, title_lines, told
+from planner.view.figure import figure_in, note, title_lines, told
 from planner.view.lanes import (
     MEMORY_INCHES,
     PIXELS,
@@ -193,16 +193,15 @@ def _draw(every: list["Axes"], chart: Chart[Timeline], moments: list[tuple[Mark,
         for plot in every:
             plot.axvline(mark.time_ns / scale, color=colour, linestyle=(0, (4, 3)), linewidth=1.1)
         left = mark.time_ns > end / 2
-        axes.annotate(
+        note(
+            axes,
             f"{mark.label}: {format_ns(mark.time_ns)}",
             (mark.time_ns / scale, -0.5 - share * (len(moments) - place - 0.5)),
             (-5 if left else 5, 0),
-            textcoords="offset points",
             ha="right" if left else "left",
             va="center",
             fontsize=8,
             color=colour,
-            parse_math=False,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
     axes.set_yticks(range(len(timeline.resources)), timeline.resources)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from planner.model.units import format_ns, printable, unit_of
 from planner.solving.views import HotSpots, Pulls
 from planner.view.chart import Chart, shortened
-from planner.view.figure import label_rows, saving, set_ticks
+from planner.view.figure import draw_rows, label_rows, note, saving, set_ticks
 from planner.view.scaling import slowdown_text
-from planner.view.style import COLOURS, DARK, GREY, OUTLINE
+from planner.view.style import COLOURS, DARK, GREY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,24 +149,12 @@ def _draw_bars(axes: "Axes", chart: Chart[HotSpots]) -> None:
     ranking = chart.view.ranking
     longest = ranking[-1][1]
     unit, scale = unit_of(longest)
-    axes.barh(
-        range(len(ranking)),
-        [time / scale for _, time in ranking],
-        0.72,
-        color=[COLOURS[0] if name == chart.view.method else GREY for name, _ in ranking],
-        edgecolor=OUTLINE,
-        linewidth=0.4,
-    )
+    colours = [COLOURS[0] if name == chart.view.method else GREY for name, _ in ranking]
+    draw_rows(axes, [time / scale for _, time in ranking], colours)
     for row, (_, time) in enumerate(ranking):
         above = above_bound(time, chart.lower_bound_ns)
-        axes.annotate(
-            f"{format_ns(time)}{f'  ({above})' if above else ''}",
-            (time / scale, row),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
-        )
+        text = f"{format_ns(time)}{f'  ({above})' if above else ''}"
+        note(axes, text, (time / scale, row), (5, 0), va="center", fontsize=8.5)
     if chart.lower_bound_ns is not None:
         axes.axvline(chart.lower_bound_ns / scale, color=DARK[1], linewidth=1.2, linestyle="--")
     names = [shortened(printable(name), _MAX_NAME) for name, _ in ranking]

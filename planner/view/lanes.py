@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.solving.timeline import Interval, Memory
-from planner.view.figure import told
+from planner.view.figure import note, told
 from planner.view.style import BOUND, KINDS, MARK, ON_BAR, OUTLINE, SOFT
 
 if TYPE_CHECKING:
@@ -326,27 +326,15 @@ def draw_memory(axes: "Axes", memory: Memory, scale: float, end_ns: int) -> None
     moment, most = memory.peak
     axes.plot([moment / scale], [most / 2**30], marker="o", markersize=4, color=MARK)
     left = moment > end_ns / 2
-    axes.annotate(
-        f"peak {format_bytes(most)}",
-        (moment / scale, most / 2**30),
-        (-6 if left else 6, 4),
-        textcoords="offset points",
-        ha="right" if left else "left",
-        fontsize=8,
-        color=MARK,
-    )
+    style = {"ha": "right" if left else "left", "fontsize": 8, "color": MARK}
+    place = (moment / scale, most / 2**30)
+    note(axes, f"peak {format_bytes(most)}", place, (-6 if left else 6, 4), **style)
     top = most
     if memory.limit_bytes is not None and memory.limit_bytes <= 2 * most:
         top = max(top, memory.limit_bytes)
         axes.axhline(memory.limit_bytes / 2**30, color=BOUND, linewidth=1.1, linestyle=(0, (4, 3)))
-        axes.annotate(
-            f"limit {format_bytes(memory.limit_bytes)}",
-            (0, memory.limit_bytes / 2**30),
-            (4, 3),
-            textcoords="offset points",
-            fontsize=8,
-            color=BOUND,
-        )
+        limit = f"limit {format_bytes(memory.limit_bytes)}"
+        note(axes, limit, (0, memory.limit_bytes / 2**30), (4, 3), fontsize=8, color=BOUND)
     axes.set_ylim(0, top / 2**30 * 1.25 or 1)
     axes.set_ylabel("memory (GiB)", fontsize=8)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.model.units import unit_of
-from planner.view.figure import figure_in, set_range, write_title
+from planner.view.figure import figure_in, frame, set_range, write_title
 from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
@@ -72,7 +72,4 @@ def _draw(axes: "Axes", curve: Curve, scale: int) -> None:
         elinewidth=0.7,
         label="measured (median, quartiles)",
     )
-    axes.set_title(curve.title, fontsize=10, loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
-    axes.set_axisbelow(True)
+    frame(axes, curve.title, grid=True)

@@ -22,7 +22,18 @@ from planner.solving.views import (
     epoch_unit,
 )
 from planner.view.chart import Chart, shortened
-from planner.view.figure import X, Y, draw_star, label_rows, saving, set_range, set_ticks
+from planner.view.figure import (
+    X,
+    Y,
+    draw_rows,
+    draw_star,
+    frame,
+    label_rows,
+    note,
+    saving,
+    set_range,
+    set_ticks,
+)
 from planner.view.scaling import factor_text, grouped, slowdown_text
 from planner.view.style import COLOURS, GREY, KINDS, OUTLINE
 
@@ -77,12 +88,7 @@ def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None
         set_range(axes, which, limits, logarithmic=logarithmic, whole=True)
     axes.set_xlabel("workers of a replica")
     axes.set_ylabel("replicas of the model")
-    axes.set_title(
-        f"★ best: {best.words}, {epoch_text(best.epoch_ns)}",
-        fontsize=10,
-        loc="left",
-    )
-    axes.spines[["top", "right"]].set_visible(False)
+    frame(axes, f"★ best: {best.words}, {epoch_text(best.epoch_ns)}")
     bar = axes.figure.colorbar(collection, ax=axes, pad=0.02)
     bar.set_label(f"time of an epoch ({unit})")
     if high > low:
@@ -132,15 +138,8 @@ def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: ConstantsRegret
             if not shown:
                 axes.plot([at], [row], marker=marker, color=OUTLINE, markersize=5, clip_on=False)
             if end is not None:
-                axes.annotate(
-                    factor_text(end),
-                    (at, row),
-                    (side * (4 if shown else 8), 0),
-                    textcoords="offset points",
-                    ha="left" if side > 0 else "right",
-                    va="center",
-                    fontsize=8,
-                )
+                offset, ha = (side * (4 if shown else 8), 0), "left" if side > 0 else "right"
+                note(axes, factor_text(end), (at, row), offset, ha=ha, va="center", fontsize=8)
     axes.axvline(1, color=OUTLINE, linewidth=0.8)
     names = [shortened(printable(factors.constant), _MAX_NAME) for factors in ranges]
     label_rows(axes, names)
@@ -200,21 +199,13 @@ def draw_front(
         )
     axes.set_xlabel("machines")
     axes.set_ylabel(f"time of an epoch ({unit})")
-    axes.set_title("the best with so many: workers × replicas + servers", fontsize=10, loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
-    axes.set_axisbelow(True)
+    frame(axes, "the best with so many: workers × replicas + servers", grid=True)
     labels = []
     step = -(-len(points) // _MAX_LABELS)
     rows = list(zip(points, machines, times, strict=True))
     for point, machine, time in rows[(len(rows) - 1) % step :: step]:
-        label = axes.annotate(
-            point.label,
-            (machine, time),
-            (8 if point == best else 5, 4),
-            textcoords="offset points",
-            fontsize=8,
-        )
+        offset = (8 if point == best else 5, 4)
+        label = note(axes, point.label, (machine, time), offset, fontsize=8)
         label.set_in_layout(False)
         labels.append(label)
     return labels
@@ -310,19 +301,11 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
     """Draw one bar per layer, stacked from its phases."""
     unit, scale = epoch_unit(max(layer.total_ns for layer in layers) // 2)
     starts = [0] * len(layers)
-    rows = range(len(layers))
     for phase, name in enumerate(PHASES):
         lengths = [layer.phases_ns[phase] for layer in layers]
-        axes.barh(
-            rows,
-            [length / scale for length in lengths],
-            0.72,
-            left=[start / scale for start in starts],
-            color=_COLOURS[name],
-            edgecolor=OUTLINE,
-            linewidth=0.4,
-            label=name,
-        )
+        drawn = [length / scale for length in lengths]
+        left = [start / scale for start in starts]
+        draw_rows(axes, drawn, _COLOURS[name], left=left, label=name)
         starts = [start + length for start, length in zip(starts, lengths, strict=True)]
     label_rows(axes, [shortened(layer.name, _MAX_NAME) for layer in layers])
     whole = sum(starts)
@@ -347,14 +330,8 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
 def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
     """Draw one bar per configuration, the best first."""
     unit, scale = epoch_unit(points[-1].epoch_ns)
-    axes.barh(
-        range(len(points)),
-        [point.epoch_ns / scale for point in points],
-        0.72,
-        color=[COLOURS[0], *[GREY] * (len(points) - 1)],
-        edgecolor=OUTLINE,
-        linewidth=0.4,
-    )
+    colours = [COLOURS[0], *[GREY] * (len(points) - 1)]
+    draw_rows(axes, [point.epoch_ns / scale for point in points], colours)
     label_rows(axes, [point.label for point in points])
     ends = [(points[0].epoch_ns / scale, epoch_text(points[0].epoch_ns))]
     for point in points[1:]:
@@ -372,4 +349,4 @@ def _write_ends(axes: "Axes", ends: list[tuple[float, str]], share: float = 0.09
     longest = max(end for end, _ in ends)
     axes.set_xlim(0, longest * (1 + share) or 1)
     for row, (end, text) in enumerate(ends):
-        axes.annotate(text, (end, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        note(axes, text, (end, row), (4, 0), va="center", fontsize=8)

@@ -1,12 +1,11 @@
 """Sections of the page: the verdict, where the time goes, transfers, alternatives."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET
 
 from planner.jsonio.iteration_answer import (
     VERBS,
-    AlternativeAnswer,
     IterationAnswer,
     SynchronisationAnswer,
     WhyAnswer,
@@ -17,7 +16,19 @@ from planner.model.units import counted, format_bytes, format_factor, format_ns,
 from planner.view.html import Html, element, joined, listed, paragraph, table
 from planner.view.origin import about_ns, assumption, digits_of
 from planner.view.peers import Peers, baseline_of, described, time_of
-from planner.view.wording import ALGORITHMS, CHANGES, MODES, abbreviated, percent, target_of, times
+from planner.view.wording import (
+    ALGORITHMS,
+    CHANGES,
+    MODES,
+    abbreviated,
+    by_reason,
+    percent,
+    target_of,
+    times,
+)
+
+ALTERNATIVES = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
+"""Header of a table of algorithms and modes."""
 
 
 def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cluster) -> Html:
@@ -40,6 +51,9 @@ def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cl
         for kind, name in VERBS.items()
         if (count := sum(each.kind == kind for each in transfers))
     ]
+    rules = ""
+    if answer.target is not UNSET:
+        rules = f"The plan keeps to the rules of {answer.target.version}. "
     return paragraph(
         f"A training iteration of {on} is predicted to take about ",
         element("strong", about_ns(answer.iteration_ns, digits)),
@@ -49,18 +63,9 @@ def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cl
         ", ",
         element("strong", synchronisation.mode),
         f" ({MODES[synchronisation.mode]}), in {' and '.join(kinds)}. ",
-        _rules(answer),
+        rules,
         _standing(answer, peers, digits),
         class_="verdict",
-    )
-
-
-def _rules(answer: IterationAnswer) -> str:
-    """Return a sentence on the target's rules; empty without a target."""
-    return (
-        ""
-        if answer.target is UNSET
-        else f"The plan keeps to the rules of {answer.target.version}. "
     )
 
 
@@ -103,13 +108,6 @@ def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
         ratio,
         f" as fast as {name} ({about_ns(base, digits)}).",
     )
-
-
-def _beside(answer: IterationAnswer) -> str:
-    """Return the slowdown of computation that overlaps transfers."""
-    if answer.slowed_ns is UNSET:
-        return "costs no time"
-    return f"slows it down by {format_ns(answer.slowed_ns)} in all"
 
 
 def time_parts(answer: IterationAnswer) -> Html:
@@ -159,10 +157,13 @@ def time_parts(answer: IterationAnswer) -> Html:
     ]
     sent = ""
     if answer.communication_ns is not UNSET and answer.startup_ns is not UNSET:
+        beside = "costs no time"
+        if answer.slowed_ns is not UNSET:
+            beside = f"slows it down by {format_ns(answer.slowed_ns)} in all"
         sent = (
             f"The network is busy for {format_ns(answer.communication_ns)} of the "
             f"{format_ns(answer.iteration_ns)}, {format_ns(answer.startup_ns)} of that with "
-            f"start-ups; what happens beside the computation {_beside(answer)}."
+            f"start-ups; what happens beside the computation {beside}."
         )
     return joined(
         bar,
@@ -254,26 +255,38 @@ def transfer_table(answer: IterationAnswer) -> Html:
     )
 
 
+def alternative_rows(
+    answer: IterationAnswer, share: Callable[[float], str], unknown: str
+) -> list[tuple[str, ...]]:
+    """Return a row for each algorithm and mode, the fastest first; `share` writes distances."""
+    known = () if answer.alternatives is UNSET else answer.alternatives
+    rows: list[tuple[str, ...]] = []
+    for row in sorted(known, key=lambda row: (row.objective_ns is None, row.objective_ns or 0)):
+        cells = ("–",) * 4
+        if row.objective_ns is not None and answer.objective_ns:
+            bound = row.lower_bound_ns
+            cells = (
+                "–" if row.transfers is None else f"{row.transfers:,}",
+                format_ns(row.objective_ns),
+                share(row.objective_ns / answer.objective_ns - 1),
+                share(row.objective_ns / bound - 1) if bound else unknown,
+            )
+        rows.append((row.algorithm, row.mode, *cells))
+    return rows
+
+
 def alternative_table(answer: IterationAnswer) -> Html:
     """Return all algorithms and modes, the fastest first, and those left out."""
-    listed_ones = () if answer.alternatives is UNSET else answer.alternatives
-    ordered = sorted(
-        listed_ones,
-        key=lambda alternative: (alternative.objective_ns is None, alternative.objective_ns or 0),
-    )
-    rows = [_alternative(alternative, answer.objective_ns) for alternative in ordered]
-    place = None
+    rows, place = alternative_rows(answer, percent, "–"), None
     if answer.synchronisation is not UNSET:
         chosen = (answer.synchronisation.way, answer.synchronisation.mode)
-        keys = [(alternative.algorithm, alternative.mode) for alternative in ordered]
-        place = keys.index(chosen) if chosen in keys else None
-    header = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
-    shown = table("Ways of synchronising", header, rows, words=2, marked=place)
-    if answer.objective_ns is None:
-        shown = Html("")
+        place = next((place for place, row in enumerate(rows) if row[:2] == chosen), None)
+    shown = Html("")
+    if answer.objective_ns is not None:
+        shown = table("Ways of synchronising", ALTERNATIVES, rows, words=2, marked=place)
     why = [
         (alternative.algorithm, alternative.reason)
-        for alternative in ordered
+        for alternative in (() if answer.alternatives is UNSET else answer.alternatives)
         if alternative.reason is not UNSET
         and alternative.reason != answer.reason  # the verdict states that reason
     ]
@@ -291,31 +304,13 @@ def rule_table(answer: IterationAnswer) -> Html:
 
 def reasons(title: str, pairs: Sequence[tuple[str, str]]) -> Html:
     """Return the names without a plan, grouped by reason; nothing if there are none."""
-    known: dict[str, dict[str, None]] = {}
-    for name, reason in pairs:
-        known.setdefault(reason, {})[name] = None
-    if not known:
-        return Html("")
     items = [
-        joined(element("b", ", ".join(names)), f": {reason}") for reason, names in known.items()
+        joined(element("b", ", ".join(names)), f": {reason}")
+        for reason, names in by_reason(pairs).items()
     ]
+    if not items:
+        return Html("")
     return joined(paragraph(title, class_="note"), listed(*items, class_="note"))
-
-
-def _alternative(alternative: AlternativeAnswer, chosen_ns: int | None) -> tuple[str, ...]:
-    if alternative.objective_ns is None:
-        return (alternative.algorithm, alternative.mode, "–", "–", "–", "–")
-    longer = percent(alternative.objective_ns / chosen_ns - 1) if chosen_ns else "–"
-    bound = alternative.lower_bound_ns
-    above = percent(alternative.objective_ns / bound - 1) if bound else "–"
-    return (
-        alternative.algorithm,
-        alternative.mode,
-        f"{alternative.transfers:,}" if alternative.transfers is not None else "–",
-        format_ns(alternative.objective_ns),
-        longer,
-        above,
-    )
 
 
 def _share(share: float) -> str:

@@ -16,7 +16,7 @@ from planner.model.layers import module_range
 from planner.model.units import counted, format_bytes, format_ns, unit_of
 from planner.solving.timeline import Interval
 from planner.view.html import Html, element, joined, listed, scrolled
-from planner.view.lanes import numbered, pass_blocks, runs
+from planner.view.lanes import numbered, pass_blocks, runs, span_text
 from planner.view.wording import tick_text, ticks
 
 _LEFT, _RIGHT, _WIDTH = 178, 1088, 1100
@@ -140,7 +140,7 @@ def _ops(intervals: list[Interval], scale: _Scale) -> Iterator[Html]:
     for block in blocks:
         start, end, kind = block[0].start_ns, block[-1].end_ns, block[0].kind
         span = (scale.x(start), scale.x(end))
-        title = f"{counted(len(block), kind + ' op')}, {_span(start, end)}"
+        title = f"{counted(len(block), kind + ' op')}, {span_text(start, end)}"
         inner = list(_inner(block, scale, y))
         yield from _bar(span, y, _BAR, kind, title)
         yield from inner
@@ -149,7 +149,7 @@ def _ops(intervals: list[Interval], scale: _Scale) -> Iterator[Html]:
     for block, following in pairwise(blocks):
         start, end = block[-1].end_ns, following[0].start_ns
         if end > start:
-            title = f"computation waits, {_span(start, end)}"
+            title = f"computation waits, {span_text(start, end)}"
             yield from _bar((scale.x(start), scale.x(end)), y, _BAR, "waiting", title, "waits")
 
 
@@ -160,7 +160,7 @@ def _inner(block: Sequence[Interval], scale: _Scale, y: float) -> Iterator[Html]
         if not wide[place] or len(block) == 1:
             continue
         span = (scale.x(op.start_ns), scale.x(op.end_ns))
-        title = f"{op.label}, {_span(op.start_ns, op.end_ns)}"
+        title = f"{op.label}, {span_text(op.start_ns, op.end_ns)}"
         yield from _bar(span, y, _BAR, f"{op.kind} apart", title, op.label)
 
 
@@ -177,7 +177,7 @@ def _network(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[Htm
         title = (
             f"{counted(len(run), 'transfer')}, {VERBS[opening.kind]} {first + 1} to {last + 1}: "
             f"{format_bytes(sum(each.bytes for each in run))}, "
-            f"{_span(opening.start_ns, closing.end_ns)}, {format_ns(startups)} of start-ups"
+            f"{span_text(opening.start_ns, closing.end_ns)}, {format_ns(startups)} of start-ups"
         )
         span = (scale.x(opening.start_ns), scale.x(closing.end_ns))
         height = _BAR * startups / max(closing.end_ns - opening.start_ns, 1)
@@ -231,12 +231,8 @@ def _moment(at: float, time_ns: int, label: str) -> Html:
 def _title(number: int, transfer: TransferAnswer) -> str:
     return (
         f"{VERBS[transfer.kind]} {number + 1}: {module_range(transfer.parameters, 60)}, "
-        f"{format_bytes(transfer.bytes)}, {_span(transfer.start_ns, transfer.end_ns)}"
+        f"{format_bytes(transfer.bytes)}, {span_text(transfer.start_ns, transfer.end_ns)}"
     )
-
-
-def _span(start_ns: int, end_ns: int) -> str:
-    return f"{format_ns(start_ns)} to {format_ns(end_ns)}"
 
 
 def _legend(answer: IterationAnswer, transfers: Sequence[TransferAnswer], rows: int) -> Html:

@@ -1,5 +1,6 @@
 """Texts for names and numbers on the page."""
 
+from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil, floor, log10
 
@@ -56,6 +57,14 @@ _MAX_NAMES = 2
 def target_of(answer: IterationAnswer) -> Target | None:
     """Return the plan's target, or None."""
     return None if answer.target is UNSET else TARGETS[answer.target.name]
+
+
+def by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
+    """Return the names for each reason, from pairs of a name and its reason."""
+    names: dict[str, dict[str, None]] = {}
+    for name, reason in pairs:
+        names.setdefault(reason, {})[name] = None
+    return names
 
 
 def percent(share: float) -> str:

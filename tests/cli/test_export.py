@@ -237,7 +237,7 @@ def test_what_cannot_be_said_is_refused_with_its_reason(
     assert main(["export", tool, file(tmp_path, "slices.json", planner.solve(SLICES))]) == 0
     capfdbinary.readouterr()
     assert main(["export", tool, plan, plan]) == 2
-    assert capfdbinary.readouterr().err == b"planner: error: PLAN: expected one\n"
+    assert capfdbinary.readouterr().err == b"planner: error: PLAN: expected one, got 2\n"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "calibrate fit": ("calibrate", "fit", "epochs.json", "--folds", "2", "--json"),
     "calibrate groups": ("calibrate", "groups", "overheads.json", "--json"),
     "calibrate groups, few": ("calibrate", "groups", "few.json", "--json"),
-    "calibrate drizzle": ("calibrate", "drizzle", "spark.log", "--json"),
     "import": ("import", "pipedream", "graph.txt"),
     "import, events": ("import", "spark-events", "spark.log"),
 }
@@ -45,7 +44,6 @@ NAMES = {
     "calibrate fit": "fit",
     "calibrate groups": "groups",
     "calibrate groups, few": "groups",
-    "calibrate drizzle": "groups",
     "import": "profile",
     "import, events": "spark",
 }

@@ -9,7 +9,8 @@ import pytest
 
 from planner.model.errors import InvalidInputError
 from planner.solving.views import GroupPoint, Groups, share_text
-from planner.view import GROUPS, Chart, save_groups, text_groups
+from planner.view import DRAWINGS, Chart
+from planner.view.groups import save_groups, text_groups
 
 
 def groups(most: int = 64, chosen: int = 8, **change: Any) -> Groups:
@@ -109,7 +110,7 @@ def figure_of(drawn: Chart[Groups]) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from planner.view.groups_panels import _SIZE_INCHES, _fill
+    from planner.view.groups import _SIZE_INCHES, _fill
 
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     FigureCanvasAgg(figure)
@@ -147,12 +148,12 @@ def test_words_stay_in_their_axes_and_off_each_other(chosen: int, limit: float) 
 def test_formats(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("p.png", "p.pdf"):
-        GROUPS.writer(Path(name))(chart(), tmp_path / name)
+        DRAWINGS["drizzle"].writer(Path(name))(chart(), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000
     with pytest.raises(InvalidInputError, match="says only how often"):
-        GROUPS.writer(Path("p.json"))
+        DRAWINGS["drizzle"].writer(Path("p.json"))
     with pytest.raises(InvalidInputError, match="expected a name ending in"):
-        GROUPS.writer(Path("p.txt"))
+        DRAWINGS["drizzle"].writer(Path("p.txt"))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from planner.families.bigdl import Exchange, pulls_at_once
 from planner.model.errors import InvalidInputError
 from planner.solving.views import MAX_CELLS, HotSpots
-from planner.view import HOT_SPOTS, Chart, save_hot_spots, text_hot_spots
-from planner.view.hot_spots import above_bound
+from planner.view import DRAWINGS, Chart
+from planner.view.hot_spots import above_bound, save_hot_spots, text_hot_spots
 
 TIMES = (("rotated", 100), ("reduce", 1000), ("same_order", 150))
 
@@ -140,5 +140,5 @@ def test_pictures_hold_one_cell_a_turn_and_node() -> None:
 
 def test_traces_are_refused_with_a_reason() -> None:
     with pytest.raises(InvalidInputError, match="a trace shows when things happen"):
-        HOT_SPOTS.writer(Path("plan.json.gz"))
-    assert HOT_SPOTS.writer(Path("plan.pdf")) is save_hot_spots
+        DRAWINGS["bigdl"].writer(Path("plan.json.gz"))
+    assert DRAWINGS["bigdl"].writer(Path("plan.pdf")) is save_hot_spots

@@ -18,8 +18,9 @@ from planner.solving.views import (
     Scaling,
     epoch_text,
 )
-from planner.view import GANTT, SCALING, Chart, save_scaling, text_scaling
-from planner.view.scaling import grouped, slowdown_text
+from planner.view import DRAWINGS, GANTT, Chart
+from planner.view.panels import save_scaling
+from planner.view.scaling import grouped, slowdown_text, text_scaling
 from tests.thorough import THOROUGH
 
 
@@ -289,15 +290,15 @@ def test_names_are_no_formulas(tmp_path: Path) -> None:
 def test_every_format_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("p.svg", "p.png", "p.pdf"):
-        SCALING.writer(tmp_path / name)(Chart("t", scaling(6)), tmp_path / name)
+        DRAWINGS["yan"].writer(tmp_path / name)(Chart("t", scaling(6)), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000
 
 
 def test_a_trace_is_refused_with_the_reason() -> None:
     for name in ("p.json", "p.json.gz"):
         with pytest.raises(InvalidInputError, match="says only how long they take"):
-            SCALING.writer(Path(name))
-    for drawing, ending in ((SCALING, "a chart)"), (GANTT, "a trace)")):
+            DRAWINGS["yan"].writer(Path(name))
+    for drawing, ending in ((DRAWINGS["yan"], "a chart)"), (GANTT, "a trace)")):
         for name in ("p.bmp", "p", ".svg"):
             with pytest.raises(InvalidInputError, match="expected a name ending in") as error:
                 drawing.writer(Path(name))

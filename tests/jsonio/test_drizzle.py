@@ -15,7 +15,8 @@ from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schem
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.views import Groups
-from planner.view import Chart, save_groups, text_groups
+from planner.view import Chart
+from planner.view.groups import save_groups, text_groups
 from tests import schemas
 from tests.drizzle.drizzle_strategies import problems
 

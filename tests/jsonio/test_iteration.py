@@ -13,8 +13,7 @@ from planner.families import iteration
 from planner.families.iteration.why import explain
 from planner.jsonio import PROBLEMS, decode_answer, iteration_making
 from planner.model.units import format_bytes
-from planner.view import GANTT
-from planner.view.plans import plan_chart
+from planner.view import GANTT, plan_chart
 from tests import schemas
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error

@@ -1,4 +1,4 @@
-"""Group scheduling as a figure: overhead and time of a group over its size, with both limits."""
+"""Group scheduling: overhead and time of a group over its size, with both limits."""
 
 from math import ceil, log, log10
 from typing import TYPE_CHECKING, Literal
@@ -6,12 +6,69 @@ from typing import TYPE_CHECKING, Literal
 from planner.model.units import format_ns, unit_of
 from planner.solving.views import Groups, share_text
 from planner.view.chart import Chart
-from planner.view.figure import draw_star, saving, set_range
+from planner.view.figure import draw_star, frame, note, saving, set_range
 from planner.view.style import COLOURS, OUTLINE
+from planner.view.table import format_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+# ---
+# As text: a bar of overhead and the time of a group per size.
+
+_MAX_ROWS = 24
+_FIXED = 66
+"""Characters of a row without its bar."""
+
+
+def text_groups(chart: Chart[Groups], width: int = 80) -> str:
+    """Return `chart` as text, `width` characters wide."""
+    groups = chart.view
+    columns = max(10, width - _FIXED)
+    longest = max(groups.max_overhead, *(point.overhead for point in groups.points)) or 1
+    rows: list[tuple[str, ...]] = [
+        (
+            _bar(point.overhead, groups.max_overhead, longest, columns),
+            str(point.group_size),
+            share_text(point.overhead),
+            format_ns(point.group_time_ns),
+            "<- chosen" if point == groups.chosen else groups.breaks(point),
+        )
+        for point in groups.points
+    ]
+    limits = f"limits: overhead {share_text(groups.max_overhead)}"
+    if groups.max_group_ns is not None:
+        limits += f", time of a group {format_ns(groups.max_group_ns)}"
+    header = ("overhead (| limit)".ljust(columns), "group size", "share", "time of a group", "")
+    return "\n\n".join([chart.title, format_table(header, _cut(groups, rows)), limits])
+
+
+def _bar(share: float, limit: float, longest: float, columns: int) -> str:
+    """Return a bar with a mark at the limit."""
+    filled = round(share / longest * columns)
+    mark = min(int(limit / longest * columns), columns - 1)
+    cells = ["█" if column < filled else " " for column in range(columns)]
+    cells[mark] = "|"
+    return "".join(cells)
+
+
+def _cut(groups: Groups, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the rows, or those around the chosen one if there are too many."""
+    if len(rows) <= _MAX_ROWS:
+        return rows
+    start = groups.points.index(groups.chosen) - _MAX_ROWS // 2
+    start = min(max(start, 0), len(rows) - _MAX_ROWS)
+    stop = start + _MAX_ROWS
+    before, after = (
+        [(f"… {left_out} more …", "", "", "", "")] if left_out else []
+        for left_out in (start, len(rows) - stop)
+    )
+    return [*before, *rows[start:stop], *after]
+
+
+# ---
+# As a figure.
 
 _LOGARITHMIC = 20
 """The overhead axis is logarithmic if an overhead exceeds this multiple of the limit."""
@@ -40,9 +97,6 @@ def _fill(figure: "Figure", chart: Chart[Groups]) -> None:
         _set_range(axes, "x", limits, logarithmic=not few)
         draw(axes, groups)
         axes.set_xlabel("group size (iterations scheduled at once)")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
-        axes.set_axisbelow(True)
 
 
 save_groups = saving(_fill)
@@ -71,7 +125,7 @@ def _draw_overhead(axes: "Axes", groups: Groups) -> None:
     _draw_limit(axes, limit, top, f"limit {share_text(groups.max_overhead)}", left=left)
     _name(axes, groups, 100 * chosen.overhead, share_text(chosen.overhead), rising=False)
     axes.set_ylabel("overhead (% of an iteration)")
-    axes.set_title("scheduling, as a share of the time", fontsize=10, loc="left")
+    frame(axes, "scheduling, as a share of the time", grid=True)
 
 
 def _draw_time(axes: "Axes", groups: Groups) -> None:
@@ -92,7 +146,7 @@ def _draw_time(axes: "Axes", groups: Groups) -> None:
         _draw_limit(axes, limit / scale, high, f"limit {format_ns(limit)}", left=left)
     _name(axes, groups, height, format_ns(chosen.group_time_ns), rising=True)
     axes.set_ylabel(f"time of a group ({unit})")
-    axes.set_title("how long the job goes without a decision", fontsize=10, loc="left")
+    frame(axes, "how long the job goes without a decision", grid=True)
 
 
 def _draw_line(axes: "Axes", groups: Groups, heights: list[float], chosen: float) -> None:
@@ -114,16 +168,9 @@ def _draw_limit(axes: "Axes", height: float, top: float, text: str, *, left: boo
     """Draw a limit and shade the area beyond; its label is at the end farther from the curve."""
     axes.axhspan(height, top, color=_BEYOND, zorder=0)
     axes.axhline(height, color=_LIMIT, linewidth=1.2, linestyle="--", zorder=1)
-    axes.annotate(
-        text,
-        (0 if left else 1, height),
-        (4 if left else -4, 3),
-        xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points",
-        ha="left" if left else "right",
-        fontsize=8.5,
-        color=_LIMIT,
-    )
+    place = (0 if left else 1, height)
+    style = {"ha": "left" if left else "right", "fontsize": 8.5, "color": _LIMIT}
+    note(axes, text, place, (4 if left else -4, 3), xycoords=axes.get_yaxis_transform(), **style)
 
 
 def _name(axes: "Axes", groups: Groups, height: float, text: str, *, rising: bool) -> None:
@@ -133,12 +180,6 @@ def _name(axes: "Axes", groups: Groups, height: float, text: str, *, rising: boo
     place, _ = (axes.transScale + axes.transLimits).transform((size, height))
     left = place + _CHARACTER * len(label) > 1
     above = left == rising or not height
-    axes.annotate(
-        label,
-        (size, height),
-        (-9 if left else 9, 6 if above else -12),
-        textcoords="offset points",
-        ha="right" if left else "left",
-        fontsize=9,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1},
-    )
+    offset, side = (-9 if left else 9, 6 if above else -12), "right" if left else "left"
+    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1}
+    note(axes, label, (size, height), offset, ha=side, fontsize=9, bbox=box)
