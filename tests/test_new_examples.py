@@ -1,5 +1,6 @@
 """How many examples property tests have, and which are new: those their seed brings back."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,8 +33,15 @@ AGAIN = "again with --hypothesis-seed="
 def run(folder: Path, *options: str) -> tuple[list[str], str]:
     """Return what each of the tests saw, and what pytest said."""
     (folder / "seen").unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    plugins = ["-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, *options],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )
     rows = [line.split() for line in (folder / "seen").read_text().splitlines()]
     seen = [" ".join(value for one, value in rows if one == str(number)) for number in range(16)]
     return seen, done.stdout

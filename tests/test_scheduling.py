@@ -1,5 +1,6 @@
 """Workers of pytest-xdist take tests from both ends, each test once."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 pytest.importorskip("xdist")
 
+PLUGINS = ("-p", "xdist.plugin", "-p", "no:cacheprovider")
 WORKERS = ("[gw0]", "[gw1]")
 
 TESTS = "import time\nimport pytest\n" + "".join(
@@ -27,8 +29,9 @@ def test_jobs_are_taken_from_the_front_and_others_from_the_back(tmp_path: Path) 
     for folder in ("runtime", "yan"):
         (tmp_path / "tests" / folder / "test_it.py").write_text(TESTS)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-n", "2", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-v", "-n", "2", *PLUGINS],
         cwd=tmp_path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=120,

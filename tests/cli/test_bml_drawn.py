@@ -34,12 +34,11 @@ def test_pictures_are_written(
 ) -> None:
     pytest.importorskip("matplotlib")
     path, plan = written(tmp_path, REQUESTS[name]), str(tmp_path / "plan.json")
-    pictures = [tmp_path / "compared.svg", tmp_path / "drawn.svg", tmp_path / "drawn.png"]
-    assert main(["compare", path, "-o", plan, "--picture", str(pictures[0])]) == 0
-    for picture in pictures[1:]:
-        assert main(["draw", plan, "-o", str(picture)]) == 0
-    assert all(picture.stat().st_size > 1000 for picture in pictures)
-    assert pictures[0].read_text() == pictures[1].read_text()
+    compared, drawn = tmp_path / "compared.svg", tmp_path / "drawn.svg"
+    assert main(["compare", path, "-o", plan, "--picture", str(compared)]) == 0
+    assert main(["draw", plan, "-o", str(drawn)]) == 0
+    assert "<svg" in drawn.read_text()
+    assert compared.read_text() == drawn.read_text()
 
 
 def test_a_profile_gives_the_picture_its_name(profile: str, tmp_path: Path) -> None:

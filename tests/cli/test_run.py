@@ -244,20 +244,15 @@ def test_without_torch_it_says_what_to_install(folder: Path) -> None:
     assert "torch is needed here: pip install '.[torch]' in a clone" in found.stderr
 
 
-def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "RANK"}
-    arguments = ["run", "caramel.json", "--model", "my_model:make"]
-    found = subprocess.run(
-        [sys.executable, "-m", "planner", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 2
-    assert "torchrun --nproc-per-node" in found.stderr
-    assert found.stdout == ""
+def test_without_a_launcher_it_says_how_to_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("RANK", raising=False)
+    assert main(["run", "caramel.json", "--model", "my_model:make"]) == 2
+    said = capsys.readouterr()
+    assert "torchrun --nproc-per-node" in said.err
+    assert said.out == ""
 
 
 @pytest.mark.parametrize(

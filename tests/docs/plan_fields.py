@@ -26,6 +26,7 @@ IN_CHUNKS = {"startup_ns": 0, "ns_per_byte": 0.001}
 """What transfers cost in two chunks: little, so that all are."""
 
 
+@cache
 def fields(problem: str) -> list[str]:
     """Return the paths of all fields of a problem's answers that hold no further ones.
 
@@ -148,9 +149,10 @@ def damaged() -> Iterator[dict[str, Any]]:
 
 
 def _changed(answer: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
-    """Yield answers in which a field is another one, or is there though it was not."""
+    """Yield answers in which a field is another one, or is there though it was not: each once."""
     names = path.replace("[]", ".[]").split(".")
     text = msgspec.json.encode(answer)
+    known = {text}
     for number in (0, -1) if {"[]", "*"} & {*names} else (0,):
         for change in (_other, _less, _twice):
             copy = msgspec.json.decode(text)
@@ -165,7 +167,9 @@ def _changed(answer: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
                     break
             if place is not None:
                 change(place, names[-1])
-                if copy != answer:
+                changed = msgspec.json.encode(copy)
+                if changed not in known:
+                    known.add(changed)
                     yield copy
 
 

@@ -91,11 +91,11 @@ def test_nothing_to_send_takes_no_bar() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", [2, 16, 17, 200])
+@pytest.mark.parametrize("nodes", [2, 17, 200])
 def test_pictures_of_any_size_come_out_the_same_again(nodes: int, tmp_path: Path) -> None:
     svg = written(chart(nodes=nodes), tmp_path)
     assert svg.startswith("<?xml")
-    if nodes == 16:
+    if nodes == 2:
         assert written(chart(nodes=nodes), tmp_path, "again.svg") == svg
 
 

@@ -36,6 +36,7 @@ from tests.formats.msccl_interpreter import (
     with_step,
 )
 from tests.formats.msccl_interpreter import Program as Blocks
+from tests.thorough import THOROUGH
 
 CUBES = [BCube(2, 1), BCube(4, 1), BCube(2, 2), BCube(3, 2), BCube(2, 3)]
 PLACES = [True, False]
@@ -89,7 +90,9 @@ def test_no_order_ends_in_a_deadlock_even_without_buffers(bcube: BCube) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_place", PLACES)
-@pytest.mark.parametrize("bcube", [BCube(2, 1), BCube(4, 1), BCube(2, 2), BCube(2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "bcube", [BCube(2, 1), BCube(4, 1), BCube(2, 2)] + [BCube(2, 3)] * THOROUGH, ids=str
+)
 def test_no_wait_can_be_left_out(bcube: BCube, *, in_place: bool) -> None:
     """Without it some order gives another result: the one that puts off what was waited for."""
     program, chunks = written(bcube)

@@ -71,7 +71,7 @@ def test_every_order_gives_every_rank_the_sum(program: Program, kind: ChannelKin
     text = write_mscclpp(program, name="tried", channel=kind)
     plan = Plan(text)
     assert not races(plan)
-    assert all(sums(plan, seed) for seed in range(3))
+    assert all(sums(plan, seed) for seed in range(3 if THOROUGH or program.ranks <= 4 else 1))
     for gpu in plan.gpus:
         assert gpu["input_chunks"] == gpu["output_chunks"] == program.chunks
     moved = sum(
@@ -241,9 +241,10 @@ CUT = Message(1, 0, 1, 2, 0, 0, 2, adds=True, source=5)
             "program",
             "in ranges in which it has arrived",
         ),
-        (made(Recipe("hierarchical_rails", (1, 200))), "program", "blocks of a rank, got 73"),
-        pytest.param(
-            made(Recipe("ring", (600,))), "program", "thread blocks", marks=pytest.mark.slow
+        (
+            made(Recipe("hierarchical_rails", (1, 200))),
+            "program",
+            "thread blocks of a rank, got 73",
         ),
     ],
 )
