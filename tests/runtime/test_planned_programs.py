@@ -59,7 +59,7 @@ def planned(machines: int, topology: Topology) -> dict[tuple[str, str], Typed]:
     """Plan in both modes with each algorithm; on some networks in one of them, by default."""
     profile = measured(NAME)
     cluster = cluster_of(machines, topology)
-    plans = {}
+    plans: dict[tuple[str, str], Typed] = {}
     usable = [name for name in ALGORITHMS if synchronisations(cluster, (name,))[0]]
     for number, name in enumerate(usable):
         both = THOROUGH or not (machines == 9 or isinstance(topology, FatTree))

@@ -50,7 +50,7 @@ def sum_by_all(ranks: int) -> list[tuple[str, bytes]]:
     world = join(TIMEOUT_S)
     found = []
     # How chunks are cut is the same among many ranks.
-    sizes = (1, 7, 1000, 65_537, ranks - 1, ranks, ranks + 1)
+    sizes: tuple[int, ...] = (1, 7, 1000, 65_537, ranks - 1, ranks, ranks + 1)
     if not THOROUGH:
         sizes = sizes if ranks < 4 else sizes[:4] if ranks == 4 else (1, 1000)
     few = ranks < 8 or THOROUGH
