@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ pytest.importorskip("torch")
 
 from torch import Tensor, nn
 
+from planner.runtime.measuring import beside
+from tests.runtime.launching import launch
 from tests.runtime.plans import plan_of
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +31,7 @@ NEEDS = {
     "ray": "ray",
     "transformers": "transformers",
 }
+LAUNCHED_HERE = ("tune", "fsdp2")
 PRINTED = re.compile(r"\S+: ([\d.]+) m?s a step; as planned: ([\d.]+) m?s|keep DDP")
 
 
@@ -60,8 +64,28 @@ def plans() -> dict[bool, bytes]:
     }
 
 
+def run_script(script: str, folder: str) -> None:
+    """Run a script as one of its ranks; what it times together with computation, briefly."""
+    beside.SAMPLE_S = 0.02
+    os.chdir(folder)
+    sys.path.insert(0, str(Path(script).parent))
+    sys.argv = [script, "--steps", "6"]
+    runpy.run_path(script, run_name="__main__")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize("name", LAUNCHED_HERE)
+def test_an_example_that_plans_itself_trains_both_ways(name: str, tmp_path: Path) -> None:
+    """Started by the launcher of the tests, which has imported torch; `ddp` is by torchrun."""
+    script = str(ROOT / "examples" / f"with_{name}.py")
+    first, second = launch(run_script, 2, script, str(tmp_path), timeout_s=200)
+    for outcome in (first, second):
+        assert outcome.exit_code == 0, outcome.output[-4000:]
+    assert PRINTED.search(first.output), first.output[-4000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NEEDS if name not in LAUNCHED_HERE])
 def test_an_example_trains_both_ways(name: str, plans: dict[bool, bytes], tmp_path: Path) -> None:
     package = NEEDS[name]
     if package is not None:

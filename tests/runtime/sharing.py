@@ -134,10 +134,14 @@ QUICK = [
 REST = [name for name in ALL if name not in QUICK]
 """What is not in that; beside it all models are trained."""
 
+MESSAGES = ["tiny", "transposed"]
+"""What each kind of executor puts into messages by itself."""
+
 DIVIDED = {
-    kind: REST if THOROUGH else REST[place::2] for place, kind in enumerate(("shards", "slices"))
+    kind: [name for name in REST if THOROUGH or REST.index(name) % 2 == place or name in MESSAGES]
+    for place, kind in enumerate(("shards", "slices"))
 }
-"""By default each of those by one kind of executor: both update slices by the same optimisers."""
+"""By default most of those by one kind of executor: both share the gate and the optimisers."""
 
 MANY = ["frozen", "mixed", "tiny", "tiny, Adam"]
 """What more ranks than some parameters have elements can go wrong with."""

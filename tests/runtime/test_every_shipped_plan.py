@@ -295,18 +295,28 @@ def compare(case: Case, ran: Sequence[Ran]) -> None:
             assert transfer.size_bytes <= size < transfer.size_bytes + padding
 
 
+def asked_for(profile: int, cluster: int) -> bool:
+    """Tell whether a run asks for a pair; by default for every topology, and each second switch."""
+    if THOROUGH:
+        return True
+    known = cluster_of(CLUSTERS[cluster])
+    if known.workers != 4:
+        return (profile + cluster) % 4 == 0
+    listed = cluster % 2 == 0 or not isinstance(known.topology, Switch)
+    return listed and profile == 3 * cluster % len(PROFILES)
+
+
 def cases_for(ranks: int) -> list[Case]:
     """Return plans for the pairs whose clusters have so many ranks, by profile.
 
     Of three plans, one has its algorithms changed transfer by transfer: the best plans of these
     pairs rarely mix them.
     """
-    share = 1 if THOROUGH else 9 if ranks == 4 else 4  # four ranks is what most clusters have
     cases = [
         planned(profile, cluster)
         for first, profile in enumerate(PROFILES)
         for second, cluster in enumerate(CLUSTERS)
-        if cluster_of(cluster).workers == ranks and (first + second) % share == 0
+        if cluster_of(cluster).workers == ranks and asked_for(first, second)
     ]
     return [by_turns(case) if number % 3 == 2 else case for number, case in enumerate(cases)]
 

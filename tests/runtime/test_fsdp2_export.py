@@ -30,6 +30,7 @@ from tests.runtime.reference import (
     make_optimizer,
 )
 from tests.runtime.test_ddp_export import in_job
+from tests.thorough import THOROUGH
 
 Names = tuple[tuple[str, ...], ...]
 
@@ -141,16 +142,18 @@ def train(
     return recorder.events, counts["gathers"], counts["reductions"], weights, plain
 
 
-def train_all() -> list[Any]:
-    return [train(*case) for case in CASES]
+def train_all(cases: list[tuple[str, Names, str, dict[str, Any]]]) -> list[Any]:
+    return [train(*case) for case in cases]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_each_batch_is_gathered_at_once_and_weights_are_those_of_ddp(ranks: int) -> None:
-    for outcome in launch(in_job, ranks, train_all):
+@pytest.mark.parametrize(("ranks", "cases"), [(2, CASES if THOROUGH else CASES[::2]), (3, CASES)])
+def test_each_batch_is_gathered_at_once_and_weights_are_those_of_ddp(
+    ranks: int, cases: list[tuple[str, Names, str, dict[str, Any]]]
+) -> None:
+    for outcome in launch(in_job, ranks, train_all, cases):
         assert outcome.error is None, outcome.error.trace
-        for (name, names, _, options), done in zip(CASES, outcome.value, strict=True):
+        for (name, names, _, options), done in zip(cases, outcome.value, strict=True):
             events, gathers, reductions, weights, plain = done
             sizes = [event for event in events if event != "multiply"]
             model = make_model(name)

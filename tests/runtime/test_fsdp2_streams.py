@@ -39,9 +39,10 @@ from planner.programs import program_of
 from planner.runtime import fsdp2_units
 from planner.runtime.fsdp2 import as_fsdp2
 from tests.runtime.launching import launch
+from tests.thorough import THOROUGH
 
 SHARDS = 4
-INSTANCES = 12
+INSTANCES = 12 if THOROUGH else 6
 
 
 class Span(NamedTuple):

@@ -36,12 +36,13 @@ from planner.runtime.fsdp2 import as_fsdp2
 from planner.runtime.fsdp2_queue import _Queue
 from tests.runtime.launching import launch
 from tests.runtime.test_ddp_export import in_job
+from tests.thorough import THOROUGH
 
 WIDTHS = (8, 24, 16, 32, 12, 20, 4)
 """Multiples of 4 ranks, so that nothing is padded; no two layers are of one size."""
 
 NAMES = tuple(str(2 * place) for place in range(len(WIDTHS) - 1))
-STEPS = 5
+STEPS = 5 if THOROUGH else 3
 
 Event = tuple[str, int]
 Amount = tuple[str, int, int, int]
@@ -398,10 +399,12 @@ REFUSED = (
 
 
 def everything(plans: Sequence[tuple[Problem, Plan]]) -> tuple[Any, ...]:
+    # The order of what FSDP2 sends by itself depends on no number of ranks.
+    rules = RULES_OF_FSDP2 if THOROUGH or distributed.get_world_size() == 2 else ()
     return (
         [follow(*plan) for plan in plans],
         plain(),
-        {rule: by_default(rule) for rule in RULES_OF_FSDP2},
+        {rule: by_default(rule) for rule in rules},
         refusals() if distributed.get_world_size() == 2 else [],
     )
 

@@ -23,9 +23,10 @@ from planner.runtime.collectives.bcube import BcubeAllReduce
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
 from tests.runtime.launching import Outcome, launch
+from tests.thorough import THOROUGH
 
 SIZES = (0, 1, 2, 3, 7, 16, 17, 64, 1001, 20_011, 300_011)
-SOME_SIZES = (0, 1, 17, 1001, 20_011)
+SOME_SIZES = (0, 1, 17, 1001, 20_011) if THOROUGH else (0, 1, 1001)
 TIMEOUT_S = 20.0
 
 small = pytest.mark.parametrize(("n", "k"), [(2, 1), (2, 2), (3, 1), (4, 1)])
@@ -152,7 +153,8 @@ def train(n: int, k: int) -> list[float]:
     world = join(TIMEOUT_S)
     bcube = BcubeAllReduce(world, n, k)
     apart = []
-    for name in ("sgd", "adam"):
+    # By default one of both: how gradients are used is not for the collective to know.
+    for name in ("sgd", "adam") if THOROUGH else ("sgd",) if n == 2 else ("adam",):
         torch.manual_seed(0)
         model, plain = Net(), Net()
         plain.load_state_dict(model.state_dict())
@@ -218,14 +220,14 @@ def planned(n: int, k: int, failed: str, method: str = "auto", **fields: Any) ->
 
 def follow(n: int, k: int, plans: list[bytes]) -> list[str]:
     world = join(TIMEOUT_S)
+    total = sum((integers(rank, 2003) for rank in range(world.size)), torch.tensor(0))
     names = []
     for plan in plans:
         bcube = BcubeAllReduce(world, n, k, plan)
         for _ in range(2):
             tensor = integers(world.rank, 2003)
             bcube.all_reduce(tensor)
-            everyone = (integers(rank, 2003) for rank in range(world.size))
-            assert torch.equal(tensor, sum(everyone, torch.tensor(0)))
+            assert torch.equal(tensor, total)
         names.append(bcube.name)
         bcube.close()
     world.leave()
@@ -260,14 +262,14 @@ def test_answers_are_followed_on_a_larger_network() -> None:
         planned(3, 2, "nothing", **ROUNDS),
     ]
     check_answers(9, 3, 2, whole)
-    lacking = [planned(3, 2, "server", method="detour"), planned(3, 2, "server", method="trees")]
-    check_answers(8, 3, 2, lacking)
+    if THOROUGH:  # else four servers are without one
+        check_answers(8, 3, 2, [planned(3, 2, "server", method=way) for way in ("detour", "trees")])
 
 
 def follow_typed(plan: bml.Plan) -> None:
     world = join(TIMEOUT_S)
     summing = BcubeAllReduce(world, 2, 2, plan)
-    for size in SIZES:
+    for size in SIZES if THOROUGH else SIZES[::2]:
         flat = integers(world.rank, size)
         summing(flat)
         assert torch.equal(flat, sum((integers(rank, size) for rank in range(4)), torch.tensor(0)))

@@ -53,7 +53,7 @@ def sum_by_all(ranks: int) -> list[tuple[str, bytes]]:
     sizes: tuple[int, ...] = (1, 7, 1000, 65_537, ranks - 1, ranks, ranks + 1)
     if not THOROUGH:
         sizes = sizes if ranks < 4 else sizes[:4] if ranks == 4 else (1, 1000)
-    few = ranks < 8 or THOROUGH
+    thorough = ranks < 8 or THOROUGH
     whole = {size: integers(world.rank, size) for size in sizes}
     wanted = floats(world.rank, 5, 67)
     for total in (*whole.values(), wanted):
@@ -61,11 +61,13 @@ def sum_by_all(ranks: int) -> list[tuple[str, bytes]]:
     for program in programs_of(ranks):
         summing = Interpreter(world, program)
         for size, total in whole.items():
-            for depth in (1, 3) if size == 1000 and few else (3,) if size in (7, 1000) else (1,):
+            for depth in (
+                (1, 3) if size == 1000 and thorough else (3,) if size in (7, 1000) else (1,)
+            ):
                 flat = integers(world.rank, size)
                 summing(flat, depth)
                 assert torch.equal(flat, total), (program.name, size, depth)
-        try_halves(summing, world.rank, whole, ((1, 1), (1000, 3)) if few else ((1000, 3),))
+        try_halves(summing, world.rank, whole, ((1, 1), (1000, 3)) if thorough else ((1000, 3),))
         flat = floats(world.rank, 5, 67)
         summing.all_reduce(flat)
         assert torch.allclose(flat, wanted, rtol=1e-6, atol=1e-5)

@@ -76,11 +76,16 @@ def executed(name: str, optimizer: str, program: GradientProgram, world: World) 
 
 
 def follow_random_plans(seeds: Sequence[int], models: Sequence[str]) -> dict[str, float]:
-    """Return by how much weights differ from DDP's, for each model and optimiser."""
+    """Return by how much weights differ from DDP's, for each model and optimiser.
+
+    By default each model has one optimiser, with two ranks another than with three.
+    """
     differences = {}
     with join() as world:
-        for name in models:
-            for optimizer in OPTIMIZERS:
+        for number, name in enumerate(models):
+            for place, optimizer in enumerate(OPTIMIZERS):
+                if not THOROUGH and (number + world.size) % 2 != place:
+                    continue
                 expected = ddp_weights(name, optimizer)
                 differences[f"{name} {optimizer}"] = max(
                     largest_difference(executed(name, optimizer, program, world), expected)
@@ -114,7 +119,7 @@ def test_any_plan_trains_as_ddp_does(
 ) -> None:
     for outcome in launch(follow_random_plans, size, seeds, models, timeout_s=300):
         assert outcome.error is None, outcome.error
-        assert len(outcome.value) == len(models) * len(OPTIMIZERS)
+        assert len(outcome.value) == len(models) * (len(OPTIMIZERS) if THOROUGH else 1)
         assert max(outcome.value.values()) <= tolerance, outcome.value
 
 

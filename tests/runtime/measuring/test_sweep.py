@@ -63,7 +63,7 @@ def measure(elements: int) -> tuple[Any, list[Sweep], list[tuple[int, int]], lis
     counting = Counting(world.rank)
     done: list[int] = []
     sweeps = [
-        measure_network(world, sizes=SIZES, repetitions=3, depths=(1, 2)),
+        measure_network(world, sizes=SIZES, repetitions=3, depths=(1, 2), sample_ns=SHORT_NS),
         measure_network(world, "all_gather", SIZES, 2, sample_ns=SHORT_NS),
         measure_network(world, "reduce_scatter", SIZES, 2, warmup=1, sample_ns=SHORT_NS),
         measure_network(
