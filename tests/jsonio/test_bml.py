@@ -17,6 +17,7 @@ from planner.jsonio.bml_answer import answer
 from planner.model.errors import InvalidInputError
 from planner.solving.methods import REPLAN
 from planner.view import Chart, plan_chart
+from planner.view.bars import sorted_rows
 from tests import schemas
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CONTRACT, CUT, NIC, changed
@@ -43,6 +44,11 @@ def typed(request: dict[str, Any]) -> Problem:
 def read_again(document: dict[str, Any]) -> Chart[Any]:
     read, content = decode_answer(json.dumps(document).encode())
     return plan_chart(read, content)
+
+
+def drawn_names(document: dict[str, Any]) -> list[str]:
+    """Return the names of the bars of an answer that is read again, in their order."""
+    return [row.name for row in sorted_rows(read_again(document))]
 
 
 def test_the_contracts_example() -> None:

@@ -10,8 +10,9 @@ from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.model.units import format_ns
 from planner.model.validation import MAX_TOTAL
+from planner.view.bars import panels_of
 from tests.jsonio.bml_requests import CONTRACT, NIC, changed
-from tests.jsonio.test_bml import EVERYBODY, answered, ask_once, read_again
+from tests.jsonio.test_bml import EVERYBODY, answered, ask_once, drawn_names, read_again
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask
 
@@ -24,46 +25,40 @@ def test_times_beyond_63_bits_are_null_and_not_drawn() -> None:
         one.name for one in compare(BCube(3, 2)) if network.time(one.volume * 2**62) > MAX_TOTAL
     }
     assert "halving_doubling_fattree" in null
-    assert not null & set(read_again(found).groups)
+    assert not null & set(drawn_names(found))
     alone = answered(latency_ns=2**62, failed={"servers": EVERYBODY[1:]})
     assert (alone["objective_ns"], alone["ideal_ns"]) == (0, None)
     assert alone["status"] == "optimal"
-    assert read_again(alone).groups == ("this plan",)
+    assert drawn_names(alone) == ["this plan"]
 
 
 def test_huge_networks_are_answered_and_drawn() -> None:
     found = ask_once(changed(n=2, k=56))
     assert found["servers"] == 2**56
     assert found["comparison"]["bml_bcube"]["switches"] == found["switches"] == 56 * 2**55
-    assert "this plan" in read_again(found).groups
+    assert "this plan" in drawn_names(found)
 
 
 def test_what_is_drawn_of_an_answer() -> None:
     found = ask(CONTRACT)
     chart = read_again(found)
-    assert set(chart.groups) == {"this plan", *found["comparison"]}
+    names = drawn_names(found)
+    assert set(names) == {"this plan", *found["comparison"]}
     assert chart.title.startswith("A synchronisation of 9 servers on BCube(3, 2) takes ")
     assert format_ns(found["objective_ns"]) in chart.title
-    panel = chart.panels[0]
-    times = {
-        name: length
-        for one in panel.series
-        for name, length in zip(chart.groups, one.values, strict=True)
-        if length is not None
-    }
+    panel, _ = panels_of(chart)
+    times = dict(zip(names, panel.values, strict=True))
     scale = found["objective_ns"] / times["this plan"]
     for name, row in found["comparison"].items():
         assert times[name] == pytest.approx(row["time_ns"] / scale)
     assert panel.bound == pytest.approx(found["lower_bound_ns"] / scale)
-    lengths = [times[name] for name in chart.groups]
-    assert lengths == sorted(lengths)
+    assert list(panel.values) == sorted(panel.values)
 
 
 def test_around_failures_only_the_intact_network_stands_beside() -> None:
     found = ask(changed(failed={**NIC, "servers": [[2, 2]]}, method="detour"))
-    chart = read_again(found)
-    assert set(chart.groups) == {"this plan", "bml_bcube, nothing failed"}
-    assert "BCube(3, 2) (failed servers: 1, NICs: 1) takes " in chart.title
+    assert set(drawn_names(found)) == {"this plan", "bml_bcube, nothing failed"}
+    assert "BCube(3, 2) (failed servers: 1, NICs: 1) takes " in read_again(found).title
 
 
 SMALL = ask(changed(gradient_bytes=18))

@@ -15,7 +15,7 @@ from planner.families.bml import ideal_ns, solve
 from planner.families.collectives import compare
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CUT, changed
-from tests.jsonio.test_bml import read_again, typed, validate
+from tests.jsonio.test_bml import drawn_names, typed, validate
 from tests.jsonio.test_service import ask
 
 
@@ -96,7 +96,7 @@ def test_drawn_requests_are_answered_as_the_typed_interface_does(request_: dict[
         }
     if request_.get("schedule", "none") == "all":
         execute(request_, found["transfers"])
-    groups = read_again(found).groups
+    groups = drawn_names(found)
     assert "this plan" in groups
     assert len(groups) == 1 + (1 if "failed" in found else len(rows))
 
