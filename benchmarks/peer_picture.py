@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, log, log10
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peer_cases import BASELINE, PeerCase, Ratios, Standing, standings
@@ -17,7 +18,7 @@ from peer_cases import BASELINE, PeerCase, Ratios, Standing, standings
 from planner.families.iteration import JOINT
 from planner.model.units import printable
 from planner.view.chart import shortened, shorter_title
-from planner.view.figure import saving, set_range
+from planner.view.figure import figure_in, set_range, write_title
 from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
@@ -143,7 +144,11 @@ def _fill(figure: "Figure", chart: PeersChart) -> None:
     _draw_legend(figure, chart)
 
 
-save_peers = saving(_fill)
+def save_peers(chart: PeersChart, path: Path) -> None:
+    """Draw the chart below its title."""
+    with figure_in(path) as figure:
+        write_title(figure, chart.title)
+        _fill(figure, chart)
 
 
 def _name(method: str) -> str:

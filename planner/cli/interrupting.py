@@ -24,8 +24,8 @@ def ended(cancel: threading.Event) -> Exit:
 
 
 @contextmanager
-def interruptible(*, told: bool = True) -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C in the block sets; `told` prints a note then."""
+def interruptible() -> Iterator[threading.Event]:
+    """Yield an event that the first Ctrl-C in the block sets, with a note on standard error."""
     cancel = threading.Event()
     usual = signal.getsignal(signal.SIGINT)
     if (
@@ -50,8 +50,7 @@ def interruptible(*, told: bool = True) -> Iterator[threading.Event]:
         cancel.set()
         if times > 1:
             signal.default_int_handler(number, frame)
-        if told:
-            warn(["ending with the best so far; Ctrl-C once more ends at once"])
+        warn(["ending with the best so far; Ctrl-C once more ends at once"])
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()

@@ -20,7 +20,6 @@ from planner.jsonio.iteration_answer import (
     VERBS,
     CandidateAnswer,
     IterationAnswer,
-    SchedulingAnswer,
     SizingAnswer,
     TransferAnswer,
     WhyAnswer,
@@ -30,7 +29,6 @@ from planner.model.topologies import BCube, FatTree, Rails
 from planner.model.units import (
     counted,
     format_bytes,
-    format_factor,
     format_ns,
     format_rate,
     format_share,
@@ -41,7 +39,7 @@ from planner.solving.views import epoch_text
 from planner.view import GANTT, format_table, plan_chart
 from planner.view.chart import Chart
 from planner.view.sections import ALTERNATIVES, alternative_rows
-from planner.view.wording import CHANGES, by_reason
+from planner.view.wording import by_reason, runner_up_text, scheduling_text
 
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
@@ -70,7 +68,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
     yield from _plan(answer)
     yield from beside(answer)
     if answer.scheduling is not UNSET:
-        yield _scheduled(answer.scheduling)
+        yield scheduling_text(answer.scheduling)
     if answer.alternatives is not UNSET and answer.objective_ns is not None:
         yield ""
         yield format_table(ALTERNATIVES, alternative_rows(answer, format_share, "?"))
@@ -164,7 +162,7 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
         room = "" if have is None else f" of {format_bytes(have)}"
         yield f"memory: {format_bytes(answer.memory.needed_bytes)}{room} a worker"
     if answer.why is not UNSET and answer.why.runner_up is not None:
-        yield _runner_up(answer.why, answer.objective_ns)
+        yield f"next: {runner_up_text(answer.why.runner_up, answer.objective_ns)}"
 
 
 def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
@@ -193,48 +191,12 @@ def _epoch(candidate: CandidateAnswer) -> str:
     return "no plan" if candidate.bound_epoch_ns is None else "not needed"
 
 
-def _scheduled(scheduling: SchedulingAnswer) -> str:
-    if (
-        scheduling.group_size is None
-        or scheduling.iteration_ns is None
-        or scheduling.overhead is None
-    ):
-        return (
-            f"scheduling: no group size, {'' if scheduling.reason is UNSET else scheduling.reason}"
-        )
-    return (
-        f"scheduling: groups of {counted(scheduling.group_size, 'iteration')}, "
-        f"{format_share(scheduling.overhead)} overhead, "
-        f"{format_ns(scheduling.iteration_ns)} an iteration with it, "
-        f"{scheduling.speedup:.2f}x groups of one"
-    )
-
-
 def _parts(why: WhyAnswer) -> str:
     return (
         f"{format_ns(why.computation_ns)} computation + "
         f"{format_ns(max(why.exposed_bytes_ns, 0))} waiting for bytes + "
         f"{format_ns(max(why.exposed_startup_ns, 0))} for start-ups"
     )
-
-
-def _runner_up(why: WhyAnswer, objective_ns: int) -> str:
-    runner_up = why.runner_up
-    assert runner_up is not None
-    longer = runner_up.objective_ns / objective_ns - 1 if objective_ns else 0.0
-    if not longer:
-        return f"next: {runner_up.algorithm}, {runner_up.mode}, equally long"
-    text = f"next: {runner_up.algorithm}, {runner_up.mode}, {format_share(longer)} longer; "
-    if runner_up.dominated_by is not None:
-        return f"{text}{runner_up.dominated_by} costs no more for any size, so it can never win"
-    if not runner_up.wins_if:
-        return (
-            text + "no cost of start-ups or messages, no bandwidth makes it win (× 1/1024 … 1024)"
-        )
-    ways = " or ".join(
-        f"{CHANGES[change.what]} {format_factor(change.factor)}" for change in runner_up.wins_if
-    )
-    return f"{text}it would win if {ways}"
 
 
 # ---

@@ -91,23 +91,27 @@ def _kernels(answer: Why) -> Iterator[str]:
             row[1] += kernels.total_ns
         if not sums:
             continue
-        rows = sorted(sums.items(), key=lambda pair: (-pair[1][1], pair[0]))
         yield f"{title}:"
-        yield format_table(
-            ["kernel", "of", "times", "in all"],
-            [
-                [_shortened(name), library or "–", str(times), format_ns(total)]
-                for (name, library), (times, total) in rows[:_ROWS]
-            ],
-        )
-        if len(rows) > _ROWS:
-            yield f"… and {len(rows) - _ROWS} more (--json has all)"
+        rows = [
+            [_shortened(name), library or "–", str(times), format_ns(total)]
+            for (name, library), (times, total) in sorted(
+                sums.items(), key=lambda pair: (-pair[1][1], pair[0])
+            )
+        ]
+        yield from _first_rows(["kernel", "of", "times", "in all"], rows)
         yield ""
 
 
 def _shortened(name: str) -> str:
     plain = readable(name)
     return plain if len(plain) <= _NAME else f"{plain[: _NAME - 1]}…"
+
+
+def _first_rows(header: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Yield a table of the first rows, and how many more there are."""
+    yield format_table(header, rows[:_ROWS])
+    if len(rows) > _ROWS:
+        yield f"… and {len(rows) - _ROWS} more (--json has all)"
 
 
 def _step(answer: Why) -> Iterator[str]:
@@ -153,11 +157,8 @@ def _longest(answer: Why) -> Iterator[str]:
             )
         )
     rows.sort(key=lambda row: -row[0])
-    yield format_table(
-        ["waited for", "rank", "times", "in all", "most of it"], [row for _, row in rows[:_ROWS]]
-    )
-    if len(rows) > _ROWS:
-        yield f"… and {len(rows) - _ROWS} more (--json has all)"
+    header = ["waited for", "rank", "times", "in all", "most of it"]
+    yield from _first_rows(header, [row for _, row in rows])
 
 
 def _saving(answer: Why) -> Iterator[str]:

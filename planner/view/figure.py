@@ -8,10 +8,11 @@ from io import StringIO
 from math import floor, log10
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from planner.model.errors import MissingExtraError
 from planner.model.units import printable
+from planner.view.chart import Chart, View
 from planner.view.style import OUTLINE
 
 if TYPE_CHECKING:
@@ -26,17 +27,6 @@ if TYPE_CHECKING:
 
 _MAX_LINE = 124
 """Longest line of a title (characters)."""
-
-
-class Titled(Protocol):
-    """A chart with a title."""
-
-    @property
-    def title(self) -> str:
-        """The text above the chart."""
-
-
-Drawn = TypeVar("Drawn", bound=Titled)
 
 
 @contextmanager
@@ -100,10 +90,10 @@ def write_title(figure: "Figure", title: str) -> None:
     figure.suptitle(title_lines(title), fontsize=11, x=0.01, ha="left", parse_math=False)
 
 
-def saving(fill: "Callable[[Figure, Drawn], Any]") -> Callable[[Drawn, Path], None]:
-    """Return a function that draws a titled chart by `fill` and saves it."""
+def saving(fill: "Callable[[Figure, Chart[View]], None]") -> Callable[[Chart[View], Path], None]:
+    """Return a function that draws a chart by `fill` below its title and saves it."""
 
-    def save(chart: Drawn, path: Path) -> None:
+    def save(chart: Chart[View], path: Path) -> None:
         with figure_in(path) as figure:
             write_title(figure, chart.title)
             fill(figure, chart)

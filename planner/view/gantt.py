@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from planner.model.layers import module_range
 from planner.model.units import counted, format_bytes, format_ns, printable, unit_of
-from planner.solving.timeline import COMPUTES, Interval, Mark, Timeline, Window
+from planner.solving.timeline import COMPUTES, Mark, Timeline, Window
 from planner.view.chart import Chart
 from planner.view.figure import figure_in, note, title_lines, told
 from planner.view.lanes import (
@@ -183,7 +183,9 @@ def _draw(every: list["Axes"], chart: Chart[Timeline], moments: list[tuple[Mark,
         plot.tick_params(axis="y", length=0)
         plot.xaxis.set_major_formatter("{x:,g}")
     for row, resource in enumerate(timeline.resources):
-        _draw_lane(axes, timeline.on(resource), row, scale, end)
+        intervals = timeline.on(resource)
+        computes = any(interval.kind in COMPUTES for interval in intervals)
+        (draw_passes if computes else draw_transfers)(axes, intervals, row, scale, end)
     if timeline.windows:
         draw_windows(every[1], window_rows(timeline.windows), scale, end)
     if timeline.memory is not None:
@@ -217,13 +219,6 @@ def _moments(chart: Chart[Timeline]) -> list[tuple[Mark, str]]:
         label = f"lower bound of every plan{', reached' if reached else ''}"
         marks.append((Mark(chart.lower_bound_ns, label), BOUND))
     return sorted(marks, key=lambda pair: pair[0].time_ns)
-
-
-def _draw_lane(
-    axes: "Axes", intervals: list[Interval], row: int, scale: float, end_ns: int
-) -> None:
-    computes = any(interval.kind in COMPUTES for interval in intervals)
-    (draw_passes if computes else draw_transfers)(axes, intervals, row, scale, end_ns)
 
 
 def _legend(chart: Chart[Timeline]) -> "list[Patch | Line2D]":

@@ -7,7 +7,7 @@ time.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.solving.timeline import Interval, Memory
@@ -99,18 +99,8 @@ def draw_transfers(
                 )
         number = numbered(opening.interval.batch, closing.interval.batch)
         if end - start >= _DIGIT_PIXELS * (len(number) + 1) * pixel:
-            middle = (start + (end - start) / 2) / scale
             box = {"facecolor": KINDS[kind], "edgecolor": "none", "pad": 0.8}
-            axes.text(
-                middle,
-                row,
-                number,
-                ha="center",
-                va="center",
-                fontsize=9,
-                color=ON_BAR,
-                bbox=box if first != last else None,
-            )
+            _label(axes, (start, end), row, scale, number, box if first != last else None, size=9)
 
 
 def draw_bar(
@@ -217,16 +207,9 @@ def draw_passes(
     blocks = pass_blocks(intervals)
     for block in blocks:
         start, end, kind = block[0].start_ns, block[-1].end_ns, block[0].kind
-        what = counted(len(block), f"{kind} op")
-        draw_bar(
-            axes,
-            (start, end),
-            row,
-            scale,
-            KINDS[kind],
-            f"{what}, {span_text(start, end)}",
-            edge=KINDS[kind],
-        )
+        box = {"facecolor": KINDS[kind], "edgecolor": "none", "pad": 1}
+        what = f"{counted(len(block), f'{kind} op')}, {span_text(start, end)}"
+        draw_bar(axes, (start, end), row, scale, KINDS[kind], what, edge=KINDS[kind])
         labelled = False
         for op in block:
             length = op.end_ns - op.start_ns
@@ -235,12 +218,12 @@ def draw_passes(
                 draw_bar(axes, (op.start_ns, op.end_ns), row, scale, KINDS[kind], text)
                 short = _short(op)
                 if length >= _room(short, pixel):
-                    _label(axes, (op.start_ns, op.end_ns), row, scale, short, KINDS[kind])
+                    _label(axes, (op.start_ns, op.end_ns), row, scale, short, box)
                     labelled = True
         if not labelled:
             for text in _of_block(block):
                 if end - start >= _room(text, pixel):
-                    _label(axes, (start, end), row, scale, text, KINDS[kind])
+                    _label(axes, (start, end), row, scale, text, box)
                     break
     for block, following in pairwise(blocks):
         _draw_waiting(axes, (block[-1].end_ns, following[0].start_ns), row, scale, pixel)
@@ -265,7 +248,8 @@ def _draw_waiting(
     )
     axes.add_patch(told(frame, f"nothing computed, {span_text(start, end)}"))
     if end - start >= _room("idle", pixel):
-        _label(axes, span, row, scale, "idle", "white", colour=SOFT)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        _label(axes, span, row, scale, "idle", box, color=SOFT)
 
 
 def _short(op: Interval) -> str:
@@ -291,21 +275,15 @@ def _label(
     row: int,
     scale: float,
     text: str,
-    background: str,
+    box: dict[str, Any] | None,
     *,
-    colour: str = ON_BAR,
+    size: int = 8,
+    color: str = ON_BAR,
 ) -> None:
-    axes.text(
-        (span[0] + span[1]) / 2 / scale,
-        row,
-        text,
-        ha="center",
-        va="center",
-        fontsize=8,
-        color=colour,
-        parse_math=False,
-        bbox={"facecolor": background, "edgecolor": "none", "pad": 1},
-    )
+    """Write a text in the middle of a bar."""
+    middle = (span[0] + span[1]) / 2 / scale
+    look: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
+    axes.text(middle, row, text, fontsize=size, color=color, bbox=box, **look)
 
 
 # ---

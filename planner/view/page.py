@@ -29,6 +29,7 @@ from planner.view.sections import (
 )
 from planner.view.svg_gantt import gantt
 from planner.view.svg_lines import line_chart, line_legend, sweep_table, winners
+from planner.view.wording import as_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,10 @@ def _sections(report: Report) -> Iterator[Html]:
     answer = report.answer
     planned = answer.objective_ns is not None
     told = target_text(answer) if answer.advice is UNSET else advice_text(answer.advice)
-    advice = (paragraph(_capitalised(told)),) if told else ()
+    advice = (paragraph(as_sentence(told)),) if told else ()
     conclusion = verdict(answer, report.peers, report.profile, report.cluster)
     warnings = dict.fromkeys((*report.profile.doubts, *(answer.warnings or ())))
-    sureness = [paragraph(_capitalised(text)) for text in warnings]
+    sureness = [paragraph(as_sentence(text)) for text in warnings]
     steps = applying(answer, report.cluster, report.command)
     yield _section("verdict", "Verdict", conclusion, *sureness, *advice, steps)
     if planned:
@@ -120,10 +121,6 @@ def _sections(report: Report) -> Iterator[Html]:
     yield _section("origin", "Where the numbers come from", where)
     if planned:
         yield _section("memory", "Memory", memory(answer))
-
-
-def _capitalised(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _section(name: str, title: str, *content: str) -> Html:

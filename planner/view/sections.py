@@ -8,21 +8,22 @@ from planner.jsonio.iteration_answer import (
     VERBS,
     IterationAnswer,
     SynchronisationAnswer,
-    WhyAnswer,
 )
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
-from planner.model.units import counted, format_bytes, format_factor, format_ns, unit_of
+from planner.model.units import counted, format_bytes, format_ns, unit_of
 from planner.view.html import Html, element, joined, listed, paragraph, table
 from planner.view.origin import about_ns, assumption, digits_of
 from planner.view.peers import Peers, baseline_of, described, time_of
 from planner.view.wording import (
     ALGORITHMS,
-    CHANGES,
     MODES,
     abbreviated,
+    as_sentence,
     by_reason,
     percent,
+    runner_up_text,
+    scheduling_text,
     target_of,
     times,
 )
@@ -165,54 +166,18 @@ def time_parts(answer: IterationAnswer) -> Html:
             f"{format_ns(answer.iteration_ns)}, {format_ns(answer.startup_ns)} of that with "
             f"start-ups; what happens beside the computation {beside}."
         )
+    runner_up = "there is no other way of synchronising here that costs something else"
+    if why.runner_up is not None:
+        runner_up = runner_up_text(why.runner_up, answer.objective_ns or 0)
+    scheduled = []
+    if answer.scheduling is not UNSET:
+        scheduled = [paragraph(as_sentence(scheduling_text(answer.scheduling)))]
     return joined(
         bar,
         listed(*keys, class_="legend"),
         paragraph(sent),
-        _change(why, answer),
-        _scheduled(answer),
-    )
-
-
-def _change(why: WhyAnswer, answer: IterationAnswer) -> Html:
-    runner_up, time = why.runner_up, answer.objective_ns
-    if runner_up is None or not time:
-        return paragraph("There is no other way of synchronising here that costs something else.")
-    way = f"{runner_up.algorithm}, {runner_up.mode}"
-    about = f"The runner-up is {way}: {format_ns(runner_up.objective_ns)}, "
-    if runner_up.objective_ns == time:
-        return paragraph(f"{about}equally long.")
-    about += f"{percent(runner_up.objective_ns / time - 1)} longer. "
-    if runner_up.dominated_by is not None:
-        return paragraph(
-            about,
-            f"Transfers by {runner_up.dominated_by} cost no more for any size, so it can never "
-            "win.",
-        )
-    if not runner_up.wins_if:
-        return paragraph(
-            about,
-            "No other start-up cost, cost of further messages or bandwidth, from 1/1024 to 1024 "
-            "times today's, makes it win while both plans stay as they are.",
-        )
-    if_text = ", or if ".join(
-        f"{CHANGES[change.what]} {format_factor(change.factor)}" for change in runner_up.wins_if
-    )
-    return paragraph(about, f"It would win if {if_text}, both plans staying as they are.")
-
-
-def _scheduled(answer: IterationAnswer) -> Html:
-    """Return a paragraph on group scheduling; empty if no driver schedules iterations."""
-    if answer.scheduling is UNSET:
-        return Html("")
-    scheduling = answer.scheduling
-    if scheduling.group_size is None or scheduling.iteration_ns is None:
-        why_not = "" if scheduling.reason is UNSET else scheduling.reason
-        return paragraph(f"The engine's driver can schedule no group of iterations: {why_not}.")
-    return paragraph(
-        "The engine's driver schedules iterations too: in groups of "
-        f"{scheduling.group_size:,} an iteration takes {format_ns(scheduling.iteration_ns)}, "
-        f"{percent(scheduling.overhead or 0)} of that for scheduling."
+        paragraph(f"The runner-up: {runner_up}."),
+        *scheduled,
     )
 
 

@@ -7,8 +7,8 @@ from math import ceil, floor, log10
 from msgspec import UNSET
 
 from planner.families.iteration import JOINT
-from planner.jsonio.iteration_answer import IterationAnswer
-from planner.model.units import format_bytes
+from planner.jsonio.iteration_answer import IterationAnswer, RunnerUp, SchedulingAnswer
+from planner.model.units import counted, format_bytes, format_factor, format_ns, format_share
 from planner.solving.targets import TARGETS, Target
 
 ALGORITHMS = {
@@ -43,7 +43,7 @@ METHODS = {
 }
 """Descriptions of methods whose names do not suffice."""
 
-CHANGES = {
+_CHANGES = {
     "startup": "start-ups cost",
     "message": "further messages cost",
     "bandwidth": "the network carried",
@@ -65,6 +65,46 @@ def by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
     for name, reason in pairs:
         names.setdefault(reason, {})[name] = None
     return names
+
+
+def scheduling_text(scheduling: SchedulingAnswer) -> str:
+    """Return the size of a group of iterations and what scheduling costs with it."""
+    size, iteration_ns, overhead = (
+        scheduling.group_size,
+        scheduling.iteration_ns,
+        scheduling.overhead,
+    )
+    if size is None or iteration_ns is None or overhead is None:
+        reason = "" if scheduling.reason is UNSET else scheduling.reason
+        return f"scheduling: no group size, {reason}"
+    return (
+        f"scheduling: groups of {counted(size, 'iteration')}, {format_share(overhead)} overhead, "
+        f"{format_ns(iteration_ns)} an iteration with it, {scheduling.speedup:.2f}x groups of one"
+    )
+
+
+def runner_up_text(runner_up: RunnerUp, objective_ns: int) -> str:
+    """Return how much longer the next best way takes, and what would make it win."""
+    way = f"{runner_up.algorithm}, {runner_up.mode}"
+    longer = runner_up.objective_ns / objective_ns - 1 if objective_ns else 0.0
+    if not longer:
+        return f"{way}, equally long"
+    text = f"{way}, {format_share(longer)} longer; "
+    if runner_up.dominated_by is not None:
+        return f"{text}{runner_up.dominated_by} costs no more for any size, so it can never win"
+    if not runner_up.wins_if:
+        return (
+            text + "no cost of start-ups or messages, no bandwidth makes it win (× 1/1024 … 1024)"
+        )
+    ways = " or ".join(
+        f"{_CHANGES[change.what]} {format_factor(change.factor)}" for change in runner_up.wins_if
+    )
+    return f"{text}it would win if {ways}"
+
+
+def as_sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def percent(share: float) -> str:

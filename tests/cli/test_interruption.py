@@ -135,7 +135,7 @@ def test_compiled_code_does_not_keep_it_from_being_heard() -> None:
         cancel.wait(20)
         heard.append(time.monotonic())
 
-    with interruptible(told=False) as cancel:
+    with interruptible() as cancel:
         killer = threading.Timer(0.05, wait, (cancel,))
         killer.start()
         hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000)

@@ -89,7 +89,7 @@ def test_a_driver_that_schedules_is_mentioned(files: list[str]) -> None:
     scheduling = {"task_ns": 100, "tasks_per_machine": 2}
     Path("four.json").write_text(json.dumps({**CLUSTER, "scheduling": scheduling}))
     assert main(["report", *files]) == 0
-    assert "in groups of " in Path("report.html").read_text()
+    assert "Scheduling: groups of " in Path("report.html").read_text()
 
 
 @pytest.mark.parametrize(

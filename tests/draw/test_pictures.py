@@ -95,12 +95,12 @@ def test_gantt_draws_a_bar_for_every_interval() -> None:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    from planner.view.gantt import _draw_lane
+    from planner.view.lanes import draw_transfers
 
     axes = Figure().add_subplot()
     axes.set_xlim(0, 2200)
     lane = chart().view.on("communication")
-    _draw_lane(axes, lane, 0, 1.0, 2200)
+    draw_transfers(axes, lane, 0, 1.0, 2200)
     bars = set()
     for patch in axes.patches:
         assert isinstance(patch, Rectangle)

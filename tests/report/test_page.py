@@ -143,7 +143,6 @@ def test_the_stacked_bar_is_the_time(given: Report, tree: Node) -> None:
         assert format_ns(one) in section.text
     assert why.runner_up is not None
     assert why.runner_up.algorithm in section.text
-    assert format_ns(why.runner_up.objective_ns) in section.text
 
 
 def test_transfers_are_listed_and_drawn_when_they_happen(given: Report, tree: Node) -> None:
