@@ -22,6 +22,7 @@ from tests import schemas
 from tests.fuzzing.valid import MAKERS
 from tests.jsonio.test_plan_files import METHODS as REQUESTS
 from tests.test_methods import FAMILIES
+from tests.thorough import THOROUGH
 from tests.words import Words
 
 Request = dict[str, Any]
@@ -96,7 +97,13 @@ def kept(request: Request) -> Request | None:
     return plan
 
 
-@pytest.mark.parametrize("many", [pytest.param(60, marks=pytest.mark.slow), 8], ids=["many", "few"])
+MANY = 60 if THOROUGH else 24
+"""Old plans that are tried for each family."""
+
+
+@pytest.mark.parametrize(
+    "many", [pytest.param(MANY, marks=pytest.mark.slow), 8], ids=["many", "few"]
+)
 @pytest.mark.parametrize("family", PROBLEMS)
 def test_any_plan_of_the_family_is_taken_or_told_of(family: str, many: int) -> None:
     solver, replanned, warned = FAMILIES[family], 0, 0
