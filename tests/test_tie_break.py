@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 import planner
 from planner import AffineCost, InvalidInputError, TableCost
 from planner.families import caramel, drizzle, ibatch
+from planner.families.caramel.exact_whole import fewest_whole
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.problem import Plan as Transfers
+from planner.families.caramel.windows import Windows
 from planner.families.drizzle import DRIZZLE
 from planner.families.ibatch.evaluation import evaluate, objective_ns
 from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph
+from planner.solving.deadline import NEVER
 from planner.solving.tie_break import TieBreak
 from tests.caramel.graph_strategies import graphs
 from tests.strategies import affine_costs, problems, table_costs
@@ -87,6 +90,27 @@ def test_caramel_has_the_fewest_transfers_of_whole_parameters(
         if pricer.iteration_ns([tuple((j, sizes[j]) for j in group) for group in groups]) <= most
     )
     assert len(result.plan.groups) == fewest
+
+
+def test_fewest_whole_transfers_end_within_every_limit() -> None:
+    """Sent alone the second gradient is in time; the fewer the transfers, the later the last."""
+    windows = Windows((4, 1, 6), (0, 3, 9), (10, 25, 2), 10, 25)
+    cost = AffineCost(2, Fraction(1))
+    pricer = LoadPricer(windows, cost)
+    plans = [
+        [tuple((j, windows.sizes[j]) for j in group) for group in groups]
+        for groups in every_order((0, 1, 2))
+    ]
+    least = min(map(pricer.iteration_ns, plans))
+    counts = []
+    for most in range(least - 1, least + 20):
+        found = fewest_whole(windows, cost, most, below=4, deadline=NEVER)
+        if found is not None:
+            assert pricer.iteration_ns(found) <= most
+        inside = [len(loads) for loads in plans if pricer.iteration_ns(loads) <= most]
+        assert (found and len(found)) == min(inside, default=None)
+        counts.append(found and len(found))
+    assert {None, 1, 2} <= set(counts)
 
 
 @given(graphs(max_parameters=6), affine_costs())
