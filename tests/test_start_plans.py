@@ -98,7 +98,7 @@ def kept(request: Request) -> Request | None:
 
 
 MANY = 60 if THOROUGH else 24
-"""Old plans that are tried for each family."""
+"""How often an old plan is tried for each family."""
 
 
 @pytest.mark.parametrize(
