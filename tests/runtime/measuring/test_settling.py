@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 from emulated_hosts import Layout
 from emulated_network import cluster
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.runtime.measuring.settling import SAMPLE_NS, Sample, settle
@@ -70,6 +70,7 @@ def test_a_single_long_transfer_is_enough() -> None:
     rate=st.floats(5e6, 1e9),
     mistaken=st.sampled_from([1, 30]),
 )
+@example(3242, 1_110_069, 33_545_095.0, 1)  # it is refilled, and lasts for 709 of 1,000 transfers
 def test_bursts_are_spent_before_times_count(
     size: int, burst: int, rate: float, mistaken: int
 ) -> None:
@@ -78,7 +79,7 @@ def test_bursts_are_spent_before_times_count(
     sample = settle(link, once * mistaken)
     _, *series = link.series
     # Without a series, of a transfer said to be long, nothing is promised.
-    if series and burst / rate * 1e9 < sum(link(series[-1])) / 2:
+    if series and min(link(series[-1])[series[-1] // 2 :]) >= 0.99 * link.steady():
         assert link.measured(sample) >= 0.94 * link.steady()
 
 
