@@ -93,6 +93,8 @@ def _names(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.ImportFrom) and node.module:
         yield node.module
         yield from (f"{node.module}.{one.name}" for one in node.names)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Interfaces":  # loaded by name
+        yield from (f"planner.jsonio.{ast.literal_eval(one)}" for one in node.args)
     elif (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)

@@ -67,25 +67,23 @@ __all__ = [
     "yan",
 ]
 
-_load = loader(
-    __name__,
-    {
-        "model.clusters": ("Cluster",),
-        "model.costs": ("AffineCost", "TableCost"),
-        "solving.deadline": ("Cancel", "Control", "Incumbent"),
-        "model.errors": ("InvalidInputError", "PlannerError"),
-        "model.graphs": ("Graph", "Op", "Parameter"),
-        "model.contention": ("Interference",),
-        "model.machine": ("own_version",),
-        "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
-        "jsonio.generic": ("register",),
-        "model.profiles": ("Layer", "Profile", "Provenance"),
-        "solving.result": ("Result", "Status"),
-        "runtime": ("tune",),
-        **dict.fromkeys(("bigdl", "bml", "caramel", "drizzle", "fsdp", "ibatch"), ()),
-        **dict.fromkeys(("iteration", "overlap", "yan"), ()),
-    },
-)
+_HOMES = {
+    "model.clusters": ("Cluster",),
+    "model.costs": ("AffineCost", "TableCost"),
+    "solving.deadline": ("Cancel", "Control", "Incumbent"),
+    "model.errors": ("InvalidInputError", "PlannerError"),
+    "model.graphs": ("Graph", "Op", "Parameter"),
+    "model.contention": ("Interference",),
+    "model.machine": ("own_version",),
+    "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
+    "jsonio.generic": ("register",),
+    "model.profiles": ("Layer", "Profile", "Provenance"),
+    "solving.result": ("Result", "Status"),
+    "runtime": ("tune",),
+}
+_FAMILIES = ("bigdl", "bml", "caramel", "drizzle", "fsdp", "ibatch", "iteration", "overlap", "yan")
+
+_load = loader(__name__, _HOMES | dict.fromkeys(_FAMILIES, ()))
 
 
 def __getattr__(name: str) -> "Any":

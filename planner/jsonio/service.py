@@ -126,11 +126,11 @@ def reply(
     except PluginError as error:
         return refusal(data, "internal_error", str(error), 1)
     except MemoryError as fault:
-        said = "the request needs more memory than there is"
-        return refusal(data, "limit_exceeded", said, 2, fault=fault)
+        text = "the request needs more memory than there is"
+        return refusal(data, "limit_exceeded", text, 2, fault=fault)
     except Exception as fault:  # one failing request must not stop the others
-        said = f"a fault of planner itself: {fault!r}"
-        return refusal(data, "internal_error", said, 1, fault=fault)
+        text = f"a fault of planner itself: {fault!r}"
+        return refusal(data, "internal_error", text, 1, fault=fault)
 
 
 def refusal(

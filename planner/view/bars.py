@@ -105,7 +105,7 @@ _MIN_COLUMNS = 10
 def text_bars(chart: Chart[tuple[Compared, ...]], width: int = 80) -> str:
     """Return `chart` as text, `width` characters wide."""
     names = [row.name for row in sorted_rows(chart)]
-    return "\n\n".join([chart.title, *(_panel(names, one, width) for one in panels_of(chart))])
+    return "\n\n".join([chart.title, *(_panel(names, panel, width) for panel in panels_of(chart))])
 
 
 def _panel(names: list[str], panel: BarPanel, width: int) -> str:

@@ -32,7 +32,7 @@ def solved(
     """Run ``planner solve --jsonl`` on some lines."""
     path = tmp_path / "requests.jsonl"
     path.write_bytes(b"\n".join(lines))
-    status = main(["solve", "--jsonl", str(path), *options])
+    status = main(["solve", "--jsonl", "--quiet", str(path), *options])
     said = capfd.readouterr()
     assert said.err == ""
     return status, [json.loads(line) for line in said.out.splitlines()]
