@@ -60,6 +60,19 @@ def test_the_library_loads_no_pictures_no_torch_and_no_command_line() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_request_loads_no_other_family() -> None:
+    script = (
+        "import sys, planner; planner.solve({'problem': 'ibatch', 'startup_ns': 4, "
+        "'transfer_ns': [3, 1], 'compute_ns': [2, 6]})\n"
+        "print([name for name in sys.modules if name.startswith('planner.jsonio.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "planner.jsonio.ibatch" in done.stdout
+    assert not [name for name in PROBLEMS if name != "ibatch" and f"jsonio.{name}'" in done.stdout]
+
+
 def test_every_problem_is_drawn() -> None:
     assert DRAWINGS.keys() == PROBLEMS.keys()
 

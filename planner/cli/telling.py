@@ -107,7 +107,7 @@ class Progress:
             sys.stderr.flush()
 
     def megabytes(self, name: str, size: int) -> Callable[[int], None]:
-        """Return what shows how many bytes of a file are read; 0 is an unknown size."""
+        """Return a callback that shows how many bytes are read; 0 is an unknown size."""
         return lambda done: self(f"{name}: MB read:", done // _MB, max(size, done) // _MB)
 
     def done(self) -> None:

@@ -18,7 +18,7 @@ class Interface:
     """The JSON interface of one problem."""
 
     plans: tuple[type[Any], ...]  # typed; usually one kind
-    evaluation: Any  # the type of a plan's
+    evaluation: Any  # the type of the evaluation of a plan
     request: "type[Controlled]"
     answer: "type[Head]"
     run: "Callable[..., Head]"  # answers a request; takes `planner.Control` by name

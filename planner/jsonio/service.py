@@ -153,7 +153,7 @@ class _Title(msgspec.Struct):
 
 
 def _title(data: bytes) -> _Title:
-    """Return what a request as JSON text is about, whatever else is wrong with it."""
+    """Return the problem and the id of a request as JSON text, valid or not."""
     try:
         return msgspec.json.decode(data, type=_Title)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -8,7 +8,7 @@ child that dies, or has grown large, is replaced by a new fork of the parent. Me
 what the child inherits, so that a large parent, such as a trainer, leaves the same amount for a
 message. Processes that the child starts die with it.
 
-Cost: two pipe transfers and some system calls per message.
+Cost: two or three transfers over a socket and some system calls per message.
 """
 
 import gc
@@ -168,7 +168,7 @@ class Worker:
             self._process = None
 
     def _over(self, step: Callable[[], Any]) -> Any:
-        """Return what a step over the connection returns; raise the reason if the process died."""
+        """Take a step over the connection; raise the reason if the process has died."""
         try:
             return step()
         except TimeoutError:
@@ -177,7 +177,7 @@ class Worker:
             raise self._death() from None
 
     def _next(self, until: float | None, cancel: IsSet | None) -> Any:
-        """Return what the process sends next: progress, or the head of its answer.
+        """Return the next message of the process: progress, or the head of its answer.
 
         `until` is a limit on the monotonic clock; a cancellation is passed on meanwhile.
         """
