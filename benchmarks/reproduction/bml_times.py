@@ -136,10 +136,16 @@ def switches() -> str:
     return grid([*header, "can be built", "smallest Fat-Tree built"], rows)
 
 
-def bars(axes: Any, names: Sequence[str], values: Sequence[Sequence[float]], title: str) -> None:
+def bars(
+    axes: Any,
+    names: Sequence[str],
+    colours: Sequence[int],
+    values: Sequence[Sequence[float]],
+    title: str,
+) -> None:
     """Draw a bar a name beside one another in each group, a group for each of `NETWORKS`."""
     width = 0.76 / len(names)
-    axes.set_prop_cycle(color=[COLOURS[colour] for colour in (5, 0, 6, 1)])
+    axes.set_prop_cycle(color=[COLOURS[colour] for colour in colours])
     for place, (name, heights) in enumerate(zip(names, values, strict=True)):
         middles = [group + (place - (len(names) - 1) / 2) * width for group in range(len(heights))]
         drawn = axes.bar(middles, heights, width, label=name, edgecolor=OUTLINE, linewidth=0.5)
@@ -176,5 +182,5 @@ def save(path: Path) -> None:
             figure, "Synchronising gradients on BCube and Fat-Tree (Fig. 5 of the BML paper)"
         )
         left, right = figure.subplots(1, 2, width_ratios=[5, 3])
-        bars(left, NAMES, times, "time of one synchronisation (×T_F)")
-        bars(right, ("BCube", "Fat-Tree"), switches, "switches")
+        bars(left, NAMES, (5, 0, 6, 1), times, "time of one synchronisation (×T_F)")
+        bars(right, ("BCube", "Fat-Tree"), (5, 6), switches, "switches")
