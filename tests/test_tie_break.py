@@ -21,7 +21,7 @@ from planner.families.drizzle import DRIZZLE
 from planner.families.ibatch.evaluation import evaluate, objective_ns
 from planner.model.contention import Interference
 from planner.model.errors import NotApplicableError
-from planner.model.graphs import Graph
+from planner.model.graphs import Graph, Op, Parameter
 from planner.solving.deadline import NEVER
 from planner.solving.tie_break import TieBreak
 from tests.caramel.graph_strategies import graphs
@@ -90,6 +90,16 @@ def test_caramel_has_the_fewest_transfers_of_whole_parameters(
         if pricer.iteration_ns([tuple((j, sizes[j]) for j in group) for group in groups]) <= most
     )
     assert len(result.plan.groups) == fewest
+
+
+def test_two_transfers_become_one_where_more_bytes_cost_less() -> None:
+    """The first two do not fit together, all three do."""
+    ops = [Op("read", 0, "forward"), Op("made", 0, "backward", after=("read",))]
+    parameters = [Parameter(f"w{size}", size, ("made",), ("read",)) for size in (55, 2, 4)]
+    cost = TableCost(((0, 0), (55, 0), (57, 1), (59, 1), (61, 0), (62, 0)))
+    result = caramel.solve(caramel.Problem(Graph(ops, parameters), cost), method="exact")
+    assert result.plan is not None
+    assert (result.objective_ns, len(result.plan.groups)) == (0, 1)
 
 
 def test_fewest_whole_transfers_end_within_every_limit() -> None:

@@ -170,7 +170,8 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             return super().simplest(problem, plan, most_ns, deadline)
         pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
         loads = merged_loads(pricer, loads_of(plan), most_ns)
-        if len(loads) > 2 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
+        # Even two may be sent as one: a table's cost need not grow with the size.
+        if len(loads) > 1 and len(pricer.windows.sizes) <= EXACT_PARAMETERS:
             from planner.families.caramel.exact_whole import fewest_whole
 
             fewer = fewest_whole(pricer.windows, problem.cost, most_ns, len(loads), deadline)
