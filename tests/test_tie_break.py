@@ -94,8 +94,8 @@ def test_caramel_has_the_fewest_transfers_of_whole_parameters(
 
 def test_two_transfers_become_one_where_more_bytes_cost_less() -> None:
     """The first two do not fit together, all three do."""
-    ops = [Op("read", 0, "forward"), Op("made", 0, "backward", after=("read",))]
-    parameters = [Parameter(f"w{size}", size, ("made",), ("read",)) for size in (55, 2, 4)]
+    ops = Op("read", 0, "forward"), Op("made", 0, "backward", after=("read",))
+    parameters = tuple(Parameter(f"w{size}", size, ("made",), ("read",)) for size in (55, 2, 4))
     cost = TableCost(((0, 0), (55, 0), (57, 1), (59, 1), (61, 0), (62, 0)))
     result = caramel.solve(caramel.Problem(Graph(ops, parameters), cost), method="exact")
     assert result.plan is not None
