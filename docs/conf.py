@@ -6,7 +6,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import generated
 import mathml
 
 import planner
@@ -38,10 +37,5 @@ html_theme_options = {"navigation_with_keys": True}
 
 
 def setup(app: Any) -> None:
-    """Have the pages that are made from code written before Sphinx reads any."""
-    app.connect("builder-inited", _write_generated)
+    """Write formulas as MathML."""
     mathml.setup(app)
-
-
-def _write_generated(app: Any) -> None:
-    generated.write(Path(app.srcdir) / "_generated", generated.pages())

@@ -3,8 +3,7 @@
     python docs/generated.py [--check]
 
 They are committed, so that links to them lead somewhere without a build. With `--check` nothing is
-written, and the run ends with an error if a page is stale. `conf.py` writes them, too, before
-Sphinx reads any.
+written, and the run ends with an error if a page is stale.
 """
 
 import argparse
