@@ -10,9 +10,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.bml.damage import Damage
 from planner.families.bml.evaluation import Evaluation, listed
-from planner.families.bml.methods import AnyPlan, ideal_ns
+from planner.families.bml.methods import ideal_ns
 from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.schedule import Schedule
+from planner.families.bml.trees import Plan
 from planner.families.collectives import COLLECTIVES, Collective, collective
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.heads import head, made_by
@@ -121,7 +122,7 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
 
 def answer(
     problem: Problem,
-    result: Result[AnyPlan, Evaluation],
+    result: Result[Plan, Evaluation],
     wanted: range | None = None,
     deadline: Deadline = NEVER,
 ) -> BmlAnswer:
@@ -154,7 +155,7 @@ def answer(
     )
 
 
-def _program(problem: Problem, plan: AnyPlan, wanted: range | None) -> ProgramAnswer | UnsetType:
+def _program(problem: Problem, plan: Plan, wanted: range | None) -> ProgramAnswer | UnsetType:
     """Return the program: Algorithm 1 by name, or the listed transfers around failures."""
     bcube = problem.bcube
     shape = bcube.n, bcube.k
@@ -242,7 +243,7 @@ def _too_many(wanted: range) -> InvalidInputError:
 
 
 def _transfers(
-    problem: Problem, plan: AnyPlan, wanted: range, deadline: Deadline
+    problem: Problem, plan: Plan, wanted: range, deadline: Deadline
 ) -> Iterator[TransferRow]:
     parts = sum(min(plan.rounds, size // problem.element_bytes) for size in problem.chunks)
     if not parts:

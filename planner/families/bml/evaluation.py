@@ -13,9 +13,8 @@ from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from planner.families.bml.pricing import busiest_intact, is_intact, loads, time_ns
-from planner.families.bml.problem import Plan, Problem, Stage, Transfer
-from planner.families.bml.schedule import Schedule
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.problem import Problem, Stage, Transfer
+from planner.families.bml.trees import Plan, TreePlan
 from planner.families.collectives.layout import EvenLayout, Layout
 from planner.solving.deadline import NEVER, Deadline
 
@@ -53,7 +52,7 @@ class Evaluation:
     steps: tuple[StepLoad, ...]
 
 
-def evaluate(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Evaluation:
+def evaluate(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> Evaluation:
     """Return the cost of a plan.
 
     Raises
@@ -68,9 +67,7 @@ def evaluate(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = N
     )
 
 
-def steps_of(
-    problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER
-) -> tuple[StepLoad, ...]:
+def steps_of(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> tuple[StepLoad, ...]:
     """Return the busiest NIC of every step, those of the aggregation first."""
     sizes = Counter(size // problem.element_bytes for size in problem.chunks)
     layouts = [(times, plan.layout(size, problem.element_bytes)) for size, times in sizes.items()]
@@ -83,7 +80,7 @@ def steps_of(
     )
 
 
-def busiest_load(plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Fraction:
+def busiest_load(plan: Plan, deadline: Deadline = NEVER) -> Fraction:
     """Return the load of the busiest NIC in one direction, in units of the gradient.
 
     In the broadcast a piece loads the opposite direction of the links of its aggregation.
@@ -115,9 +112,7 @@ def _of_trees(plan: TreePlan, deadline: Deadline) -> Fraction:
     return Fraction(int(carried.max()), unit)
 
 
-def both_ways(
-    plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER
-) -> "NDArray[np.int64]":
+def both_ways(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> "NDArray[np.int64]":
     """Return the bytes sent plus received in the aggregation, shape (k, N).
 
     This is each NIC's load in one direction over aggregation and broadcast together.
@@ -131,15 +126,13 @@ def both_ways(
     return both
 
 
-def _units(plan: Schedule | TreePlan) -> EvenLayout:
+def _units(plan: Plan) -> EvenLayout:
     """Return the layout in which every piece in use is one byte."""
     in_use = plan.threads * plan.pieces - len(plan.left_out)
     return EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)
 
 
-def _busiest(
-    plan: Schedule | TreePlan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline
-) -> list[int]:
+def _busiest(plan: Plan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline) -> list[int]:
     """Return the load of the busiest NIC in each step, given layouts with their multiplicities."""
     import numpy as np
 

@@ -21,7 +21,7 @@ from planner.families.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.families.bml.reroute import detour
 from planner.families.bml.schedule import Schedule
 from planner.families.bml.spanning import Tree
-from planner.families.bml.trees import RootedTree, TreePlan, root_at_centre, trees_of
+from planner.families.bml.trees import Plan, RootedTree, TreePlan, root_at_centre, trees_of
 from planner.families.bml.tuning import balanced, with_best_rounds
 from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube
@@ -30,9 +30,7 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
-AnyPlan: TypeAlias = Schedule | TreePlan
-
-Method: TypeAlias = AnyMethod[Problem, AnyPlan]
+Method: TypeAlias = AnyMethod[Problem, Plan]
 
 TREES_MAX_NICS = 400
 """Networks of up to this many NICs are re-planned by `auto` with trees too."""
@@ -53,13 +51,13 @@ FEW_HOPS = 2**21
 """Fewer trees are made if they would have more hops than this in all."""
 
 
-def _bml(problem: Problem, _: Deadline) -> Outcome[AnyPlan]:
+def _bml(problem: Problem, _: Deadline) -> Outcome[Plan]:
     if problem.failed:
         raise NotApplicableError("method", "bml is Algorithm 1, which knows no failures")
     return Outcome(Schedule(problem.bcube))
 
 
-def _detour(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+def _detour(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     damage = damage_of(problem, deadline)
     plan = detour(damage)
     if not plan.changed:
@@ -72,11 +70,11 @@ def _detour(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     return Outcome(_fastest(problem, plans, damage.deadline), timed_out=deadline.passed)
 
 
-def _trees(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+def _trees(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return _trees_until(problem, damage_of(problem, deadline), deadline)
 
 
-def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[AnyPlan]:
+def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[Plan]:
     """Return the best trees by the deadline; the first plan may take until `damage.deadline`."""
     if damage.bcube.nics > MAX_DAMAGED_NICS:  # `Problem` limits the size only with failures
         raise NotApplicableError(
@@ -119,11 +117,11 @@ def _first_trees(damage: Damage) -> list[Tree]:
     return []
 
 
-def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     if not problem.failed:
         return replace(_bml(problem, deadline), method="bml")
     damage = damage_of(problem, deadline)
-    outcomes: list[Outcome[AnyPlan]] = []
+    outcomes: list[Outcome[Plan]] = []
     with suppress(NotApplicableError):
         outcomes.append(replace(_detour(problem, deadline), method="detour"))
         deadline.offer(outcomes[0].plan)
@@ -143,12 +141,12 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     return replace(best, lower_bound=max(bounds, default=None), timed_out=late)
 
 
-def _is_far(plan: AnyPlan | None, damage: Damage) -> bool:
+def _is_far(plan: Plan | None, damage: Damage) -> bool:
     assert plan is not None
     return busiest_load(plan, damage.deadline) > FAR * damage.load_bound()
 
 
-def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyPlan:
+def _fastest(problem: Problem, plans: Sequence[Plan], last: Deadline) -> Plan:
     if len(plans) == 1:
         return plans[0]
     return min(plans, key=lambda plan: time_ns(problem, plan, last))
@@ -157,7 +155,7 @@ def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyP
 def _connected(run: Method) -> Method:
     """Return a method that first reports a cut network as infeasible."""
 
-    def method(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         cut = infeasibility_of(damage_of(problem, deadline))
         return Outcome(None, infeasibility=cut) if cut else run(problem, deadline)
 

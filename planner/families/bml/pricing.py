@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from planner.families.bml.problem import Problem
 from planner.families.bml.schedule import Schedule
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.trees import Plan, TreePlan
 from planner.families.collectives.layout import Layout
 from planner.model.network import Network
 from planner.solving.deadline import NEVER, Deadline
@@ -43,14 +43,14 @@ class Loads(NamedTuple):
     received: "NDArray[np.int64]"
 
 
-def loads(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
+def loads(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
     """Yield the loads of NICs in each step of the aggregation; TimeUpError at the deadline."""
     if isinstance(plan, TreePlan):
         return _of_trees(plan, layout, deadline)
     return _of_schedule(plan, layout, deadline)
 
 
-def _nothing(plan: Schedule | TreePlan) -> Loads:
+def _nothing(plan: Plan) -> Loads:
     import numpy as np
 
     shape = plan.bcube.k, plan.bcube.servers
@@ -132,7 +132,7 @@ def _take_away(schedule: Schedule, step: Loads, w: int, sizes: "NDArray[np.int64
     np.subtract.at(step.received, (level, receiver), size)
 
 
-def time_ns(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> int:
+def time_ns(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> int:
     """Return the time of a plan (ns); TimeUpError at the deadline."""
     network, time = problem.network, Fraction(0)
     for size, times in Counter(problem.chunks).items():
@@ -145,7 +145,7 @@ def time_ns(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NE
     return ceil(time)
 
 
-def is_intact(plan: Schedule | TreePlan) -> TypeGuard[Schedule]:
+def is_intact(plan: Plan) -> TypeGuard[Schedule]:
     """Return whether a plan is Algorithm 1 without failures, which has a price in closed form."""
     return isinstance(plan, Schedule) and not plan.changed and plan.rounds == 1
 
@@ -172,9 +172,7 @@ def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
     return steps + [(carried, 0) for carried, _ in reversed(steps)]
 
 
-def _chunk(
-    problem: Problem, plan: Schedule | TreePlan, elements: int, deadline: Deadline
-) -> Fraction:
+def _chunk(problem: Problem, plan: Plan, elements: int, deadline: Deadline) -> Fraction:
     """Return the time of one layer, or of a gradient that is not cut into layers."""
     if plan.rounds == 1:
         return sum(
@@ -221,7 +219,7 @@ def _step(network: Network, carried: Loads, adds: bool) -> Fraction:
     return network.step(busiest, int(carried.received.sum(axis=0).max()) if adds else 0)
 
 
-def _hops(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline) -> list[_Hop]:
+def _hops(plan: Plan, layout: Layout, deadline: Deadline) -> list[_Hop]:
     up = list(loads(plan, layout, deadline))
     down = [Loads(load.received, load.sent) for load in reversed(up)]
     return [(load, True) for load in up] + [(load, False) for load in down]
@@ -230,7 +228,7 @@ def _hops(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline) -> list
 class _UnderWay:
     """Loads of the hops that run in one step."""
 
-    def __init__(self, plan: Schedule | TreePlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         import numpy as np
 
         shape = plan.bcube.k, plan.bcube.servers

@@ -26,7 +26,7 @@ from planner.families.bml.evaluation import both_ways
 from planner.families.bml.pricing import Loads, loads, time_ns
 from planner.families.bml.problem import Problem
 from planner.families.bml.schedule import FULL_WEIGHT, Schedule, slice_of
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.trees import Plan, TreePlan
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
 PlanT = TypeVar("PlanT", Schedule, TreePlan)
@@ -58,7 +58,7 @@ def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline = NEVER) 
     return best
 
 
-def _worth_trying(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) -> set[int]:
+def _worth_trying(problem: Problem, plan: Plan, deadline: Deadline) -> set[int]:
     """Return the candidate numbers of rounds above 1."""
     elements = max(problem.chunks) // problem.element_bytes
     in_use = plan.threads * plan.pieces - len(plan.left_out)
@@ -73,7 +73,7 @@ def _worth_trying(problem: Problem, plan: Schedule | TreePlan, deadline: Deadlin
     return {best, *(rounds for size in sizes if 2 <= (rounds := -(-each // size)) <= most)}
 
 
-def _unrounded(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) -> int:
+def _unrounded(problem: Problem, plan: Plan, deadline: Deadline) -> int:
     """Return the optimal number of rounds if sizes were divisible."""
     layout = plan.layout(problem.size_bytes // problem.element_bytes, problem.element_bytes)
     up = list(loads(plan, layout, deadline))

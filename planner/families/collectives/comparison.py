@@ -1,123 +1,94 @@
 """All algorithms for the servers of one BCube, and the choice among them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from planner.families.collectives.bml import bml_bcube, bml_program
 from planner.families.collectives.cost import Collective, Fabric
 from planner.families.collectives.exchange import (
+    bml_on,
+    bml_program,
+    direct_on,
     direct_program,
-    k_nics_fattree,
-    ps_bcube,
-    ps_fattree,
-    routed_program,
-    shuffle_bcube,
-    shuffle_fattree,
-)
-from planner.families.collectives.halving_doubling import (
-    halving_doubling_bcube,
-    halving_doubling_bcube_program,
-    halving_doubling_fattree,
-    halving_doubling_program,
-)
-from planner.families.collectives.hierarchical import (
     groups_of,
-    hierarchical_bcube,
+    halving_doubling_bcube_program,
+    halving_doubling_on,
+    halving_doubling_program,
     hierarchical_bcube_program,
-    hierarchical_fattree,
+    hierarchical_on,
     hierarchical_program,
+    routed_program,
 )
 from planner.families.collectives.program import Program
-from planner.families.collectives.ring import (
-    ring_bcube,
-    ring_bcube_program,
-    ring_fattree,
-    ring_program,
-)
-from planner.families.collectives.tensor_servers import (
-    ps_tensors_fattree,
-    ps_tensors_greedy_fattree,
-    tensors_program,
-)
+from planner.families.collectives.ring import ring_bcube_program, ring_on, ring_program
+from planner.families.collectives.tensor_servers import tensors_on, tensors_program
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.methods import known_method
 
 Tensors = Sequence[Any] | None
-Maker = Callable[[BCube, Tensors], Collective]
-ProgramMaker = Callable[[BCube, Tensors], Program]
 
 
-def _bcube(make: Callable[[BCube], Collective]) -> Maker:
-    return lambda bcube, _: make(bcube)
+class Algorithm(NamedTuple):
+    """The cost and the program of an algorithm, for a BCube's servers and their tensors."""
+
+    cost: Callable[[BCube, Tensors], Collective]
+    program: Callable[[BCube, Tensors], Program]
 
 
-def _fattree(make: Callable[[Fabric], Collective]) -> Maker:
-    return lambda bcube, _: make(Fabric.beside(bcube))
+def _bcube(cost: Callable[[BCube], Collective], program: Callable[[BCube], Program]) -> Algorithm:
+    return Algorithm(lambda bcube, _: cost(bcube), lambda bcube, _: program(bcube))
 
 
-def _placed(make: Callable[[Fabric, Sequence[Any]], Collective]) -> Maker:
-    return lambda bcube, tensors: make(Fabric.beside(bcube), _given(tensors))
+def _fattree(cost: Callable[[Fabric], Collective], program: Callable[[int], Program]) -> Algorithm:
+    """Return an algorithm on a Fat-Tree with as many servers, and switches with as many ports."""
+    return Algorithm(
+        lambda bcube, _: cost(Fabric.beside(bcube)), lambda bcube, _: program(bcube.servers)
+    )
 
 
-def _given(tensors: Tensors) -> Sequence[Any]:
-    if tensors is None:
-        raise NotApplicableError("tensors", "whole tensors cannot be placed without their sizes")
-    return tensors
+def _tensors(*, balanced: bool) -> Algorithm:
+    def given(tensors: Tensors) -> Sequence[Any]:
+        if tensors is None:
+            reason = "whole tensors cannot be placed without their sizes"
+            raise NotApplicableError("tensors", reason)
+        return tensors
+
+    return Algorithm(
+        lambda bcube, known: tensors_on(Fabric.beside(bcube), given(known), balanced=balanced),
+        lambda bcube, known: tensors_program(given(known), bcube.servers, balanced=balanced),
+    )
 
 
-COLLECTIVES: Mapping[str, Maker] = MappingProxyType(
+_ps, _shuffle = partial(direct_on, "ps"), partial(direct_on, "shuffle")
+
+COLLECTIVES: Mapping[str, Algorithm] = MappingProxyType(
     {
-        "bml_bcube": _bcube(bml_bcube),
-        "ps_bcube": _bcube(ps_bcube),
-        "ring_bcube": _bcube(ring_bcube),
-        "shuffle_bcube": _bcube(shuffle_bcube),
-        "halving_doubling_bcube": _bcube(halving_doubling_bcube),
-        "hierarchical_bcube": _bcube(hierarchical_bcube),
-        "ring_fattree": _fattree(ring_fattree),
-        "ps_fattree": _fattree(ps_fattree),
-        "hierarchical_fattree": _fattree(hierarchical_fattree),
-        "halving_doubling_fattree": _fattree(halving_doubling_fattree),
-        "shuffle_fattree": _fattree(shuffle_fattree),
-        "k_nics_fattree": lambda bcube, _: k_nics_fattree(Fabric.beside(bcube, bcube.k)),
-        "ps_tensors_fattree": _placed(ps_tensors_fattree),
-        "ps_tensors_greedy_fattree": _placed(ps_tensors_greedy_fattree),
-    }
-)
-"""The cost of each algorithm on each topology, for the servers and switch ports of a BCube."""
-
-
-def _flat(make: Callable[[int], Program]) -> ProgramMaker:
-    return lambda bcube, _: make(bcube.servers)
-
-
-def _tensors(*, balanced: bool) -> ProgramMaker:
-    return lambda bcube, tensors: tensors_program(_given(tensors), bcube.servers, balanced=balanced)
-
-
-PROGRAMS: Mapping[str, ProgramMaker] = MappingProxyType(
-    {
-        "bml_bcube": lambda bcube, _: bml_program(bcube),
-        "ps_bcube": lambda bcube, _: routed_program(bcube),
-        "ring_bcube": lambda bcube, _: ring_bcube_program(bcube),
-        "shuffle_bcube": lambda bcube, _: routed_program(bcube),
-        "halving_doubling_bcube": lambda bcube, _: halving_doubling_bcube_program(bcube),
-        "hierarchical_bcube": lambda bcube, _: hierarchical_bcube_program(bcube),
-        "ring_fattree": _flat(ring_program),
-        "ps_fattree": _flat(direct_program),
-        "hierarchical_fattree": lambda bcube, _: hierarchical_program(
-            groups_of(Fabric.beside(bcube))
+        "bml_bcube": _bcube(bml_on, bml_program),
+        "ps_bcube": _bcube(_ps, routed_program),
+        "ring_bcube": _bcube(ring_on, ring_bcube_program),
+        "shuffle_bcube": _bcube(_shuffle, routed_program),
+        "halving_doubling_bcube": _bcube(halving_doubling_on, halving_doubling_bcube_program),
+        "hierarchical_bcube": _bcube(hierarchical_on, hierarchical_bcube_program),
+        "ring_fattree": _fattree(ring_on, ring_program),
+        "ps_fattree": _fattree(_ps, direct_program),
+        "hierarchical_fattree": Algorithm(
+            lambda bcube, _: hierarchical_on(Fabric.beside(bcube)),
+            lambda bcube, _: hierarchical_program(groups_of(Fabric.beside(bcube))),
         ),
-        "halving_doubling_fattree": _flat(halving_doubling_program),
-        "shuffle_fattree": _flat(direct_program),
-        "k_nics_fattree": lambda bcube, _: direct_program(bcube.servers, bcube.k),
+        "halving_doubling_fattree": _fattree(halving_doubling_on, halving_doubling_program),
+        "shuffle_fattree": _fattree(_shuffle, direct_program),
+        "k_nics_fattree": Algorithm(
+            lambda bcube, _: direct_on("k_nics", Fabric.beside(bcube, bcube.k)),
+            lambda bcube, _: direct_program(bcube.servers, bcube.k),
+        ),
         "ps_tensors_fattree": _tensors(balanced=False),
         "ps_tensors_greedy_fattree": _tensors(balanced=True),
     }
 )
-"""The program of each algorithm of `COLLECTIVES`."""
+"""Each algorithm on each topology, for the servers and switch ports of a BCube."""
 
 
 def program(name: str, bcube: BCube, *, tensors: Tensors = None) -> Program:
@@ -125,7 +96,7 @@ def program(name: str, bcube: BCube, *, tensors: Tensors = None) -> Program:
 
     Parameters and errors are those of `collective`.
     """
-    return PROGRAMS[known_method(name, PROGRAMS)](bcube, tensors)
+    return COLLECTIVES[known_method(name, COLLECTIVES)].program(bcube, tensors)
 
 
 def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collective:
@@ -145,7 +116,7 @@ def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collectiv
     InvalidInputError
         If the name is unknown (path ``method``), or the tensors have no bytes.
     """
-    return COLLECTIVES[known_method(name, COLLECTIVES)](bcube, tensors)
+    return COLLECTIVES[known_method(name, COLLECTIVES)].cost(bcube, tensors)
 
 
 def compare(bcube: BCube, *, tensors: Tensors = None) -> tuple[Collective, ...]:

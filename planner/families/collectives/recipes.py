@@ -6,25 +6,22 @@ again; `planner.families.bml.program` does so for programs around failures.
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import partial
 from math import prod
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from planner.families.collectives.bml import bml_program
-from planner.families.collectives.bruck import bruck_program
-from planner.families.collectives.exchange import direct_program, routed_program
-from planner.families.collectives.halving_doubling import (
+from planner.families.collectives.exchange import (
+    bml_program,
+    direct_program,
     halving_doubling_bcube_program,
     halving_doubling_program,
-)
-from planner.families.collectives.hierarchical import (
     hierarchical_bcube_program,
     hierarchical_program,
+    routed_program,
 )
 from planner.families.collectives.program import Program
 from planner.families.collectives.rails import RAIL_PROGRAMS
-from planner.families.collectives.ring import ring_bcube_program, ring_program
+from planner.families.collectives.ring import bruck_program, ring_bcube_program, ring_program
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures, Rails
 from planner.model.validation import integer
@@ -52,24 +49,14 @@ class Recipe(NamedTuple):
     failed: Failures = Failures()
 
 
-def _ranks(make: Callable[[int], Program], shape: tuple[int, ...]) -> Program:
-    return make(*_numbers(shape, 1))
+_Place = int | tuple[int, ...] | BCube | Rails
 
 
-def _groups(shape: tuple[int, ...]) -> Program:
-    return hierarchical_program(_numbers(shape, None))
+class _Generator(NamedTuple):
+    """What a shape describes, checked, and the program of that."""
 
-
-def _bcube(make: Callable[[BCube], Program], shape: tuple[int, ...]) -> Program:
-    n, k = _numbers(shape, 2)
-    _numbers((n,) * k, None)
-    return make(BCube(n, k))
-
-
-def _rails(name: str, shape: tuple[int, ...]) -> Program:
-    hosts, accelerators = _numbers(shape, 2)
-    _numbers((hosts * accelerators,), 1)
-    return RAIL_PROGRAMS[name](Rails(hosts, accelerators, Fraction(1)))
+    place: Callable[[tuple[int, ...]], _Place]
+    make: Callable[[Any], Program]
 
 
 def _numbers(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
@@ -87,19 +74,39 @@ def _numbers(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
     return numbers
 
 
-GENERATORS: Mapping[str, Callable[[tuple[int, ...]], Program]] = MappingProxyType(
+def _groups(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return _numbers(shape, None)
+
+
+def _ranks(shape: tuple[int, ...]) -> int:
+    return _numbers(shape, 1)[0]
+
+
+def _bcube(shape: tuple[int, ...]) -> BCube:
+    n, k = _numbers(shape, 2)
+    _numbers((n,) * k, None)
+    return BCube(n, k)
+
+
+def _rails(shape: tuple[int, ...]) -> Rails:
+    hosts, accelerators = _numbers(shape, 2)
+    _numbers((hosts * accelerators,), 1)
+    return Rails(hosts, accelerators, Fraction(1))
+
+
+GENERATORS: Mapping[str, _Generator] = MappingProxyType(
     {
-        "ring": partial(_ranks, ring_program),
-        "halving_doubling": partial(_ranks, halving_doubling_program),
-        "bruck": partial(_ranks, bruck_program),
-        "direct": partial(_ranks, direct_program),
-        "hierarchical": _groups,
-        "bml": partial(_bcube, bml_program),
-        "ring_bcube": partial(_bcube, ring_bcube_program),
-        "halving_doubling_bcube": partial(_bcube, halving_doubling_bcube_program),
-        "hierarchical_bcube": partial(_bcube, hierarchical_bcube_program),
-        "routed_bcube": partial(_bcube, routed_program),
-        **{f"{name}_rails": partial(_rails, name) for name in RAIL_PROGRAMS},
+        "ring": _Generator(_ranks, ring_program),
+        "halving_doubling": _Generator(_ranks, halving_doubling_program),
+        "bruck": _Generator(_ranks, bruck_program),
+        "direct": _Generator(_ranks, direct_program),
+        "hierarchical": _Generator(_groups, hierarchical_program),
+        "bml": _Generator(_bcube, bml_program),
+        "ring_bcube": _Generator(_bcube, ring_bcube_program),
+        "halving_doubling_bcube": _Generator(_bcube, halving_doubling_bcube_program),
+        "hierarchical_bcube": _Generator(_bcube, hierarchical_bcube_program),
+        "routed_bcube": _Generator(_bcube, routed_program),
+        **{f"{name}_rails": _Generator(_rails, make) for name, make in RAIL_PROGRAMS.items()},
     }
 )
 """The generators by name."""
@@ -107,18 +114,15 @@ GENERATORS: Mapping[str, Callable[[tuple[int, ...]], Program]] = MappingProxyTyp
 
 def made(recipe: Recipe) -> Program:
     """Return the program of a recipe; recipes with failures are for `bml.replan`."""
-    make = GENERATORS[known_method(recipe.generator, GENERATORS, "generator")]
+    place, make = GENERATORS[known_method(recipe.generator, GENERATORS, "generator")]
     if recipe.failed:
         raise InvalidInputError("failed", f"{recipe.generator} knows no failures")
-    return make(recipe.shape)
+    return make(place(recipe.shape))
 
 
 def ranks_of(recipe: Recipe) -> int:
     """Return the number of ranks of a recipe's program, without generating it."""
-    generator, shape, _ = recipe
-    if generator == "bml" or generator.endswith("_bcube"):
-        n, k = _numbers(shape, 2)
-        _numbers((n,) * k, None)
-        return int(n**k)
-    pairs = generator.endswith("_rails")
-    return prod(_numbers(shape, 2 if pairs else None if generator == "hierarchical" else 1))
+    place = GENERATORS[recipe.generator].place(recipe.shape)
+    if isinstance(place, int | tuple):
+        return place if isinstance(place, int) else prod(place)
+    return place.servers

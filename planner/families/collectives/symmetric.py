@@ -88,25 +88,14 @@ class SymmetricProgram(Program):
     places: tuple[Sequence[int], ...] = ()
     kind: Kind = "all_reduce"
 
-    @cached_property
-    def ranks(self) -> int:  # type: ignore[override]  # derived, not a field
-        """Number of ranks."""
-        return prod(self.radices)
-
-    @property
-    def lanes(self) -> int:  # type: ignore[override]
-        """Number of lanes of a rank."""
-        return len(self.orders)
+    def __post_init__(self) -> None:
+        ranks, lanes = prod(self.radices), len(self.orders)
+        self._derive(ranks=ranks, lanes=lanes, chunks=lanes * ranks)  # a chunk per rank and lane
 
     @cached_property
-    def exclusive(self) -> bool:  # type: ignore[override]
+    def exclusive(self) -> bool:  # type: ignore[override]  # derived, not a field
         """Whether no link carries two messages in a step: no runs, and lanes cannot meet."""
         return len(self.places) < 2 and all(hop.run == 1 for hop in self.hops)
-
-    @property
-    def chunks(self) -> int:  # type: ignore[override]
-        """Number of chunks: one per rank and lane."""
-        return self.lanes * self.ranks
 
     @cached_property
     def _strides(self) -> tuple[int, ...]:
