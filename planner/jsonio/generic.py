@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, head, made_by
 from planner.jsonio.interfaces import PROBLEMS, Interface
-from planner.jsonio.types import Moment, fields_of
+from planner.jsonio.types import Moment, fields_of, filled
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
 from planner.model.units import format_ns
@@ -105,7 +105,7 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
             told_of |= {name: getattr(result.plan, name) for name in names_of_plan}
             timeline = getattr(result.evaluation, "timeline", None)
             if timeline is not None:
-                told_of["timeline"] = tuple(map(_bar, timeline.intervals))
+                told_of["timeline"] = tuple(filled(Bar, row) for row in timeline.intervals)
         return answer(**told_of)
 
     def run(asked: Any, **control: Any) -> Any:
@@ -141,10 +141,6 @@ def _view(names: list[str]) -> Callable[[Any], Timeline]:
         return Timeline(tuple(dict.fromkeys(row.resource for row in rows)), rows)
 
     return view
-
-
-def _bar(row: Interval) -> Bar:
-    return Bar(**{name: getattr(row, name) for name in Bar.__struct_fields__})
 
 
 def _types(family: Family[Any, Any, Any]) -> tuple[type[Any], type[Any], Any]:

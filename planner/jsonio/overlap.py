@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from planner.families import overlap
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.heads import check_head, check_priced, head, made_by
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.types import Index, Moment, Size, Time, filled, or_none
 from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
@@ -201,8 +201,7 @@ def timeline(answer: OverlapAnswer) -> Timeline:
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)
     check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
-    for name, value in _costs(problem, cost).items():
-        check_same(getattr(answer, name), value, name)
+    check_priced(answer, _costs(problem, cost))
     return timeline_of(problem, plan, cost)
 
 

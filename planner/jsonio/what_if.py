@@ -4,9 +4,9 @@ Each family whose problems can be perturbed takes them in the same form: its req
 `WhatIfRequest`, and its `run` step is `planned`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -301,13 +301,6 @@ class TargetedAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
-class WhatIfFields(TypedDict):
-    """What is added to an answer."""
-
-    regret: RegretField
-    prospect: ProspectField
-
-
 class Foreseen(NamedTuple, Generic[ProblemT, PlanT, EvaluationT]):
     """A result, and what is needed to say what it costs if the numbers are others."""
 
@@ -318,19 +311,15 @@ class Foreseen(NamedTuple, Generic[ProblemT, PlanT, EvaluationT]):
     wanted: bool
     deadline: Deadline
 
-    def regrets(self, progress: Callable[[str], None] | None = None) -> tuple[Regret, ...] | None:
-        """Return the regret of the plan in each scenario; None if nobody asked, or without it."""
-        if not self.wanted or self.result.plan is None:
-            return None
-        return regrets(self.family, self.problem, self.result.plan, self.deadline, progress)
-
     @property
-    def fields(self) -> WhatIfFields:
+    def fields(self) -> dict[str, Any]:
         """The fields of the answer. The regret is worked out here."""
-        objective = self.result.objective_ns or 0
+        plan, rows = self.result.plan, None
+        if self.wanted and plan is not None:
+            rows = regrets(self.family, self.problem, plan, self.deadline)
         return {
-            "regret": regret_answers(self.regrets()),
-            "prospect": prospect_answer(self.prospect, objective),
+            "regret": regret_answers(rows),
+            "prospect": prospect_answer(self.prospect, self.result.objective_ns or 0),
         }
 
 

@@ -101,16 +101,10 @@ class _Since:
 
 
 class Deadline:
-    """Point in time after which a solver returns its incumbent.
+    """Point in time after which a solver returns its incumbent: some seconds from now, or never.
 
-    Parameters
-    ----------
-    seconds : float or None
-        Time from now; None for no limit.
-    cancel : Cancel, optional
-        The deadline has also passed once this is set.
-    offered : callable, optional
-        Receives incumbents during the search, with a lower bound on all plans or None.
+    It has also passed once `cancel` is set. `offered` receives incumbents during the search, with a
+    lower bound on all plans or None.
     """
 
     __slots__ = ("_end", "_offered", "cancel")

@@ -182,7 +182,10 @@ def robust_plan(
         If the numbers of a scenario are too large.
     """
     begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
-    perturbed = _perturbed(family, problem, outlook)  # refused before anything is planned
+    perturbed = []
+    for place, (scenario, _) in enumerate(outlook.scenarios):  # refused before anything is planned
+        with inside(f"scenarios[{place}]"):
+            perturbed.append(family.perturb(problem, scenario))
     if usual is None:
         usual = family.solve(problem, time_limit=deadline.share(parts))
     if usual.plan is None or usual.objective_ns is None:
@@ -270,17 +273,6 @@ def _first(
                 plans.append(plan)
                 yield plan
     yield from family.candidates(fixed, plans, deadline)
-
-
-def _perturbed(
-    family: Family[ProblemT, PlanT, EvaluationT], problem: ProblemT, outlook: Outlook
-) -> list[ProblemT]:
-    """Return the problem of each scenario."""
-    variants = []
-    for place, (scenario, _) in enumerate(outlook.scenarios):
-        with inside(f"scenarios[{place}]"):
-            variants.append(family.perturb(problem, scenario))
-    return variants
 
 
 def _repriced(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 from planner.families.fsdp.checker import checked_peak
 from planner.families.fsdp.evaluation import Load, load_of, loads_of, merit
 from planner.families.fsdp.min_memory import spread, wrapped
-from planner.families.fsdp.prefetch import Needs, Shape, at_use, issued_by, needs_of
-from planner.families.fsdp.problem import Plan, Problem, Unit
+from planner.families.fsdp.prefetch import Needs, issued_by, needs_of
+from planner.families.fsdp.problem import Plan, Problem, Unit, at_use
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
 from planner.solving.pareto import staircase
@@ -39,9 +39,9 @@ def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
     """Return the plan in which every block is a unit, gathered twice, when the pass issues it."""
     ranges = wrapped(problem)
     count = len(ranges)
-    no = (False,) * count
-    shape = Shape(mesh, ranges, no, no, _buffers(problem, ranges))
-    needs, plan = needs_of(problem, shape), at_use(shape)
+    rows = ((*layers, False, False) for layers in ranges)
+    plan = at_use(mesh, rows, _buffers(problem, ranges))
+    needs = needs_of(problem, plan)
     loads = loads_of(problem, plan)
     allowed = needs.least + min(MORE_BYTES, needs.least // MORE_PARTS)
     left = {gather: loads[plan.unit_of(gather)].gather_ns for gather in needs.needed}
@@ -73,7 +73,7 @@ def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
             scattered.append(load.reduce_ns)
     room = needs.within(None)
     assert room is not None
-    return issued_by(shape, room, issues)
+    return issued_by(plan, room, issues)
 
 
 def _may(needs: Needs, step: int, gather: int, allowed: int) -> bool:
@@ -255,20 +255,21 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
     for u in reversed(range(count)):
         keep[u] = between < REUSE_ELEMENTS
         between += 2 * elements[u]
-    shape = Shape(mesh, ranges, tuple(keep), (False,) * count, 1)
-    room = needs_of(problem, shape).within(None)
+    rows = zip(ranges, keep, strict=True)
+    plan = at_use(mesh, ((*layers, kept, False) for layers, kept in rows))
+    room = needs_of(problem, plan).within(None)
     assert room is not None
     needed, issues = room.needed, []
     live = following = 0
     for step in range(2 * count):
-        u = step if step < count else 2 * count - 1 - step
+        u = plan.unit_of(step)
         if following < len(needed) and needed[following] == step:
             live += elements[u]
             following += 1
         fetched, most = 0, min(PREFETCH_ELEMENTS, LIVE_ELEMENTS - live)
         while following < len(needed) and fetched < most:
             target = needed[following]
-            unit = target if target < count else 2 * count - 1 - target
+            unit = plan.unit_of(target)
             if target >= count and unit >= step:  # still there from the forward pass
                 break
             fetched += elements[unit]
@@ -277,7 +278,7 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
         if step >= count or not keep[u]:
             live -= elements[u]
         issues.append(following)
-    return issued_by(shape, room, issues)
+    return issued_by(plan, room, issues)
 
 
 def _streams(mesh: int, ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
