@@ -6,13 +6,6 @@ all of them, `check` proves that a program is correct, and `time_of` prices it.
 """
 
 from planner.families.collectives.checker import check
-from planner.families.collectives.comparison import (
-    COLLECTIVES,
-    choose,
-    collective,
-    compare,
-    program,
-)
 from planner.families.collectives.cost import (
     Collective,
     Cost,
@@ -23,6 +16,13 @@ from planner.families.collectives.cost import (
 )
 from planner.families.collectives.program import ListedProgram, Message, Program
 from planner.families.collectives.rails import RAIL_PROGRAMS, RAILS, RailSteps
+from planner.families.collectives.recipes import (
+    COLLECTIVES,
+    choose,
+    collective,
+    compare,
+    program,
+)
 
 __all__ = [
     "COLLECTIVES",
