@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from planner.families.bml.damage import GRACE_S
 from planner.families.bml.evaluation import Evaluation
 from planner.families.bml.family import BML, METHODS
 from planner.families.bml.problem import Problem
+from planner.families.bml.reroute import GRACE_S
 from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import TreePlan
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable, headline

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.bml.damage import Damage
 from planner.families.bml.evaluation import Evaluation, listed
 from planner.families.bml.methods import ideal_ns
 from planner.families.bml.problem import Problem, Stage
+from planner.families.bml.reroute import Damage
 from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan
 from planner.families.collectives import COLLECTIVES, Collective, collective

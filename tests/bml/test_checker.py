@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from planner.families.bml import Failures, Ground, Schedule, Transfer, check
 from planner.families.bml.checker import COMPLETE_CELLS, check_complete, check_piece
-from planner.families.bml.damage import Damage
-from planner.families.bml.reroute import detour
+from planner.families.bml.reroute import Damage, detour
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, TimeUpError

@@ -19,10 +19,10 @@ from planner.families.bml import (
 )
 from planner.families.bml.checker import Ground, check
 from planner.families.bml.evaluation import busiest_load
+from planner.families.bml.methods import with_best_rounds
 from planner.families.bml.pricing import time_ns
 from planner.families.bml.reroute import detour
 from planner.families.bml.trees import Plan
-from planner.families.bml.tuning import with_best_rounds
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
@@ -88,7 +88,7 @@ def hasty(problem: Problem, method: str) -> Outcome[Plan]:
 
 @pytest.fixture(autouse=True)
 def time_for_what_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.families.bml.damage.GRACE_S", 600)
+    monkeypatch.setattr("planner.families.bml.reroute.GRACE_S", 600)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from planner.families.bml.problem import Transfer
+from planner.families.bml.problem import Transfer, rows_of
 from planner.families.bml.schedule import FULL_WEIGHT, Schedule
 from planner.families.bml.trees import Plan, TreePlan
 from planner.families.collectives.checker import fault_of, uncut
@@ -214,29 +214,18 @@ def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
     """
     import numpy as np
 
-    bcube, where = ground.bcube, f"thread {thread}, piece {piece}"
-    owner = _owner(ground, plan, thread, piece)
-    living = np.ones(bcube.servers, dtype=bool)
-    living[list(ground.dead)] = False
-    down = np.zeros((bcube.k, bcube.servers), dtype=bool)
-    for server, level in ground.down:
-        down[level, server] = True
-    followed = list(plan.hops(thread, piece))
-    last = -1
+    where, followed = f"thread {thread}, piece {piece}", list(plan.hops(thread, piece))
+    owner, last = _owner(ground, plan, thread, piece), -1
     for hops in followed:
         if hops.step <= last:
             raise InvalidPlanError(where, f"step {hops.step} comes after step {last}")
         last = hops.step
-        _check_hops(bcube, where, hops.senders, hops.receivers, hops.levels, down, living)
     if last >= plan.steps:
         raise InvalidPlanError(where, f"expected steps from 0 to {plan.steps - 1}, got {last}")
-    none = [np.array([], dtype=np.int64)]
-    senders = np.concatenate([*none, *(hops.senders for hops in followed)])
-    receivers = np.concatenate([*none, *(hops.receivers for hops in followed)])
-    steps = np.repeat([hops.step for hops in followed], [len(hops.senders) for hops in followed])
-    adds = np.ones(len(senders), dtype=bool)
-    way = Way(owner, steps, senders, receivers, adds)
-    _check_way_of(ground, where, way, "reduce_scatter")
+    steps, senders, receivers, levels = rows_of(followed).T
+    _check_links(ground, where, senders, receivers, levels)
+    adds = np.ones(len(steps), dtype=bool)
+    _check_way_of(ground, where, Way(owner, steps, senders, receivers, adds), "reduce_scatter")
 
 
 def _owner(ground: Ground, plan: Plan, thread: int, piece: int) -> int:
@@ -266,34 +255,33 @@ def _check_agreement(
         and transfer.offset <= piece < transfer.offset + transfer.length
     )
     followed = []
-    for hops in plan.hops(thread, piece):
-        for ends in zip(
-            hops.senders.tolist(), hops.receivers.tolist(), hops.levels.tolist(), strict=True
-        ):
-            sender, receiver, level = ends
-            if sender in servers:
-                followed.append(("aggregate", hops.step, sender, receiver, level))
-            if receiver in servers:
-                back = plan.steps - 1 - hops.step
-                followed.append(("broadcast", back, receiver, sender, level))
+    for step, sender, receiver, level in rows_of(plan.hops(thread, piece)).tolist():
+        if sender in servers:
+            followed.append(("aggregate", step, sender, receiver, level))
+        if receiver in servers:
+            followed.append(("broadcast", plan.steps - 1 - step, receiver, sender, level))
     if listed != sorted(followed):
         raise InvalidPlanError(
             f"thread {thread}, piece {piece}", "servers' transfers do not follow its way"
         )
 
 
-def _check_hops(
-    bcube: BCube,
+def _check_links(
+    ground: Ground,
     where: str,
     senders: "NDArray[np.int64]",
     receivers: "NDArray[np.int64]",
     levels: "NDArray[np.int64]",
-    down: "NDArray[np.bool_]",
-    living: "NDArray[np.bool_]",
 ) -> None:
-    """Raise an error if a transfer takes a link that does not exist or has failed."""
+    """Raise an error if a hop takes a link that does not exist or has failed."""
     import numpy as np
 
+    bcube = ground.bcube
+    living = np.ones(bcube.servers, dtype=bool)
+    living[list(ground.dead)] = False
+    down = np.zeros((bcube.k, bcube.servers), dtype=bool)
+    for server, level in ground.down:
+        down[level, server] = True
     strides = np.array([bcube.n**level for level in range(bcube.k)], dtype=np.int64)[levels]
     apart = senders - receivers
     same = senders // (strides * bcube.n) == receivers // (strides * bcube.n)

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from planner.families.bml.pricing import busiest_intact, is_intact, loads, time_ns
 from planner.families.bml.problem import Problem, Stage, Transfer
-from planner.families.bml.trees import Plan, TreePlan
+from planner.families.bml.trees import Plan, TreePlan, busiest_share
 from planner.families.collectives.layout import EvenLayout, Layout
 from planner.solving.deadline import NEVER, Deadline
 
@@ -89,27 +88,9 @@ def busiest_load(plan: Plan, deadline: Deadline = NEVER) -> Fraction:
         servers, levels = plan.bcube.servers, plan.bcube.k
         return Fraction(2 * (servers - 1), levels * servers)
     if isinstance(plan, TreePlan):
-        return _of_trees(plan, deadline)
+        return busiest_share(plan.branch_rows[:, 1:], plan.shares, deadline)
     layout = plan.layout(plan.total_weight, 1)
     return Fraction(int(both_ways(plan, layout, deadline).max()), plan.total_weight)
-
-
-def _of_trees(plan: TreePlan, deadline: Deadline) -> Fraction:
-    """Return the load of the busiest NIC under trees: the sum of the shares of hops that use it."""
-    import numpy as np
-
-    unit = lcm(*(share.denominator for share in plan.shares))
-    parts = [int(share * unit) for share in plan.shares]
-    # Shares sum to 1, and at most N-1 hops of a tree use one NIC.
-    kind = np.int64 if unit * plan.bcube.servers < 2**62 else object
-    carried = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=kind)
-    weights = np.array(parts, dtype=kind)
-    deadline.check()
-    _, sender, receiver, level, piece = plan.branch_rows.T
-    for end in (sender, receiver):
-        deadline.check()
-        np.add.at(carried, (level, end), weights[piece])
-    return Fraction(int(carried.max()), unit)
 
 
 def both_ways(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> "NDArray[np.int64]":

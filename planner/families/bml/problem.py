@@ -1,5 +1,6 @@
 """The problem of gradient synchronisation on a BCube: network, gradient, failures."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -182,3 +183,11 @@ class Hops(NamedTuple):
     senders: "NDArray[np.int64]"
     receivers: "NDArray[np.int64]"
     levels: "NDArray[np.int64]"
+
+
+def rows_of(hops: Iterable[Hops]) -> "NDArray[np.int64]":
+    """Return step, sender, receiver and level of each transfer, shape (transfers, 4)."""
+    import numpy as np
+
+    rows = (np.column_stack([np.full(len(of.senders), of.step), *of[1:]]) for of in hops)
+    return np.concatenate([np.zeros((0, 4), dtype=np.int64), *rows])

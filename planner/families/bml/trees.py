@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
+from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from planner.families.bml.problem import Hops, Transfer
+from planner.families.bml.problem import Hops, Transfer, rows_of
 from planner.families.bml.schedule import Schedule
 from planner.families.collectives.layout import RangedLayout, by_shares
 from planner.model.topologies import BCube
@@ -180,14 +181,29 @@ def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, in
     trees: list[tuple[tuple[int, int, int], ...]] = []
     for number in in_use:
         deadline.check()
-        ways = plan.hops(*divmod(number, plan.pieces))
-        trees.append(
-            tuple(
-                hop
-                for way in ways
-                for hop in zip(
-                    way.senders.tolist(), way.receivers.tolist(), way.levels.tolist(), strict=True
-                )
-            )
-        )
+        rows = rows_of(plan.hops(*divmod(number, plan.pieces)))
+        trees.append(tuple(map(tuple, rows[:, 1:].tolist())))
     return trees
+
+
+def busiest_share(
+    hops: "NDArray[np.int64]", shares: Sequence[Fraction], deadline: Deadline = NEVER
+) -> Fraction:
+    """Return the load of the busiest NIC in one direction: the shares of the hops that use it.
+
+    `hops` are two servers, a level, and the number of their tree, whose share they carry.
+    """
+    import numpy as np
+
+    if not len(hops):
+        return Fraction(0)
+    unit = lcm(*(share.denominator for share in shares))
+    servers, levels = int(hops[:, :2].max()) + 1, int(hops[:, 2].max()) + 1
+    # Shares sum to 1, and at most N-1 hops of a tree use one NIC.
+    kind = np.int64 if unit * servers < 2**62 else object
+    parts = np.array([int(share * unit) for share in shares], dtype=kind)
+    carried = np.zeros((levels, servers), dtype=kind)
+    for end in (0, 1):
+        deadline.check()
+        np.add.at(carried, (hops[:, 2], hops[:, end]), parts[hops[:, 3]])
+    return Fraction(int(carried.max()), unit)

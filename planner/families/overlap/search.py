@@ -21,9 +21,16 @@ from planner.families.overlap.evaluation import (
     peak_memory,
 )
 from planner.families.overlap.list_schedule import Rules, list_schedule, profile_of, topological
-from planner.families.overlap.merging import Room, groups_up_to, merge_order, room_of, split_or_join
+from planner.families.overlap.merging import (
+    Room,
+    Units,
+    contract,
+    groups_up_to,
+    merge_order,
+    room_of,
+    split_or_join,
+)
 from planner.families.overlap.problem import Problem
-from planner.families.overlap.units import Units, contract
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.methods import Outcome, named
