@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from planner.families import fsdp
 from planner.families.fsdp.checker import check_issues
@@ -28,14 +27,13 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.measured import Collective
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_bytes, format_ns
 from planner.model.validation import check_count, inside
-from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.timeline import Interval, Kind, Memory, Timeline
 
@@ -204,13 +202,6 @@ class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
 
 
-def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    foreseen = planned(fsdp.FSDP, request, problem, control)
-    return replace(answer(problem, foreseen.result), **foreseen.fields)
-
-
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
     """Return the JSON form of a result."""
     known: dict[str, Any] = {
@@ -372,7 +363,7 @@ INTERFACE = Interface(
     evaluation=fsdp.Evaluation,
     request=FsdpRequest,
     answer=FsdpAnswer,
-    run=run,
+    run=answering(fsdp.FSDP, answer),
     headline=headline,
     view=timeline,
     told=answer,

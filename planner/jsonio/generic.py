@@ -5,7 +5,7 @@ A request has the fields of the problem, an answer those of the plan and, if eva
 ``planner draw`` and ``planner schema`` of this process.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -16,7 +16,7 @@ from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, head, made_by
 from planner.jsonio.interfaces import PROBLEMS, Interface
 from planner.jsonio.types import Moment, fields_of, filled
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
 from planner.model.errors import InvalidInputError
 from planner.model.units import format_ns
 from planner.solving.family import Family
@@ -99,8 +99,8 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
     )
     names_of_plan = [name for name, _, _ in shown]
 
-    def told(_: Any, result: Result[Any, Any], more: Mapping[str, Any] | None = None) -> Any:
-        told_of: dict[str, Any] = {**head(answer, result), **(more or {})}
+    def told(_: Any, result: Result[Any, Any]) -> Any:
+        told_of = head(answer, result)
         if result.plan is not None:
             told_of |= {name: getattr(result.plan, name) for name in names_of_plan}
             timeline = getattr(result.evaluation, "timeline", None)
@@ -108,17 +108,12 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
                 told_of["timeline"] = tuple(filled(Bar, row) for row in timeline.intervals)
         return answer(**told_of)
 
-    def run(asked: Any, **control: Any) -> Any:
-        problem = to_problem(asked)
-        foreseen = planned(family, asked, problem, control)  # type: ignore[arg-type]
-        return told(problem, foreseen.result, foreseen.fields)
-
     return Interface(
         plans=(plan_type,),
         evaluation=evaluation_type,
         request=request,
         answer=answer,
-        run=run,
+        run=answering(family, told),
         headline=_headline,
         view=_view(names_of_plan),
         told=told,

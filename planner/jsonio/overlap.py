@@ -1,6 +1,6 @@
 """The JSON interface of the overlap problem: computation and collectives of a compiled graph."""
 
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
@@ -11,10 +11,9 @@ from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, check_priced, head, made_by
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.types import Index, Moment, Size, Time, filled, or_none
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
-from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.timeline import Interval, Timeline
 
@@ -114,13 +113,6 @@ def encode_request(problem: overlap.Problem) -> str:
     limit = problem.memory_limit_bytes
     memory = {} if limit is None else {"memory_limit_bytes": limit}
     return encode({"problem": "overlap", **_rows(problem), **memory}).decode()
-
-
-def run(request: OverlapRequest, **control: Unpack[Control[Any]]) -> OverlapAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    foreseen = planned(overlap.OVERLAP, request, problem, control)
-    return replace(answer(problem, foreseen.result), **foreseen.fields)
 
 
 def answer(
@@ -236,7 +228,7 @@ INTERFACE = Interface(
     evaluation=overlap.Evaluation,
     request=OverlapRequest,
     answer=OverlapAnswer,
-    run=run,
+    run=answering(overlap.OVERLAP, answer),
     headline=headline,
     view=timeline,
     told=answer,

@@ -4,11 +4,12 @@ Each family whose problems can be perturbed takes them in the same form: its req
 `WhatIfRequest`, and its `run` step is `planned`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
 from planner.jsonio.heads import PlanOrReason
@@ -267,6 +268,7 @@ def _number(ratio: Fraction | None) -> float | None:
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
+AnswerT = TypeVar("AnswerT", bound="WhatIfAnswer")
 
 
 class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -349,3 +351,17 @@ def planned(
         result = without_start(result, control)
         tell(result, control)
     return Foreseen(family, problem, result, prospect, request.regret, deadline)
+
+
+def answering(
+    family: Family[Any, Any, Any], told: Callable[[Any, Result[Any, Any]], AnswerT]
+) -> Callable[..., AnswerT]:
+    """Return what answers a request; `told` returns the JSON form of a problem's result."""
+
+    def run(request: Any, **control: Unpack[Control[Any]]) -> AnswerT:
+        problem = request.to_problem()
+        foreseen = planned(family, request, problem, control)
+        answered: AnswerT = replace(told(problem, foreseen.result), **foreseen.fields)
+        return answered
+
+    return run

@@ -10,6 +10,7 @@ Complexity: O(layers · meshes).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from planner.families.fsdp.checker import checked_peak
@@ -215,26 +216,32 @@ def _recomputed(problem: Problem, plan: Plan) -> Plan:
     return replace(plan, units=tuple(units))
 
 
-def fsdp2(problem: Problem, mesh: int = 0) -> Plan:
-    """Return FSDP2's default: every block a unit, gathered twice, with implicit prefetching."""
-    return _streams(mesh, wrapped(problem), keep=False, ahead=1)
+def fsdp2(
+    problem: Problem,
+    mesh: int = 0,
+    ranges: Sequence[tuple[int, int]] | None = None,
+    *,
+    keep: bool = False,
+    ahead: int = 1,
+) -> Plan:
+    """Return FSDP2's plan: each block, or each of `ranges`, a unit, with prefetch lists.
 
-
-def fsdp2_ahead_2(problem: Problem, mesh: int = 0) -> Plan:
-    """Return FSDP2's plan with prefetch lists of two modules."""
-    return _streams(mesh, wrapped(problem), keep=False, ahead=2)
-
-
-def no_reshard(problem: Problem, mesh: int = 0) -> Plan:
-    """Return FSDP2's plan that keeps every block until its backward computation."""
-    return _streams(mesh, wrapped(problem), keep=True, ahead=1)
+    By default every unit is gathered twice, and prefetched a module `ahead`, as FSDP2 does itself.
+    """
+    units: list[Unit] = []
+    blocks = wrapped(problem) if ranges is None else ranges
+    last = 2 * len(blocks) - 1
+    for u, (start, stop) in enumerate(blocks):
+        back = u if u + 1 == len(blocks) else max(last - u - ahead, len(blocks))
+        units.append(Unit(start, stop, keep, False, max(u - ahead - 1, 0), None if keep else back))
+    return Plan(mesh, tuple(units))
 
 
 def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
     """Return FSDP2's plan with the units of PyTorch's integer program."""
     most = sum(problem.parameter_bytes)
     while True:
-        plan = _streams(mesh, units_exposing_least(problem, mesh, most), keep=False, ahead=1)
+        plan = fsdp2(problem, mesh, units_exposing_least(problem, mesh, most))
         fits = problem.memory_bytes is None or checked_peak(problem, plan) <= problem.memory_bytes
         if fits or most <= min(problem.parameter_bytes):
             return plan
@@ -243,7 +250,7 @@ def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
 
 def one_unit(problem: Problem, mesh: int = 0) -> Plan:
     """Return the plan that gathers and scatters everything at once."""
-    return _streams(mesh, ((0, problem.layers),), keep=True, ahead=1)
+    return fsdp2(problem, mesh, ((0, problem.layers),), keep=True)
 
 
 def zero_3(problem: Problem, mesh: int = 0) -> Plan:
@@ -281,21 +288,10 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
     return issued_by(plan, room, issues)
 
 
-def _streams(mesh: int, ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
-    """Return FSDP2's plan with prefetch lists of `ahead` modules."""
-    count = len(ranges)
-    last = 2 * count - 1
-    units = []
-    for u, (start, stop) in enumerate(ranges):
-        back = u if u + 1 == count else max(last - u - ahead, count)
-        units.append(Unit(start, stop, keep, False, max(u - ahead - 1, 0), None if keep else back))
-    return Plan(mesh, tuple(units))
-
-
 RULES: Mapping[str, Rule] = {
     "fsdp2": fsdp2,
-    "fsdp2_ahead_2": fsdp2_ahead_2,
-    "no_reshard": no_reshard,
+    "fsdp2_ahead_2": partial(fsdp2, ahead=2),
+    "no_reshard": partial(fsdp2, keep=True),
     "one_unit": one_unit,
     "zero_3": zero_3,
     "overlap_pass": overlap_pass,
