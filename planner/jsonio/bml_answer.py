@@ -22,7 +22,6 @@ from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_a
 from planner.jsonio.types import Moment, filled
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, total
 from planner.solving.deadline import NEVER, Deadline, watched
@@ -136,6 +135,9 @@ def answer(
         damage = Damage(bcube, problem.failed)
         part = damage.cut_off() if damage.living and not result.timed_out else ()
         return msgspec.structs.replace(base, cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])))
+    listed_of: Literal["all"] | tuple[int, ...] | UnsetType = UNSET
+    if wanted is not None:
+        listed_of = "all" if len(wanted) == bcube.servers else bcube.digits(wanted[0])
     return msgspec.structs.replace(
         base,
         pieces=plan.threads * plan.pieces,
@@ -148,7 +150,7 @@ def answer(
         ),
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
-        schedule=UNSET if wanted is None else _listed(bcube, wanted),
+        schedule=listed_of,
         synchronisation=SummedUpBy(
             algorithm=result.method, program=_program(problem, plan, wanted)
         ),
@@ -196,10 +198,6 @@ def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
         full_transfer_ns=problem.network.full_transfer_ns(problem.size_bytes),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
     )
-
-
-def _listed(bcube: BCube, wanted: range) -> Literal["all"] | tuple[int, ...]:
-    return "all" if len(wanted) == bcube.servers else bcube.digits(wanted[0])
 
 
 def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:

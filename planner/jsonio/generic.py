@@ -72,7 +72,12 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         f"{title}Request",
         [
             ("problem", Literal[family.name]),
-            *(_field(known, kind) for known, kind in _fields(problem_type)),
+            *(
+                (known.name, kind)
+                if known.default is MISSING and known.default_factory is MISSING
+                else (known.name, kind | UnsetType, UNSET)
+                for known, kind in _fields(problem_type)
+            ),
             ("method", names, "auto"),
         ],
         bases=(WhatIfRequest,),
@@ -150,8 +155,3 @@ def _types(family: Family[Any, Any, Any]) -> tuple[type[Any], type[Any], Any]:
 def _fields(kind: type[Any]) -> list[tuple[Any, Any]]:
     hints = get_type_hints(kind, include_extras=True)
     return [(known, hints[known.name]) for known in fields(kind) if known.init]
-
-
-def _field(known: Any, kind: Any) -> tuple[Any, ...]:
-    required = known.default is MISSING and known.default_factory is MISSING
-    return (known.name, kind) if required else (known.name, kind | UnsetType, UNSET)

@@ -12,7 +12,7 @@ Complexity: `check_complete` O(threads · pieces · transfers of a thread) in ar
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from random import Random
@@ -110,7 +110,8 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     check_form(bcube, plan)
     most = HASTY_CELLS if hasty else COMPLETE_CELLS
     if bcube.servers**2 * plan.threads * plan.pieces <= most:
-        check_complete(ground, plan, _all_transfers(plan, deadline), deadline)
+        sent = (move for server in range(bcube.servers) for move in plan.transfers(server))
+        check_complete(ground, plan, sent, deadline)
         return "complete"
     draw = Random(0)
     whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
@@ -128,18 +129,12 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     each = 2 * bcube.k**2 * (bcube.n - 1)
     count = min(RANDOM_SERVERS, max(1, SAMPLED_TRANSFERS // each))
     servers = {draw.randrange(bcube.servers) for _ in range(count)}
-    sent = [transfer for server in servers for transfer in plan.transfers(server)]
+    theirs = [move for server in servers for move in plan.transfers(server)]
     for thread, piece in _sampled(plan, draw):
         deadline.check()
         check_piece(ground, plan, thread, piece)
-        _check_agreement(plan, thread, piece, servers, sent)
+        _check_agreement(plan, thread, piece, servers, theirs)
     return "pieces"
-
-
-def _all_transfers(plan: Plan, deadline: Deadline) -> Iterator[Transfer]:
-    for server in range(plan.bcube.servers):
-        deadline.check()
-        yield from plan.transfers(server)
 
 
 def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:

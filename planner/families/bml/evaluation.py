@@ -70,7 +70,9 @@ def steps_of(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> tuple[
     """Return the busiest NIC of every step, those of the aggregation first."""
     sizes = Counter(size // problem.element_bytes for size in problem.chunks)
     layouts = [(times, plan.layout(size, problem.element_bytes)) for size, times in sizes.items()]
-    pieces, bytes_ = (_busiest(plan, parts, deadline) for parts in ([(1, _units(plan))], layouts))
+    in_use = plan.threads * plan.pieces - len(plan.left_out)
+    units = EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)  # a byte for a piece
+    pieces, bytes_ = (_busiest(plan, parts, deadline) for parts in ([(1, units)], layouts))
     names: list[tuple[Stage, int]] = [
         (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
     ]
@@ -105,12 +107,6 @@ def both_ways(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> "NDArra
         both += step.sent
         both += step.received
     return both
-
-
-def _units(plan: Plan) -> EvenLayout:
-    """Return the layout in which every piece in use is one byte."""
-    in_use = plan.threads * plan.pieces - len(plan.left_out)
-    return EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)
 
 
 def _busiest(plan: Plan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline) -> list[int]:

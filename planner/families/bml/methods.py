@@ -25,7 +25,6 @@ from planner.families.bml.schedule import FULL_WEIGHT, Schedule, slice_of
 from planner.families.bml.spanning import Tree
 from planner.families.bml.trees import Plan, RootedTree, TreePlan, root_at_centre, trees_of
 from planner.model.errors import NotApplicableError
-from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome
@@ -91,12 +90,13 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     finishing = 0 if left is None else left / 2 if large else min(FINISHING_S, left / 2)
     searched = deadline.later(-finishing)
     network = damage.bcube, damage.dead, damage.down
+    start: list[Tree] = []
     if large:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
-        start: list[Tree] = []
         packing = few_trees(*network, count, searched, last=damage.deadline)
     else:
-        start = _first_trees(damage)
+        with suppress(NotApplicableError):  # detours may not apply
+            start = trees_of(detour(damage), damage.deadline)
         packing = pack(*network, searched, start=start, last=damage.deadline)
     packings = [(packing.trees, packing.weights)]
     # an unfinished packing may be worse than the trees it started from
@@ -109,13 +109,6 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     best = _fastest(problem, plans, damage.deadline)
     bound = lower_bound_ns(problem, damage, packing.bound)
     return Outcome(best, bound, packing.timed_out)
-
-
-def _first_trees(damage: Damage) -> list[Tree]:
-    """Return the trees of the detour plan as a start, none if detours do not apply."""
-    with suppress(NotApplicableError):
-        return trees_of(detour(damage), damage.deadline)
-    return []
 
 
 def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -205,7 +198,7 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
     part = damage.cut_off()
     if not part:
         return None
-    names = ", ".join(_named(damage.bcube, server) for server in part[:8])
+    names = ", ".join(str([*damage.bcube.digits(server)]) for server in part[:8])
     more = f" and {len(part) - 8} more" if len(part) > 8 else ""
     noun = "server" if len(part) == 1 else "servers"
     return Infeasibility(
@@ -217,10 +210,6 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
             if getattr(damage.failed, name)
         ),
     )
-
-
-def _named(bcube: BCube, server: int) -> str:
-    return "[" + ", ".join(map(str, bcube.digits(server))) + "]"
 
 
 # ---

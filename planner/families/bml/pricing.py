@@ -75,7 +75,7 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
 
     bcube = schedule.bcube
     n, k, count = bcube.n, bcube.k, bcube.servers
-    dead = np.array(sorted(schedule.dead), dtype=np.int64)
+    dead, blocked = np.array(sorted(schedule.dead), dtype=np.int64), schedule.blocked_rows
     servers = np.arange(count, dtype=np.int64)
     held = np.zeros((k, count), dtype=np.int64)  # digits t … t+w-1 as a number
     sizes = np.tile(np.diff(layout.starts(np.arange(k + 1) * count))[:, None], count)
@@ -101,7 +101,11 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
             first = dead - dead // stride % n * stride
             peers = (first[:, None] + np.arange(n) * stride).reshape(-1)
             np.subtract.at(step.received[level], peers, sizes[t, peers])
-        _take_away(schedule, step, w, sizes)
+        # Blocked transfers are not sent; the size of each is its receiver's slice.
+        thread, _, sender, receiver = blocked[blocked[:, 1] == w].T
+        level_of, size = (thread + w) % k, sizes[thread, receiver]
+        np.subtract.at(step.sent, (level_of, sender), size)
+        np.subtract.at(step.received, (level_of, receiver), size)
         step.sent[:, dead] = 0
         step.received[:, dead] = 0
         yield step
@@ -118,18 +122,6 @@ def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
     np.add.at(half.sent, (level, sender), sizes)
     np.add.at(half.received, (level, via), sizes)
     return half
-
-
-def _take_away(schedule: Schedule, step: Loads, w: int, sizes: "NDArray[np.int64]") -> None:
-    """Subtract the blocked transfers of step w; the size of each is its receiver's slice."""
-    import numpy as np
-
-    rows = schedule.blocked_rows
-    thread, _, sender, receiver = rows[rows[:, 1] == w].T
-    level = (thread + w) % schedule.bcube.k
-    size = sizes[thread, receiver]
-    np.subtract.at(step.sent, (level, sender), size)
-    np.subtract.at(step.received, (level, receiver), size)
 
 
 def time_ns(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> int:

@@ -217,7 +217,7 @@ def detour(damage: Damage) -> Schedule:
             first = thread * bcube.servers + offset
             gone.update(range(first, first + length))
     without = gone | {
-        thread * bcube.servers + _number(bcube, thread, server)
+        thread * bcube.servers + slice_of(bcube, thread, bcube.k - 1, server)[0]
         for server in damage.degraded
         for thread in range(bcube.k)
     }
@@ -299,8 +299,3 @@ def _parts(
         for (level, via), start, stop in zip(takers, ends, ends[1:], strict=False)
         if start < stop
     )
-
-
-def _number(bcube: BCube, thread: int, server: int) -> int:
-    """Return the number of the piece of a thread that a server owns."""
-    return slice_of(bcube, thread, bcube.k - 1, server)[0]

@@ -89,10 +89,6 @@ def _numbers(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
     return numbers
 
 
-def _groups(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return _numbers(shape, None)
-
-
 def _ranks(shape: tuple[int, ...]) -> int:
     return _numbers(shape, 1)[0]
 
@@ -115,7 +111,7 @@ GENERATORS: Mapping[str, _Generator] = MappingProxyType(
         "halving_doubling": _Generator(_ranks, halving_doubling_program),
         "bruck": _Generator(_ranks, bruck_program),
         "direct": _Generator(_ranks, direct_program),
-        "hierarchical": _Generator(_groups, hierarchical_program),
+        "hierarchical": _Generator(partial(_numbers, count=None), hierarchical_program),
         "bml": _Generator(_bcube, bml_program),
         "ring_bcube": _Generator(_bcube, ring_bcube_program),
         "halving_doubling_bcube": _Generator(_bcube, halving_doubling_bcube_program),

@@ -134,9 +134,10 @@ class SymmetricProgram(Program):
         return replace(self, kind=kind)
 
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
-        numbers = [self._number(rank, lane) for lane in range(self.lanes)]
-        own = [self._digits(number) for number in numbers]
         radices, strides = self.radices, self._strides
+        numbers = [of[rank] for of in self._numbers] if self.places else [rank] * self.lanes
+        sizes = tuple(zip(strides, radices, strict=True))
+        own = [[number // stride % radix for stride, radix in sizes] for number in numbers]
         sign = 1 if sent else -1
         for hop in self.hops:
             if not self._is_of_kind(hop.step):
@@ -168,18 +169,9 @@ class SymmetricProgram(Program):
             if whole > end:
                 yield message._replace(first=start, stop=start + whole - end)
 
-    def _number(self, rank: int, lane: int) -> int:
-        return self._numbers[lane][rank] if self.places else rank
-
     def rank(self, number: int, lane: int) -> int:
         """Return the rank of a number in a lane."""
         return self.places[lane][number] if self.places else number
-
-    def _digits(self, number: int) -> tuple[int, ...]:
-        return tuple(
-            number // stride % radix
-            for stride, radix in zip(self._strides, self.radices, strict=True)
-        )
 
     def _singles(self, hop: Hop) -> Iterator[Hop]:
         """Yield one hop for each value of a run."""

@@ -40,8 +40,10 @@ def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
     """Return the plan in which every block is a unit, gathered twice, when the pass issues it."""
     ranges = wrapped(problem)
     count = len(ranges)
-    rows = ((*layers, False, False) for layers in ranges)
-    plan = at_use(mesh, rows, _buffers(problem, ranges))
+    made = problem.prefixes["gradients"]
+    largest = max(made[stop] - made[start] for start, stop in ranges)
+    buffers = min(max(IN_FLIGHT_BYTES // max(largest, 1), 1), count)
+    plan = at_use(mesh, ((*layers, False, False) for layers in ranges), buffers)
     needs = needs_of(problem, plan)
     loads = loads_of(problem, plan)
     allowed = needs.least + min(MORE_BYTES, needs.least // MORE_PARTS)
@@ -98,13 +100,6 @@ def _hidden(exposed: list[int], time: int) -> tuple[list[int], int]:
         if each > hidden:
             rest.append(each - hidden)
     return rest, time
-
-
-def _buffers(problem: Problem, ranges: tuple[tuple[int, int], ...]) -> int:
-    """Return the most inputs of reduce-scatters that the pass keeps."""
-    sums = problem.prefixes["gradients"]
-    largest = max(sums[stop] - sums[start] for start, stop in ranges)
-    return min(max(IN_FLIGHT_BYTES // max(largest, 1), 1), len(ranges))
 
 
 # ---

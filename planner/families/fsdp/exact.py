@@ -50,7 +50,9 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         for mesh in range(len(problem.meshes)):
             for ranges in _partitions(problem):
                 deadline.check()
-                if _least_ns(problem, mesh, ranges) > best.iteration_ns:
+                units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
+                least = Plan(mesh, units, len(units))  # nothing of these units is faster
+                if follow(least, loads_of(problem, least), "two").iteration_ns > best.iteration_ns:
                     continue
                 for shape in _shapes(problem, mesh, ranges):
                     deadline.check()
@@ -70,13 +72,6 @@ def _partitions(problem: Problem) -> Iterator[tuple[tuple[int, int], ...]]:
     for cuts in product((False, True), repeat=len(starts) - 1):
         chosen = [0, *(start for start, cut in zip(starts[1:], cuts, strict=True) if cut)]
         yield tuple(layer_ranges(chosen, problem.layers))
-
-
-def _least_ns(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound for plans with these units (ns)."""
-    units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
-    plan = Plan(mesh, units, len(units))
-    return follow(plan, loads_of(problem, plan), "two").iteration_ns
 
 
 def _shapes(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> Iterator[Plan]:

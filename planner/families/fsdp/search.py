@@ -164,20 +164,17 @@ class _Pool:
 
     def try_all(self, shape: Plan) -> None:
         """Try units with several numbers of buffers, kept units, and prefetch distances."""
-        count = len(shape.units)
+        count, aheads = len(shape.units), [FARTHEST]
+        if self.problem.channels != "two":
+            aheads += (Ahead(None, distance) for distance in (1, 2, 4))
         for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
             for number in self._keeps(shape, buffers):
                 kept = keeping_last(shape, number, buffers)
-                for ahead in self._aheads():
+                for ahead in aheads:
                     if self.settled:
                         return
                     if not self.offer(kept, ahead):
                         break
-
-    def _aheads(self) -> Iterable[Ahead]:
-        if self.problem.channels == "two":
-            return (FARTHEST,)
-        return (FARTHEST, *(Ahead(None, distance) for distance in (1, 2, 4)))
 
     def _keeps(self, shape: Plan, buffers: int) -> Iterator[int]:
         """Yield how many last units to keep, from the most that fit downwards."""
