@@ -20,9 +20,8 @@ from planner.families.fsdp.exact import exact
 from planner.families.fsdp.min_memory import finest, too_little
 from planner.families.fsdp.prefetch import FARTHEST, changes, filled
 from planner.families.fsdp.problem import CHANNELS, Cost, Mesh, Plan, Problem, at_use
-from planner.families.fsdp.search import improved, keeping_last, search
+from planner.families.fsdp.search import refit, search
 from planner.model.costs import scaled_cost
-from planner.model.errors import InvalidPlanError
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns
 from planner.solving.compare import IGNORE_MEMORY, Case, Column, Option
@@ -32,33 +31,6 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility
 from planner.solving.scenarios import Scenario, later, refuse_changes
-
-# ---
-# Warm start (`refit`): adapt an old plan to a problem with other numbers, in milliseconds.
-#
-# Method: keep the old mesh and units; issue gathers as early as memory allows. If the units no
-# longer fit, keep no parameters. Then local search within `EFFORT` steps. Guarantee:
-# never worse than the old plan if that still fits; fits if the old units fit without kept
-# parameters. Complexity: O(EFFORT) steps simulated. Source: own.
-
-EFFORT = 400
-"""Steps simulated, which takes milliseconds."""
-
-
-def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan improved; raise `InvalidPlanError` if its units do not fit into memory."""
-    shape = at_use(plan.mesh, plan.units, plan.buffers)
-    bare = keeping_last(shape, 0, 1)
-    try:
-        check(problem, plan)
-        old = [plan]
-    except InvalidPlanError:
-        old = []
-    made = improved(problem, (shape, bare), old, EFFORT, deadline)
-    if made is None:
-        raise InvalidPlanError("units", "they do not fit into memory_bytes any more")
-    return Outcome(made, timed_out=deadline.passed)
-
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 

@@ -11,12 +11,13 @@ same problem has the same plan. Guarantee: fits if anything does; never slower t
 that fit. Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from planner.families.fsdp.baselines import RULES, fitted
 from planner.families.fsdp.bounds import MeshBounds
+from planner.families.fsdp.checker import check
 from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of, sent_by
 from planner.families.fsdp.min_memory import (
     cheapest_units,
@@ -36,11 +37,15 @@ from planner.families.fsdp.prefetch import (
     needs_of,
 )
 from planner.families.fsdp.problem import Plan, Problem, at_use
+from planner.model.errors import InvalidPlanError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
 EFFORT = 100_000
 """Simulated steps for the best mesh and local search; half for each next mesh and long chains."""
+
+REFITTING = 400
+"""Simulated steps to improve an old plan."""
 
 MAX_STARTS = 160
 """Most layers at which units may begin; longer chains are cut at this many."""
@@ -96,27 +101,27 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(best if cut else slimmed(problem, best, ahead, deadline), pool.bound_ns, cut)
 
 
-def improved(
-    problem: Problem,
-    shapes: Iterable[Plan],
-    plans: Iterable[Plan],
-    effort: int,
-    deadline: Deadline,
-) -> Plan | None:
-    """Return the best of some plans and of a local search from the first shape that fits.
+def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return an old plan improved within `REFITTING` simulated steps, which takes milliseconds.
 
-    `effort` is in simulated steps. None if there are no plans and no shape fits.
+    It keeps the mesh and the units, and issues gathers as early as memory allows. If the units do
+    not fit any more, it keeps no parameters; if that does not fit, it is an `InvalidPlanError`.
+    Then local search. Never worse than the old plan if that still fits.
     """
-    known = list(plans)
-    pool = _Pool(problem, 0)
-    for shape in shapes:
-        if pool.offer(shape, FARTHEST):
-            break
-    if pool.best is not None:
+    known, pool = [], _Pool(problem, 0)
+    with suppress(InvalidPlanError):
+        check(problem, plan)
+        known = [plan]
+    shape = at_use(plan.mesh, plan.units, plan.buffers)
+    if pool.offer(shape, FARTHEST) or pool.offer(keeping_last(shape, 0, 1), FARTHEST):
         with suppress(TimeUpError):
-            pool.improve(deadline, effort)
+            pool.improve(deadline, REFITTING)
+        assert pool.best is not None
         known.append(pool.best.plan)
-    return min(known, key=lambda plan: merit(problem, plan), default=None)
+    if not known:
+        raise InvalidPlanError("units", "they do not fit into memory_bytes any more")
+    best = min(known, key=lambda each: merit(problem, each))
+    return Outcome(best, timed_out=deadline.passed)
 
 
 class _Pool:
