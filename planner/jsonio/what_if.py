@@ -18,7 +18,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
-from planner.solving.result import Result
+from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
 from planner.solving.targets import Target
 from planner.solving.what_if import Advice, Regret, regrets, robust_plan
@@ -265,9 +265,6 @@ def _number(ratio: Fraction | None) -> float | None:
     return None if ratio is None else float(ratio)
 
 
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 AnswerT = TypeVar("AnswerT", bound="WhatIfAnswer")
 
 

@@ -6,7 +6,7 @@ family that declares nothing shows its objective, the distance to the bound, sta
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias
 
 from planner.model.clusters import Cluster
 from planner.model.contention import ALONE, Interference
@@ -15,12 +15,8 @@ from planner.model.network import AnyNetwork
 from planner.model.profiles import Profile
 from planner.solving.comparison import Comparison
 from planner.solving.methods import concrete
-from planner.solving.result import Result
+from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 
 @dataclass(frozen=True, slots=True)

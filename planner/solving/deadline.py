@@ -14,9 +14,9 @@ from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
+from planner.solving.result import PlanT
 
 T = TypeVar("T")
-PlanT = TypeVar("PlanT")
 
 _LEAST_S = 0.001
 """Least share of the time left (s), so that a method can make its first plan."""

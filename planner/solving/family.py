@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import Generic, TypeVar
+from typing import Generic
 
 from planner.model.errors import (
     BrokenConstraintError,
@@ -24,12 +24,8 @@ from planner.solving.deadline import NEVER, Cancel, Deadline, Incumbent, TimeUpE
 from planner.solving.declared import Declared
 from planner.solving.methods import REPLAN, Method, Outcome, known_method
 from planner.solving.plugins import is_plugged
-from planner.solving.result import Infeasibility, Result
+from planner.solving.result import EvaluationT, Infeasibility, PlanT, ProblemT, Result
 from planner.solving.tie_break import TieBreak, merged_neighbours
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 SIMPLE = TieBreak()
 """Fewest transfers among plans of equal cost."""

@@ -4,16 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 from planner.model.errors import InvalidInputError, NotApplicableError, PluginError
 from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Deadline
 from planner.solving.plugins import plugged
-from planner.solving.result import Infeasibility
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
+from planner.solving.result import Infeasibility, PlanT, ProblemT
 
 REPLAN = "replan"
 """The method of every family that starts from an old plan and ends within milliseconds."""

@@ -14,18 +14,16 @@ Complexity: at most `PRICED` transfers priced. Source: own.
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.validation import set_exact, shown
 from planner.solving.deadline import Deadline
+from planner.solving.result import EvaluationT, PlanT, ProblemT
 
 if TYPE_CHECKING:
     from planner.solving.family import Family
 
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 Prefer = Literal["simple", "robust"]
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.validation import inside
@@ -27,12 +27,8 @@ from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.local_search import local_search
 from planner.solving.methods import Outcome
-from planner.solving.result import Result
+from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 Progress: TypeAlias = Callable[[str], None]
 """Is told what is done next."""
