@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from planner.families.collectives.program import Message, Program, sizes_of
+from planner.families.collectives.program import Program, sizes_of
 from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network, scattered
@@ -165,12 +165,17 @@ def placed(
 
 
 class Load(NamedTuple):
-    """The load of a step: bytes by rank and NIC, bytes added by rank, most messages of a NIC."""
+    """The load of a step: bytes, and messages sent, by rank and NIC; bytes added by rank."""
 
     sent: Counter[tuple[int, int]]
     received: Counter[tuple[int, int]]
     added: Counter[int]
-    messages: int
+    times: Counter[tuple[int, int]]
+
+    @property
+    def messages(self) -> int:
+        """Most messages that a NIC sends."""
+        return max(self.times.values(), default=0)
 
 
 def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]:
@@ -179,28 +184,18 @@ def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]
     For a symmetric program with chunks of one size it is that of rank 0 only.
     """
     layout = program.layout(elements, element_bytes)
-    steps = [Load(Counter(), Counter(), Counter(), 0) for _ in range(program.steps)]
-    sent: list[Counter[tuple[int, int]]] = [Counter() for _ in steps]
+    steps = [Load(Counter(), Counter(), Counter(), Counter()) for _ in range(program.steps)]
     alike = isinstance(program, SymmetricProgram) and elements % program.chunks == 0
-    ranks = range(1 if alike else program.ranks)
-
-    def size(message: Message) -> int:
-        return layout.span(message.first, message.stop - message.first)
-
-    for rank in ranks:
+    for rank in range(1 if alike else program.ranks):
         for message in program.sends(rank):
-            if length := size(message):
+            if length := layout.span(message.first, message.stop - message.first):
                 steps[message.step].sent[rank, message.link] += length
-                sent[message.step][rank, message.link] += 1
+                steps[message.step].times[rank, message.link] += 1
         for message in program.receives(rank):
-            if length := size(message):
+            if length := layout.span(message.first, message.stop - message.first):
                 steps[message.step].received[rank, message.link] += length
-                if message.adds:
-                    steps[message.step].added[rank] += length
-    return [
-        step._replace(messages=max(times.values(), default=0))
-        for step, times in zip(steps, sent, strict=True)
-    ]
+                steps[message.step].added[rank] += length * message.adds
+    return steps
 
 
 def cost_of(program: Program) -> Cost:
