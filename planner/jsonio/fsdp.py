@@ -98,25 +98,16 @@ class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
-    def cost(name: Collective) -> AffineCost | TableCost | None:
+    costs: dict[str, AffineCost | TableCost] = {}
+    names: tuple[Collective, ...] = ("all_gather", "reduce_scatter", "all_reduce")
+    for name in names:
         network = getattr(document, name)
-        if network is UNSET:
-            return None
-        with inside(f"{path}.{name}"):
-            return batch_cost(measured_as(described(network), name))
-
-    gather, scatter = cost("all_gather"), cost("reduce_scatter")
-    assert gather is not None
-    assert scatter is not None
+        if network is not UNSET:
+            with inside(f"{path}.{name}"):
+                costs[name] = batch_cost(measured_as(described(network), name))
+    shards, replicas, own_links = document.shards, document.replicas, document.own_links
     with inside(path):
-        return fsdp.Mesh(
-            shards=document.shards,
-            replicas=document.replicas,
-            all_gather=gather,
-            reduce_scatter=scatter,
-            all_reduce=cost("all_reduce"),
-            own_links=document.own_links,
-        )
+        return fsdp.Mesh(shards=shards, replicas=replicas, own_links=own_links, **costs)
 
 
 class UnitAnswer(Struct, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from planner.families.bml.problem import Transfer, rows_of
-from planner.families.bml.schedule import FULL_WEIGHT, Schedule
-from planner.families.bml.trees import Plan, TreePlan
+from planner.families.bml.schedule import FULL_WEIGHT, Detour, DetourPart, Schedule
+from planner.families.bml.trees import Branch, Plan, TreePlan
 from planner.families.collectives.checker import fault_of, uncut
 from planner.families.collectives.program import Kind
 from planner.families.collectives.symmetric import Way
@@ -371,11 +371,8 @@ def _check_trees(plan: TreePlan) -> None:
     for piece, tree in enumerate(plan.trees):
         _within(tree.root, 0, servers, f"trees[{piece}].root")
         for place, branch in enumerate(tree.branches):
-            path = f"trees[{piece}].branches[{place}]"
-            _within(branch.step, 0, servers, f"{path}.step")
-            _within(branch.sender, 0, servers, f"{path}.sender")
-            _within(branch.receiver, 0, servers, f"{path}.receiver")
-            _within(branch.level, 0, levels, f"{path}.level")
+            for name, end in zip(Branch._fields, (*(servers,) * 3, levels), strict=True):
+                _within(getattr(branch, name), 0, end, f"trees[{piece}].branches[{place}].{name}")
 
 
 def _check_schedule(plan: Schedule) -> None:
@@ -394,14 +391,11 @@ def _check_schedule(plan: Schedule) -> None:
     if (plan.light or plan.left_out) and not plan.total_weight:
         raise InvalidPlanError("left_out", "no piece is left that carries anything")
     for place, detour in enumerate(plan.detours):
-        path = f"detours[{place}]"
-        _within(detour.thread, 0, levels, f"{path}.thread")
-        _within(detour.step, 0, levels, f"{path}.step")
-        _within(detour.sender, 0, servers, f"{path}.sender")
-        _within(detour.receiver, 0, servers, f"{path}.receiver")
+        ends = levels, levels, servers, servers
+        for name, end in zip(Detour._fields, ends, strict=False):
+            _within(getattr(detour, name), 0, end, f"detours[{place}].{name}")
         for number, part in enumerate(detour.parts):
-            inner = f"{path}.parts[{number}]"
-            _within(part.level, 0, levels, f"{inner}.level")
-            _within(part.via, 0, servers, f"{inner}.via")
-            _within(part.offset, 0, servers, f"{inner}.offset")
+            inner = f"detours[{place}].parts[{number}]"
+            for name, end in zip(DetourPart._fields, (levels, servers, servers), strict=False):
+                _within(getattr(part, name), 0, end, f"{inner}.{name}")
             _within(part.length, 1, servers - part.offset + 1, f"{inner}.length")
