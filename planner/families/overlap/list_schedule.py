@@ -147,24 +147,15 @@ def list_schedule(
     deadline: Deadline = NEVER,
 ) -> list[int] | None:
     """Return the order of a list schedule along the profile's; None if memory or time runs out."""
-    keys, need = due_keys(units, profile.order, rules)
-    return _Listing(units, profile, rules, limit, keys, need).run(deadline)
+    return _Listing(units, profile, rules, limit).run(deadline)
 
 
 class _Listing:
     """State of one list schedule."""
 
-    def __init__(
-        self,
-        units: "Units",
-        profile: Profile,
-        rules: Rules,
-        limit: int | None,
-        keys: list[float],
-        need: list[float],
-    ) -> None:
-        self.units, self.profile, self.rules = units, profile, rules
-        self.limit, self.keys, self.need = limit, keys, need
+    def __init__(self, units: "Units", profile: Profile, rules: Rules, limit: int | None) -> None:
+        self.units, self.profile, self.rules, self.limit = units, profile, rules, limit
+        self.keys, _ = due_keys(units, profile.order, rules)
         self.now = 0
         self.held = units.resident
         self.left = list(units.readers)
