@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from tables import rows_below
 
-from planner.families.bml import Failures, Problem, evaluate, solve
+from planner.families.bml import Failures, Plan, Problem, evaluate, solve
 from planner.families.bml.evaluation import Evaluation
-from planner.families.bml.methods import TREES_MAX_NICS, AnyPlan
+from planner.families.bml.methods import TREES_MAX_NICS
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
@@ -88,7 +88,7 @@ def several(bcube: BCube) -> Iterator[tuple[str, Failures]]:
         yield f"{len(nics)} NICs at random", Failures(nics=pairs)
 
 
-def planned(problem: Problem, method: str) -> Result[AnyPlan, Evaluation] | None:
+def planned(problem: Problem, method: str) -> Result[Plan, Evaluation] | None:
     """Return a plan that has been checked, or None if the method does not apply."""
     try:
         result = solve(problem, method=method)

@@ -16,9 +16,9 @@ Complexity. O(tables · sizes · tables). Source: leave-one-out cross-validation
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from planner.families.collectives.prediction import Basis, predicted
+from planner.families.collectives.prediction import predicted
 from planner.model.errors import InvalidInputError
-from planner.model.measured import Collective, Measured, MeasuredNetwork
+from planner.model.measured import Measured, MeasuredNetwork
 
 LARGE = 2**20
 """Sizes from which on bandwidth decides more than protocols do."""
@@ -71,34 +71,6 @@ def from_smaller(network: MeasuredNetwork) -> Iterator[HeldOut]:
         smaller = [other for other in _comparable(network, table) if other.ranks < table.ranks]
         if smaller:
             yield from _predict(network, table, smaller)
-
-
-def left_out_like(
-    network: MeasuredNetwork, collective: Collective, basis: Basis, ranks: int, per_host: int
-) -> Iterator[HeldOut]:
-    """Yield what can be left out of a network and is then predicted in the way that a cost was.
-
-    Parameters
-    ----------
-    network : MeasuredNetwork
-        What was measured.
-    collective : {"all_reduce", "all_gather", "reduce_scatter"}
-        Whose cost it is.
-    basis : {"measured", "interpolated", "extrapolated", "taken for another"}
-        What it rests on; of the last nothing can be left out.
-    ranks, per_host : int
-        Among how many ranks, so many a host.
-    """
-    if basis == "measured":
-        for table in network.of(collective):
-            if (table.ranks, table.per_host) == (ranks, per_host):
-                yield from sizes_left_out(table)
-    elif basis != "taken for another":
-        left_out = ranks_left_out if basis == "interpolated" else from_smaller
-        for held in left_out(network):
-            table = held.table
-            if table.collective == collective and (table.hosts > 1) == (ranks > per_host):
-                yield held
 
 
 def summary(held_out: Sequence[HeldOut], at_least: int = LARGE) -> tuple[int, float, float] | None:

@@ -18,7 +18,7 @@ from torch import fx
 
 from planner.families.overlap import Plan, Problem
 from planner.families.overlap.list_schedule import topological
-from planner.families.overlap.units import contract
+from planner.families.overlap.merging import contract
 from planner.profiling.fx import collective_key, collective_name
 
 

@@ -29,7 +29,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
-from planner.families.collectives.halving_doubling import halving_doubling_program
+from planner.families.collectives.exchange import halving_doubling_program
 from planner.families.collectives.ring import ring_program
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime import AllReduce, BcubeAllReduce, Interpreter, World

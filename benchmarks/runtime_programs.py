@@ -22,8 +22,7 @@ from runtime_jobs import on_hosts
 from tables import head, row
 from torch import distributed
 
-from planner.families.collectives.exchange import direct_program
-from planner.families.collectives.halving_doubling import halving_doubling_program
+from planner.families.collectives.exchange import direct_program, halving_doubling_program
 from planner.families.collectives.program import Program
 from planner.families.collectives.ring import ring_program
 from planner.model.units import format_bytes, format_ns, parse_rate

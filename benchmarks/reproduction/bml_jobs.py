@@ -31,7 +31,8 @@ from pathlib import Path
 from planner import AffineCost
 from planner.families.caramel import Problem
 from planner.families.caramel.windows import Windows
-from planner.families.collectives import Fabric, bml_bcube, ps_fattree
+from planner.families.collectives import Fabric
+from planner.families.collectives.exchange import bml_on, direct_on
 from planner.jsonio import decode_profile
 from planner.model.topologies import BCube
 
@@ -47,8 +48,8 @@ OVERLAPS = ("none", "backward", "both")
 BASELINES = ("equal servers", "whole tensors")
 BML = "BML"
 
-EQUAL = ps_fattree(Fabric.beside(BCUBE)).volume
-VOLUMES = {BML: bml_bcube(BCUBE).volume, "equal servers": EQUAL}
+EQUAL = direct_on("ps", Fabric.beside(BCUBE)).volume
+VOLUMES = {BML: bml_on(BCUBE).volume, "equal servers": EQUAL}
 
 FARTHEST = Fraction(10) ** 6
 """Computation is looked at from a millionth of communication to a million times as much."""

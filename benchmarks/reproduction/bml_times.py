@@ -17,14 +17,8 @@ from typing import Any
 from grids import grid, sections
 from table import Row, numbers
 
-from planner.families.collectives import (
-    Collective,
-    Fabric,
-    bml_bcube,
-    hierarchical_fattree,
-    ps_bcube,
-    ps_fattree,
-)
+from planner.families.collectives import Collective, Fabric
+from planner.families.collectives.exchange import bml_on, direct_on, hierarchical_on
 from planner.model.topologies import BCube, FatTree
 from planner.view.figure import figure_in, write_title
 from planner.view.style import COLOURS, OUTLINE
@@ -82,7 +76,7 @@ def curves(bcube: BCube, tree: FatTree) -> tuple[Collective, ...]:
     """Return the four algorithms on networks of as many servers."""
     assert bcube.servers == tree.servers
     fabric = Fabric(tree.servers, tree.ports)
-    return bml_bcube(bcube), ps_bcube(bcube), hierarchical_fattree(fabric), ps_fattree(fabric)
+    return bml_on(bcube), direct_on("ps", bcube), hierarchical_on(fabric), direct_on("ps", fabric)
 
 
 def share(value: Fraction) -> str:
@@ -111,7 +105,7 @@ def doubles() -> str:
     rows = []
     for n in (2, 4, 8, 32, 128, 1024):
         bcube = BCube(n, 2)
-        bml, servers = bml_bcube(bcube).volume, ps_bcube(bcube).volume
+        bml, servers = bml_on(bcube).volume, direct_on("ps", bcube).volume
         rows.append([f"BCube({n},2)", str(servers), share(servers), share(servers / bml)])
     return grid(["network", "PS", "×T_F", "of BML, 2n/(n+1)"], rows)
 

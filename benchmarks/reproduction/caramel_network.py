@@ -7,6 +7,7 @@ steps and volumes are closed forms, each step pays half the start-up of the shuf
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from math import log2
 
@@ -16,13 +17,9 @@ from table import Claim, Row, claims, numbers
 
 from planner.families.caramel.paper import adaptive_depth
 from planner.families.caramel.threshold import batching_threshold
-from planner.families.collectives import (
-    Collective,
-    Fabric,
-    halving_doubling_fattree,
-    ring_fattree,
-    shuffle_fattree,
-)
+from planner.families.collectives import Collective, Fabric
+from planner.families.collectives.exchange import direct_on, halving_doubling_on
+from planner.families.collectives.ring import ring_on
 from planner.model.network import Network
 
 WORKERS = 8
@@ -37,9 +34,9 @@ SIZES = {
     "100 MB": 10**8,
 }
 SCHEMES: dict[str, Callable[[Fabric], Collective]] = {
-    "shuffle": shuffle_fattree,
-    "ring": ring_fattree,
-    "halving-doubling": halving_doubling_fattree,
+    "shuffle": partial(direct_on, "shuffle"),
+    "ring": ring_on,
+    "halving-doubling": halving_doubling_on,
 }
 CLUSTERS = (4, 8, 16, 32, 64)
 PORTS = 16

@@ -1,14 +1,13 @@
 """The JSON requests of gradient synchronisation on a BCube (BML), and their typed problems."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from planner.families.bml.damage import GRACE_S
 from planner.families.bml.evaluation import Evaluation
 from planner.families.bml.family import BML, METHODS
 from planner.families.bml.problem import Problem
+from planner.families.bml.reroute import GRACE_S
 from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import TreePlan
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable, headline
@@ -40,6 +39,7 @@ from planner.model.topologies import BCube, Failures
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import Control, Deadline, TimeUpError
 from planner.solving.family import OUT_OF_TIME
+from planner.solving.result import Result
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 
@@ -134,16 +134,8 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
         made = structs.replace(made, **fields)
         return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:
-        late = replace(
-            result,
-            plan=None,
-            objective_ns=None,
-            lower_bound_ns=None,
-            evaluation=None,
-            timed_out=True,
-            infeasibility=OUT_OF_TIME,
-        )
-        return answer(problem, late)
+        runtime = result.runtime_s
+        return answer(problem, Result(result.method, None, None, None, runtime, True, OUT_OF_TIME))
 
 
 INTERFACE = Interface(

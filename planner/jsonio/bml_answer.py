@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.bml.damage import Damage
 from planner.families.bml.evaluation import Evaluation, listed
-from planner.families.bml.methods import AnyPlan, ideal_ns
+from planner.families.bml.methods import ideal_ns
 from planner.families.bml.problem import Problem, Stage
+from planner.families.bml.reroute import Damage
 from planner.families.bml.schedule import Schedule
+from planner.families.bml.trees import Plan
 from planner.families.collectives import COLLECTIVES, Collective, collective
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.heads import head, made_by
@@ -21,7 +22,6 @@ from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_a
 from planner.jsonio.types import Moment, filled
 from planner.jsonio.what_if import WhatIfAnswer
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, total
 from planner.solving.deadline import NEVER, Deadline, watched
@@ -121,7 +121,7 @@ class BmlAnswer(WhatIfAnswer, frozen=True, kw_only=True):
 
 def answer(
     problem: Problem,
-    result: Result[AnyPlan, Evaluation],
+    result: Result[Plan, Evaluation],
     wanted: range | None = None,
     deadline: Deadline = NEVER,
 ) -> BmlAnswer:
@@ -135,6 +135,9 @@ def answer(
         damage = Damage(bcube, problem.failed)
         part = damage.cut_off() if damage.living and not result.timed_out else ()
         return msgspec.structs.replace(base, cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])))
+    listed_of: Literal["all"] | tuple[int, ...] | UnsetType = UNSET
+    if wanted is not None:
+        listed_of = "all" if len(wanted) == bcube.servers else bcube.digits(wanted[0])
     return msgspec.structs.replace(
         base,
         pieces=plan.threads * plan.pieces,
@@ -147,14 +150,14 @@ def answer(
         ),
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
-        schedule=UNSET if wanted is None else _listed(bcube, wanted),
+        schedule=listed_of,
         synchronisation=SummedUpBy(
             algorithm=result.method, program=_program(problem, plan, wanted)
         ),
     )
 
 
-def _program(problem: Problem, plan: AnyPlan, wanted: range | None) -> ProgramAnswer | UnsetType:
+def _program(problem: Problem, plan: Plan, wanted: range | None) -> ProgramAnswer | UnsetType:
     """Return the program: Algorithm 1 by name, or the listed transfers around failures."""
     bcube = problem.bcube
     shape = bcube.n, bcube.k
@@ -195,10 +198,6 @@ def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
         full_transfer_ns=problem.network.full_transfer_ns(problem.size_bytes),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
     )
-
-
-def _listed(bcube: BCube, wanted: range) -> Literal["all"] | tuple[int, ...]:
-    return "all" if len(wanted) == bcube.servers else bcube.digits(wanted[0])
 
 
 def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
@@ -242,7 +241,7 @@ def _too_many(wanted: range) -> InvalidInputError:
 
 
 def _transfers(
-    problem: Problem, plan: AnyPlan, wanted: range, deadline: Deadline
+    problem: Problem, plan: Plan, wanted: range, deadline: Deadline
 ) -> Iterator[TransferRow]:
     parts = sum(min(plan.rounds, size // problem.element_bytes) for size in problem.chunks)
     if not parts:

@@ -24,6 +24,7 @@ from planner.families.collectives.recipes import Recipe
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.heads import check_head
 from planner.jsonio.programs import LISTED, check_summed_up
+from planner.jsonio.types import or_none
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.topologies import BCube
 from planner.model.validation import check_same, shown
@@ -36,11 +37,7 @@ MAX_CHECKED = 2**16
 
 def lists_all(answer: BmlAnswer) -> bool:
     """Return whether an answer lists the transfers of all servers, not only of one."""
-    if answer.transfers is UNSET:
-        return False
-    if answer.schedule is UNSET:
-        return len({transfer.server for transfer in answer.transfers}) > 1
-    return answer.schedule == "all"
+    return answer.transfers is not UNSET and answer.schedule == "all"
 
 
 def program_of(answer: BmlAnswer) -> tuple[ListedProgram, int]:
@@ -84,18 +81,15 @@ def _program(
     """Return the program, the server of each rank, and the byte offset of each chunk."""
     import numpy as np
 
-    bcube = BCube(answer.n, answer.k)
-    transfers = () if answer.transfers is UNSET else answer.transfers
-    steps = _steps_of(answer)
-    rounds = 1 if answer.rounds is UNSET else answer.rounds
+    bcube, transfers = BCube(answer.n, answer.k), or_none(answer.transfers) or ()
+    steps, rounds = len(or_none(answer.steps) or ()) // 2, or_none(answer.rounds) or 1
     threads = 1 + max((transfer.thread for transfer in transfers), default=0)
-    layers = [0 if transfer.layer is UNSET else transfer.layer for transfer in transfers]
-    last = max(layers, default=0)
+    last = max((or_none(transfer.layer) or 0 for transfer in transfers), default=0)
     messages = []
-    rows = zip(transfers, layers, _ends(answer, layers, steps), strict=True)
-    for transfer, layer, ends in watched(rows, deadline):
+    rows = zip(transfers, _ends(answer, steps, rounds), strict=True)
+    for transfer, ends in watched(rows, deadline):
         if transfer.length_bytes:
-            part = 0 if transfer.part is UNSET else transfer.part
+            layer, part = or_none(transfer.layer) or 0, or_none(transfer.part) or 0
             # Back-propagation finishes the last layer first.
             turn = (last - layer) * (2 * steps + rounds) + part
             adds = transfer.stage == "aggregate"
@@ -129,22 +123,11 @@ def _program(
     return program, servers, edges
 
 
-def _steps_of(answer: BmlAnswer) -> int:
-    """Return the number of steps of one stage."""
-    if answer.steps is not UNSET:
-        return len(answer.steps) // 2
-    transfers = () if answer.transfers is UNSET else answer.transfers
-    return 1 + max(
-        (transfer.step for transfer in transfers if transfer.stage == "aggregate"), default=0
-    )
-
-
-def _ends(answer: BmlAnswer, layers: Sequence[int], steps: int) -> Iterator[tuple[int, int]]:
+def _ends(answer: BmlAnswer, steps: int, rounds: int) -> Iterator[tuple[int, int]]:
     """Yield the sender and receiver of each transfer; raise an error if a transfer does not fit."""
     bcube = BCube(answer.n, answer.k)
     edges: dict[tuple[int, int, int, int], int] = {}
-    transfers = () if answer.transfers is UNSET else answer.transfers
-    for number, (transfer, layer) in enumerate(zip(transfers, layers, strict=True)):
+    for number, transfer in enumerate(or_none(answer.transfers) or ()):
         path = f"transfers[{number}]"
         server = bcube.server(transfer.server, f"{path}.server")
         peer = bcube.server(transfer.peer, f"{path}.peer")
@@ -154,8 +137,8 @@ def _ends(answer: BmlAnswer, layers: Sequence[int], steps: int) -> Iterator[tupl
             raise InvalidPlanError(
                 f"{path}.step", f"expected an integer < {steps}, got {transfer.step}"
             )
-        part = 0 if transfer.part is UNSET else transfer.part
-        if part >= (1 if answer.rounds is UNSET else answer.rounds):
+        layer, part = or_none(transfer.layer) or 0, or_none(transfer.part) or 0
+        if part >= rounds:
             raise InvalidPlanError(f"{path}.part", f"there are no parts beside {part}")
         if answer.pieces is not UNSET and transfer.offset + transfer.length > answer.pieces:
             raise InvalidPlanError(f"{path}.length", f"there are {answer.pieces} pieces")

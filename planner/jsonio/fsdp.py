@@ -2,20 +2,18 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from planner.families import fsdp
 from planner.families.fsdp.checker import check_issues
-from planner.families.fsdp.evaluation import MOMENTS, Load
+from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of, follow
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.heads import check_head, check_priced, head, made_by
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.network import Network, described, measured_as
-from planner.jsonio.schedules import check_order, check_serial, placed
 from planner.jsonio.types import (
     Count,
     Index,
@@ -29,14 +27,13 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.measured import Collective
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_bytes, format_ns
-from planner.model.validation import check_count, check_same, inside
-from planner.solving.deadline import Control
+from planner.model.validation import check_count, inside
 from planner.solving.result import Result
 from planner.solving.timeline import Interval, Kind, Memory, Timeline
 
@@ -101,25 +98,16 @@ class FsdpRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
-    def cost(name: Collective) -> AffineCost | TableCost | None:
+    costs: dict[str, AffineCost | TableCost] = {}
+    names: tuple[Collective, ...] = ("all_gather", "reduce_scatter", "all_reduce")
+    for name in names:
         network = getattr(document, name)
-        if network is UNSET:
-            return None
-        with inside(f"{path}.{name}"):
-            return batch_cost(measured_as(described(network), name))
-
-    gather, scatter = cost("all_gather"), cost("reduce_scatter")
-    assert gather is not None
-    assert scatter is not None
+        if network is not UNSET:
+            with inside(f"{path}.{name}"):
+                costs[name] = batch_cost(measured_as(described(network), name))
+    shards, replicas, own_links = document.shards, document.replicas, document.own_links
     with inside(path):
-        return fsdp.Mesh(
-            shards=document.shards,
-            replicas=document.replicas,
-            all_gather=gather,
-            reduce_scatter=scatter,
-            all_reduce=cost("all_reduce"),
-            own_links=document.own_links,
-        )
+        return fsdp.Mesh(shards=shards, replicas=replicas, own_links=own_links, **costs)
 
 
 class UnitAnswer(Struct, frozen=True, kw_only=True):
@@ -205,13 +193,6 @@ class FsdpAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
 
 
-def run(request: FsdpRequest, **control: Unpack[Control[Any]]) -> FsdpAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    foreseen = planned(fsdp.FSDP, request, problem, control)
-    return replace(answer(problem, foreseen.result), **foreseen.fields)
-
-
 def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
     """Return the JSON form of a result."""
     known: dict[str, Any] = {
@@ -224,42 +205,56 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
     if plan is None:
         return FsdpAnswer(**known)
     assert evaluation is not None
-    mesh, count = problem.meshes[plan.mesh], len(plan.units)
-    return filled(
-        FsdpAnswer,
-        evaluation,
+    mesh = problem.meshes[plan.mesh]
+    return FsdpAnswer(
         **known,
         mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas, own_links=problem.apart(mesh)),
         buffers=plan.buffers,
         units=tuple(
-            _unit(unit, load) for unit, load in zip(plan.units, evaluation.loads, strict=True)
-        ),
-        steps=tuple(
             filled(
-                StepAnswer,
-                step,
-                unit=plan.unit_of(number),
-                phase="forward" if number < count else "backward",
+                UnitAnswer,
+                load,
+                layers=(unit.start, unit.stop),
+                keep=unit.keep,
+                recompute=unit.recompute,
+                forward_at=unit.forward_at,
+                backward_at=unit.backward_at,
             )
-            for number, step in enumerate(evaluation.steps)
+            for unit, load in zip(plan.units, evaluation.loads, strict=True)
         ),
-        gathers=tuple(filled(SentAnswer, transfer) for transfer in evaluation.gathers),
-        reduces=tuple(filled(SentAnswer, transfer) for transfer in evaluation.reduces),
-        sums=tuple(filled(SentAnswer, transfer) for transfer in evaluation.sums),
-        levels=tuple(filled(LevelAnswer, level) for level in evaluation.levels),
+        **_costs(plan, evaluation),
     )
 
 
-def _unit(unit: Unit, load: Load) -> UnitAnswer:
-    return filled(
-        UnitAnswer,
-        load,
-        layers=(unit.start, unit.stop),
-        keep=unit.keep,
-        recompute=unit.recompute,
-        forward_at=unit.forward_at,
-        backward_at=unit.backward_at,
+def _costs(plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> dict[str, Any]:
+    """Return the fields of an answer that follow from its units."""
+    sent = {
+        name: tuple(filled(SentAnswer, transfer) for transfer in getattr(evaluation, name))
+        for name in ("gathers", "reduces", "sums")
+    }
+    steps = (
+        filled(
+            StepAnswer,
+            step,
+            unit=plan.unit_of(number),
+            phase="forward" if number < len(plan.units) else "backward",
+        )
+        for number, step in enumerate(evaluation.steps)
     )
+    names = (
+        "iteration_ns",
+        "compute_ns",
+        "recompute_ns",
+        "exposed_ns",
+        "state_bytes",
+        "peak_bytes",
+    )
+    return {
+        **{name: getattr(evaluation, name) for name in names},
+        **sent,
+        "steps": tuple(steps),
+        "levels": tuple(filled(LevelAnswer, level) for level in evaluation.levels),
+    }
 
 
 def headline(answer: FsdpAnswer) -> str:
@@ -307,66 +302,44 @@ def plan_of(answer: FsdpAnswer) -> tuple[fsdp.Plan, list[Load]]:
 def timeline(answer: FsdpAnswer) -> Timeline:
     """Check an answer and return its schedule and memory curve.
 
-    Raises InvalidInputError if there is no plan, a layer is in no unit, or times contradict each
-    other.
+    Raises InvalidInputError if there is no plan, a layer is in no unit, or its units cost something
+    else than stated.
     """
     fields = ("mesh", "buffers", "steps", "gathers", "reduces", "sums", "levels", "state_bytes")
     check_head(answer, "units", *fields, "peak_bytes", "iteration_ns", costs="iteration_ns")
-    steps = or_none(answer.steps) or ()
-    plan, names = plan_of(answer)[0], or_none(answer.layer_names)
+    assert answer.mesh is not UNSET
+    assert answer.state_bytes is not UNSET
+    (plan, loads), names = plan_of(answer), or_none(answer.layer_names)
     if names is not None:
         check_count(names, plan.units[-1].stop, "layer_names", "layers")
-    check_count(steps, 2 * len(plan.units), "steps", "the units make")
-    for number, step in enumerate(steps):
-        check_same(step.unit, plan.unit_of(number), f"steps[{number}].unit")
-    computed = placed("steps", steps)
-    check_order(computed, "ready_ns", "start_ns", "end_ns", "left_ns")
-    check_serial(computed)
+    schedule = follow(plan, loads, answer.channels, apart=answer.mesh.own_links)
+    evaluation = evaluation_of(plan, loads, schedule, answer.state_bytes)
+    check_priced(answer, _costs(plan, evaluation))
+    if answer.memory_bytes is not None and evaluation.peak_bytes > answer.memory_bytes:
+        raise InvalidInputError("peak_bytes", f"more than memory_bytes ({answer.memory_bytes})")
     labels = [_label(unit, names) for unit in plan.units]
     bars = [
         Interval("computation", step.start_ns, step.end_ns, step.phase, -1, labels[step.unit])
-        for step in steps
+        for step in or_none(answer.steps) or ()
     ]
     shared = answer.channels == "one"
-    lanes: dict[str, tuple[str, Kind]] = {
-        "gathers": ("transfers" if shared else "all-gathers", "pull"),
-        "reduces": ("transfers" if shared else "reduce-scatters", "push"),
-        "sums": ("all-reduces", "all_reduce"),
-    }
-    sent = sorted(
-        (row.start_ns, row.end_ns, row.step, *lanes[name], path, row)
-        for name in lanes
-        for path, row in placed(name, or_none(getattr(answer, name)) or ())
+    lanes: tuple[tuple[str, Kind, Sequence[Transfer]], ...] = (
+        ("transfers" if shared else "all-gathers", "pull", evaluation.gathers),
+        ("transfers" if shared else "reduce-scatters", "push", evaluation.reduces),
+        ("all-reduces", "all_reduce", evaluation.sums),
     )
-    check_order([item[-2:] for item in sent], "issued_ns", "start_ns", "end_ns")
-    resources = dict.fromkeys(resource for resource, _ in lanes.values())
-    if not answer.sums:
-        del resources["all-reduces"]
-    for resource in resources:
-        check_serial([item[-2:] for item in sent if item[3] == resource])
-    for number, (start, end, step, resource, kind, path, _) in enumerate(sent):
-        if step >= len(steps):
-            raise InvalidInputError(f"{path}.step", f"there are {len(steps)} steps")
-        bars.append(Interval(resource, start, end, kind, number, labels[plan.unit_of(step)]))
-    last = max(steps[-1].left_ns, *(bar.end_ns for bar in bars))
-    check_same(answer.iteration_ns, last, "iteration_ns")
-    return Timeline((*resources, "computation"), tuple(bars), memory=_memory(answer, steps))
-
-
-def _memory(answer: FsdpAnswer, steps: Sequence[StepAnswer]) -> Memory:
-    rows = []
-    assert answer.state_bytes is not UNSET
-    assert answer.peak_bytes is not UNSET
-    for path, level in placed("levels", or_none(answer.levels) or ()):
-        if level.step >= len(steps):
-            raise InvalidInputError(f"{path}.step", f"there are {len(steps)} steps")
-        moving = level.parameters + level.gradients + level.activations + level.buffers
-        time = getattr(steps[level.step], MOMENTS[level.stage])
-        rows.append((time, answer.state_bytes + moving))
-    check_same(answer.peak_bytes, max((size for _, size in rows), default=0), "peak_bytes")
-    if answer.memory_bytes is not None and answer.peak_bytes > answer.memory_bytes:
-        raise InvalidInputError("peak_bytes", f"more than memory_bytes ({answer.memory_bytes})")
-    return Memory(tuple(rows), answer.memory_bytes)
+    sent = sorted(
+        (row.start_ns, row.end_ns, row.step, resource, kind)
+        for resource, kind, rows in lanes
+        for row in rows
+    )
+    bars += (
+        Interval(resource, start, end, kind, number, labels[plan.unit_of(step)])
+        for number, (start, end, step, resource, kind) in enumerate(sent)
+    )
+    resources = dict.fromkeys(lane[0] for lane in lanes if lane[2] or lane[1] != "all_reduce")
+    memory = Memory(evaluation.memory, answer.memory_bytes)
+    return Timeline((*resources, "computation"), tuple(bars), memory=memory)
 
 
 def _label(unit: Unit, names: Sequence[str] | None) -> str:
@@ -381,7 +354,7 @@ INTERFACE = Interface(
     evaluation=fsdp.Evaluation,
     request=FsdpRequest,
     answer=FsdpAnswer,
-    run=run,
+    run=answering(fsdp.FSDP, answer),
     headline=headline,
     view=timeline,
     told=answer,

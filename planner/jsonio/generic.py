@@ -5,7 +5,7 @@ A request has the fields of the problem, an answer those of the plan and, if eva
 ``planner draw`` and ``planner schema`` of this process.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -15,8 +15,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, head, made_by
 from planner.jsonio.interfaces import PROBLEMS, Interface
-from planner.jsonio.types import Moment, fields_of
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
+from planner.jsonio.types import Moment, fields_of, filled
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
 from planner.model.errors import InvalidInputError
 from planner.model.units import format_ns
 from planner.solving.family import Family
@@ -72,7 +72,12 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
         f"{title}Request",
         [
             ("problem", Literal[family.name]),
-            *(_field(known, kind) for known, kind in _fields(problem_type)),
+            *(
+                (known.name, kind)
+                if known.default is MISSING and known.default_factory is MISSING
+                else (known.name, kind | UnsetType, UNSET)
+                for known, kind in _fields(problem_type)
+            ),
             ("method", names, "auto"),
         ],
         bases=(WhatIfRequest,),
@@ -99,26 +104,21 @@ def interface_of(family: Family[Any, Any, Any]) -> Interface:
     )
     names_of_plan = [name for name, _, _ in shown]
 
-    def told(_: Any, result: Result[Any, Any], more: Mapping[str, Any] | None = None) -> Any:
-        told_of: dict[str, Any] = {**head(answer, result), **(more or {})}
+    def told(_: Any, result: Result[Any, Any]) -> Any:
+        told_of = head(answer, result)
         if result.plan is not None:
             told_of |= {name: getattr(result.plan, name) for name in names_of_plan}
             timeline = getattr(result.evaluation, "timeline", None)
             if timeline is not None:
-                told_of["timeline"] = tuple(map(_bar, timeline.intervals))
+                told_of["timeline"] = tuple(filled(Bar, row) for row in timeline.intervals)
         return answer(**told_of)
-
-    def run(asked: Any, **control: Any) -> Any:
-        problem = to_problem(asked)
-        foreseen = planned(family, asked, problem, control)  # type: ignore[arg-type]
-        return told(problem, foreseen.result, foreseen.fields)
 
     return Interface(
         plans=(plan_type,),
         evaluation=evaluation_type,
         request=request,
         answer=answer,
-        run=run,
+        run=answering(family, told),
         headline=_headline,
         view=_view(names_of_plan),
         told=told,
@@ -143,10 +143,6 @@ def _view(names: list[str]) -> Callable[[Any], Timeline]:
     return view
 
 
-def _bar(row: Interval) -> Bar:
-    return Bar(**{name: getattr(row, name) for name in Bar.__struct_fields__})
-
-
 def _types(family: Family[Any, Any, Any]) -> tuple[type[Any], type[Any], Any]:
     """Return the classes of a family's problems, plans and evaluations."""
     for base in getattr(type(family), "__orig_bases__", ()):
@@ -159,8 +155,3 @@ def _types(family: Family[Any, Any, Any]) -> tuple[type[Any], type[Any], Any]:
 def _fields(kind: type[Any]) -> list[tuple[Any, Any]]:
     hints = get_type_hints(kind, include_extras=True)
     return [(known, hints[known.name]) for known in fields(kind) if known.init]
-
-
-def _field(known: Any, kind: Any) -> tuple[Any, ...]:
-    required = known.default is MISSING and known.default_factory is MISSING
-    return (known.name, kind) if required else (known.name, kind | UnsetType, UNSET)

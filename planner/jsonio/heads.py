@@ -3,7 +3,7 @@
 The status is derived: an answer is `optimal` exactly if its objective equals its lower bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from planner.jsonio.types import Id, Moment
 from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
-from planner.model.validation import shown
+from planner.model.validation import check_same, shown
 from planner.solving.result import Result
 
 _REASONS = ("reason", "binding", "layers")
@@ -159,3 +159,14 @@ def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:
             raise InvalidInputError(name, "says why there is no plan, but there is one")
     if (status == "optimal") != (bound == objective):
         raise InvalidInputError("status", f"{status}, but lower_bound_ns is {shown(bound)}")
+
+
+def check_priced(answer: Head, costs: Mapping[str, Any]) -> None:
+    """Check that fields of an answer, row by row, are what the family's evaluation makes of it."""
+    for name, right in costs.items():
+        stated = getattr(answer, name)
+        if isinstance(right, tuple) and isinstance(stated, tuple) and len(right) == len(stated):
+            for place, pair in enumerate(zip(stated, right, strict=True)):
+                check_same(*pair, f"{name}[{place}]")
+        else:
+            check_same(stated, right, name)

@@ -1,6 +1,6 @@
 """The JSON interface of the overlap problem: computation and collectives of a compiled graph."""
 
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
@@ -8,13 +8,12 @@ from msgspec.structs import asdict, replace
 
 from planner.families import overlap
 from planner.jsonio.control import method_names
-from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.heads import check_head, check_priced, head, made_by
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.types import Index, Moment, Size, Time, filled, or_none
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, planned
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
-from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.timeline import Interval, Timeline
 
@@ -116,13 +115,6 @@ def encode_request(problem: overlap.Problem) -> str:
     return encode({"problem": "overlap", **_rows(problem), **memory}).decode()
 
 
-def run(request: OverlapRequest, **control: Unpack[Control[Any]]) -> OverlapAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    foreseen = planned(overlap.OVERLAP, request, problem, control)
-    return replace(answer(problem, foreseen.result), **foreseen.fields)
-
-
 def answer(
     problem: overlap.Problem, result: Result[overlap.Plan, overlap.Evaluation]
 ) -> OverlapAnswer:
@@ -201,8 +193,7 @@ def timeline(answer: OverlapAnswer) -> Timeline:
     plan = overlap.Plan(answer.order, answer.merged)
     cost = overlap.check(problem, plan)
     check_same(answer.objective_ns, cost.makespan_ns, "objective_ns")
-    for name, value in _costs(problem, cost).items():
-        check_same(getattr(answer, name), value, name)
+    check_priced(answer, _costs(problem, cost))
     return timeline_of(problem, plan, cost)
 
 
@@ -237,7 +228,7 @@ INTERFACE = Interface(
     evaluation=overlap.Evaluation,
     request=OverlapRequest,
     answer=OverlapAnswer,
-    run=run,
+    run=answering(overlap.OVERLAP, answer),
     headline=headline,
     view=timeline,
     told=answer,

@@ -48,27 +48,17 @@ def limited_replies(
                     made = ProgressLine(progress=Standing(request=number, **known))
                     told(msgspec.json.encode(made))
 
-            cancel = None if cancels is None else cancels(number)
-            yield limited_reply(worker, message, limits, line, cancel)
-
-
-def limited_reply(
-    worker: Worker,
-    message: bytes,
-    limits: Limits,
-    told: Callable[[bytes], None] | None = None,
-    cancel: Cancel | None = None,
-) -> Reply:
-    """Return a process's answer to a request, or the error answer for the limit it exceeds."""
-    if not worker.runs:
-        prepare(message)
-    try:
-        status, data = worker.ask(message, told, cancel)
-    except OverLimitError as error:
-        return refusal(message, "limit_exceeded", _sentence(error.limit, limits), 2)
-    except WorkerFaultError as error:
-        return refusal(message, "internal_error", f"a fault of planner itself: {error}", 1)
-    return Reply(data, status)
+            if not worker.runs:
+                prepare(message)
+            try:
+                status, data = worker.ask(message, line, cancels(number) if cancels else None)
+            except OverLimitError as error:
+                yield refusal(message, "limit_exceeded", _sentence(error.limit, limits), 2)
+            except WorkerFaultError as error:
+                fault = f"a fault of planner itself: {error}"
+                yield refusal(message, "internal_error", fault, 1)
+            else:
+                yield Reply(data, status)
 
 
 class CancellableLines:

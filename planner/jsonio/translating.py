@@ -248,7 +248,8 @@ def instead(value: Any, wanted: Kind) -> str:
     """Return such as ``got a request: planner solve answers it``; empty if the type may fit."""
     if not isinstance(value, Mapping):
         return ""
-    kind = next((kind for kind in _KINDS if _is(value, kind)), wanted)
+    known = (kind for kind, of in _KINDS.items() if any({*marks} <= {*value} for marks in of.marks))
+    kind = next(known, wanted)
     return "" if kind == wanted else f"got {_KINDS[kind].called}: {_KINDS[kind].belongs}"
 
 
@@ -257,7 +258,3 @@ def refuse_other(value: Any, wanted: Kind) -> None:
     other = instead(value, wanted)
     if other:
         raise InvalidInputError("", f"expected {_KINDS[wanted].called}, {other}")
-
-
-def _is(value: Mapping[str, Any], kind: Kind) -> bool:
-    return any(all(field in value for field in marks) for marks in _KINDS[kind].marks)

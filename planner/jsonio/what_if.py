@@ -6,9 +6,10 @@ Each family whose problems can be perturbed takes them in the same form: its req
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.jsonio.control import Controlled, TargetField, TargetsField, tell, without_start
 from planner.jsonio.heads import PlanOrReason
@@ -17,7 +18,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.validation import inside
 from planner.solving.deadline import Control, Deadline
 from planner.solving.family import Family
-from planner.solving.result import Result
+from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import OBJECTIVES, Outlook, Part, Prospect, Scenario, measured
 from planner.solving.targets import Target
 from planner.solving.what_if import Advice, Regret, regrets, robust_plan
@@ -264,9 +265,7 @@ def _number(ratio: Fraction | None) -> float | None:
     return None if ratio is None else float(ratio)
 
 
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
+AnswerT = TypeVar("AnswerT", bound="WhatIfAnswer")
 
 
 class WhatIfRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -301,13 +300,6 @@ class TargetedAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     targets: TargetsField = UNSET
 
 
-class WhatIfFields(TypedDict):
-    """What is added to an answer."""
-
-    regret: RegretField
-    prospect: ProspectField
-
-
 class Foreseen(NamedTuple, Generic[ProblemT, PlanT, EvaluationT]):
     """A result, and what is needed to say what it costs if the numbers are others."""
 
@@ -318,19 +310,15 @@ class Foreseen(NamedTuple, Generic[ProblemT, PlanT, EvaluationT]):
     wanted: bool
     deadline: Deadline
 
-    def regrets(self, progress: Callable[[str], None] | None = None) -> tuple[Regret, ...] | None:
-        """Return the regret of the plan in each scenario; None if nobody asked, or without it."""
-        if not self.wanted or self.result.plan is None:
-            return None
-        return regrets(self.family, self.problem, self.result.plan, self.deadline, progress)
-
     @property
-    def fields(self) -> WhatIfFields:
+    def fields(self) -> dict[str, Any]:
         """The fields of the answer. The regret is worked out here."""
-        objective = self.result.objective_ns or 0
+        plan, rows = self.result.plan, None
+        if self.wanted and plan is not None:
+            rows = regrets(self.family, self.problem, plan, self.deadline)
         return {
-            "regret": regret_answers(self.regrets()),
-            "prospect": prospect_answer(self.prospect, objective),
+            "regret": regret_answers(rows),
+            "prospect": prospect_answer(self.prospect, self.result.objective_ns or 0),
         }
 
 
@@ -360,3 +348,17 @@ def planned(
         result = without_start(result, control)
         tell(result, control)
     return Foreseen(family, problem, result, prospect, request.regret, deadline)
+
+
+def answering(
+    family: Family[Any, Any, Any], told: Callable[[Any, Result[Any, Any]], AnswerT]
+) -> Callable[..., AnswerT]:
+    """Return what answers a request; `told` returns the JSON form of a problem's result."""
+
+    def run(request: Any, **control: Unpack[Control[Any]]) -> AnswerT:
+        problem = request.to_problem()
+        foreseen = planned(family, request, problem, control)
+        answered: AnswerT = replace(told(problem, foreseen.result), **foreseen.fields)
+        return answered
+
+    return run

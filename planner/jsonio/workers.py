@@ -23,7 +23,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
+
+from planner.solving.deadline import Cancel
 
 _LOOK_S = 0.02
 """Interval between checks for cancellation."""
@@ -45,14 +47,7 @@ class Limits:
     seconds: float | None = 300.0  # processor time; ends up to a second later
 
 
-class IsSet(Protocol):
-    """Protocol of a stop flag."""
-
-    def is_set(self) -> bool:
-        """Return whether to stop."""
-
-
-Serve: TypeAlias = Callable[[bytes, Callable[[bytes], None], IsSet], tuple[int, bytes]]
+Serve: TypeAlias = Callable[[bytes, Callable[[bytes], None], Cancel], tuple[int, bytes]]
 
 
 class Usage(NamedTuple):
@@ -121,7 +116,7 @@ class Worker:
         self,
         message: bytes,
         told: Callable[[bytes], None] | None = None,
-        cancel: IsSet | None = None,
+        cancel: Cancel | None = None,
     ) -> tuple[int, bytes]:
         """Return the status and the answer to one message.
 
@@ -176,7 +171,7 @@ class Worker:
         except (EOFError, OSError):
             raise self._death() from None
 
-    def _next(self, until: float | None, cancel: IsSet | None) -> Any:
+    def _next(self, until: float | None, cancel: Cancel | None) -> Any:
         """Return the next message of the process: progress, or the head of its answer.
 
         `until` is a limit on the monotonic clock; a cancellation is passed on meanwhile.
@@ -292,7 +287,7 @@ def _die_with_the_parent() -> None:
 
 
 def _answer(
-    serve: Callable[[Callable[[bytes], None], IsSet], tuple[int, bytes]],
+    serve: Callable[[Callable[[bytes], None], Cancel], tuple[int, bytes]],
     limits: Limits,
     channel: Connection,
     inherited: int,

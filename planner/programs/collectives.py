@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from planner.families.bml.problem import Plan
 from planner.families.bml.program import made, program_of
-from planner.families.collectives.bml import bml_program
+from planner.families.bml.trees import Plan
+from planner.families.collectives.exchange import bml_program
 from planner.families.collectives.layout import EvenLayout, KeptLayout
 from planner.families.collectives.program import ListedProgram, Program
 from planner.families.collectives.recipes import Recipe

@@ -6,7 +6,7 @@ family that declares nothing shows its objective, the distance to the bound, sta
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias
 
 from planner.model.clusters import Cluster
 from planner.model.contention import ALONE, Interference
@@ -15,31 +15,17 @@ from planner.model.network import AnyNetwork
 from planner.model.profiles import Profile
 from planner.solving.comparison import Comparison
 from planner.solving.methods import concrete
-from planner.solving.result import Result
+from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table of methods.
-
-    Attributes
-    ----------
-    title : str
-        Its header.
-    value : callable, optional
-        Returns what stands there, of a problem, a plan and its evaluation; None: the objective.
-    unit : str
-        How that is written: ``ns``, ``bytes``, ``share``, ``epoch``, or a format specification.
-    """
+    """A column of the table of methods."""
 
     title: str
-    value: Callable[[Any, Any, Any], Any] | None = None
-    unit: str = "ns"
+    value: Callable[[Any, Any, Any], Any] | None = None  # of problem, plan, evaluation; objective
+    unit: str = "ns"  # or ``bytes``, ``share``, ``epoch``, or a format specification
 
     @classmethod
     def of(cls, title: str, name: str, unit: str = "ns") -> "Column":
@@ -55,32 +41,14 @@ Form: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option that makes a problem of a profile.
+    """An option that makes a problem of a profile."""
 
-    Attributes
-    ----------
-    name : str
-        Such as ``--workers``.
-    help : str
-        What it does.
-    form : str
-        What is written after it.
-    default : object
-        Its value if it is not given.
-    metavar : str
-        What the help calls its value.
-    choices : sequence of str
-        Its values, if there are few.
-    least, most : int, optional
-        Its range.
-    """
-
-    name: str
+    name: str  # such as ``--workers``
     help: str
-    form: Form = "text"
+    form: Form = "text"  # what is written after it
     default: Any = None
-    metavar: str = ""
-    choices: Sequence[str] = ()
+    metavar: str = ""  # what the help calls its value
+    choices: Sequence[str] = ()  # its values, if there are few
     least: int | None = None
     most: int | None = None
 
@@ -124,49 +92,21 @@ REGRET = Option(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a profile shall run, and what communication costs there.
-
-    Attributes
-    ----------
-    network : AffineCost, TableCost, DepthCost or Nic
-        What it costs.
-    startup, bandwidth : str
-        The same as options say it, if they do.
-    about : str
-        The same as a file or a cluster says it, if one does.
-    path : str
-        Which one that is.
-    cluster : Cluster, optional
-        The cluster.
-    ranks : int, optional
-        Among how many ranks it was measured, if it was.
-    interference : Interference
-        What transfers and computation take from each other.
-    notes : tuple of str
-        What of its costs was not measured.
-    collective : str, optional
-        Which collective took what its table says, if that was measured.
-    """
+    """Where a profile shall run, and what communication costs there."""
 
     network: AnyNetwork
-    startup: str = ""
+    startup: str = ""  # the network's, as an option says it, if one does
     bandwidth: str = ""
-    about: str = ""
-    path: str = ""
+    about: str = ""  # the network, as a file or a cluster says it, if one does
+    path: str = ""  # of that file or cluster
     cluster: Cluster | None = None
-    ranks: int | None = None
+    ranks: int | None = None  # among which the network was measured, if it was
     interference: Interference = ALONE
-    notes: tuple[str, ...] = ()
-    collective: str | None = None
+    notes: tuple[str, ...] = ()  # costs that were not measured
+    collective: str | None = None  # whose times the network's table holds, if it was measured
 
     def machines(self, given: int | None, option: Option = MACHINES) -> int:
-        """Return how many machines there are: the cluster's workers, or those of an option.
-
-        Raises
-        ------
-        InvalidInputError
-            If both say it, or none.
-        """
+        """Return how many machines the cluster or an option says there are; refuse both or none."""
         if self.cluster is not None:
             if given is not None:
                 raise InvalidInputError(option.name, "not together with --cluster")
@@ -180,40 +120,19 @@ class Place:
 class Case(Generic[ProblemT]):
     """One problem to show, and what it was made of.
 
-    Attributes
-    ----------
-    made : object
-        The problem, or what holds it as `problem` beside what it was made with.
-    name : str
-        What it is called: the profile's name, or ``request``.
-    options : mapping
-        What was asked, by `Option.key`; of a request its `method`. `time_limit` is in seconds.
-    profile : Profile, optional
-        The profile.
-    place : Place, optional
-        Where the profile shall run.
-    request : Request, optional
-        The request.
-    title : str
-        Name of the model, if it has one.
-    warnings : tuple of str
-        Why its numbers may be off.
-    lines : tuple of str
-        What stands above the table in place of `Comparable.about`.
-    sentence : callable, optional
-        Returns a last line, of the best plan or of None.
+    `options` are by `Option.key`; those of a request are its `method` and `time_limit` (s).
     """
 
-    made: Any
-    name: str = "request"
+    made: Any  # the problem, or what holds it as `problem` beside what it was made with
+    name: str = "request"  # or that of the profile
     options: Mapping[str, Any] = field(default_factory=dict)
     profile: Profile | None = None
-    place: Place | None = None
+    place: Place | None = None  # where the profile shall run
     request: Any = None
-    title: str = ""
-    warnings: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    sentence: Callable[[Any], str] | None = None
+    title: str = ""  # name of the model, if it has one
+    warnings: tuple[str, ...] = ()  # why its numbers may be off
+    lines: tuple[str, ...] = ()  # above the table, in place of `Comparable.about`
+    sentence: Callable[[Any], str] | None = None  # a last line, of the best plan or of None
 
     @property
     def problem(self) -> ProblemT:
@@ -223,34 +142,16 @@ class Case(Generic[ProblemT]):
 
 
 class Comparable(Generic[ProblemT, PlanT, EvaluationT]):
-    """What `planner.solving.family.Family` declares for whoever shows its problems.
+    """What `planner.solving.family.Family` declares for whoever shows its problems."""
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        What stands between the method and `ends`; by default the objective.
-    heading : str
-        Header of the methods.
-    ends : tuple of str
-        Last columns: of ``above bound``, ``status`` and ``run time``.
-    bounding : str
-        The method whose bound holds for every plan but cheaper ones; empty: each has its own.
-    own_options : tuple of Option
-        What makes a problem of a profile.
-    on_cluster : bool
-        Whether a profile needs a cluster.
-    asks, example : str
-        What the help says: which question it answers, and a command that does.
-    """
-
-    columns: tuple[Column, ...] = (Column("objective"),)
-    heading: str = "method"
+    columns: tuple[Column, ...] = (Column("objective"),)  # between the method and `ends`
+    heading: str = "method"  # header of the methods
     ends: tuple[str, ...] = ("above bound", "status", "run time")
-    bounding: str = ""
-    own_options: tuple[Option, ...] = ()
-    on_cluster: bool = False
-    asks: str = ""
-    example: str = ""
+    bounding: str = ""  # the method whose bound holds for all plans but cheaper ones; "": its own
+    own_options: tuple[Option, ...] = ()  # what makes a problem of a profile
+    on_cluster: bool = False  # whether a profile needs a cluster
+    asks: str = ""  # in the help: which question it answers
+    example: str = ""  # a command that does
 
     @property
     def methods(self) -> Mapping[str, Any]:
@@ -308,31 +209,16 @@ class Comparable(Generic[ProblemT, PlanT, EvaluationT]):
         return None
 
     def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        """Return the options of a profile, with what the place says of them.
-
-        Raises
-        ------
-        InvalidInputError
-            If they contradict each other, with the name of one as path.
-        """
+        """Return the options of a profile, with what the place says; refuse contradictions."""
         return options
 
     def check_profile(self, profile: Profile) -> None:
-        """Refuse a profile that lacks what a problem needs.
-
-        Raises
-        ------
-        InvalidInputError
-            With a path into the profile.
-        """
+        """Refuse a profile that lacks what a problem needs, with a path into the profile."""
         profile.dataflow()  # refuses a model without gradients
 
     def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Any:
         """Return the problem of a profile, or what holds it as `problem`.
 
-        Raises
-        ------
-        InvalidInputError
-            If an option, whose name is the path then, or a number cannot mean anything.
+        The path of an error is an option's name, or leads to a number that cannot mean anything.
         """
         raise NotApplicableError("--problem", "needs a request")

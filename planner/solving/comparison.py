@@ -2,15 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Cancel
-from planner.solving.result import Result
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
+from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 
 
 @dataclass(frozen=True, slots=True)

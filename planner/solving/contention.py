@@ -15,17 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method, Outcome, named
+from planner.solving.result import PlanT, ProblemT
 from planner.solving.simulator import Iteration
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
 
 ROUNDS = 1
 """Searches after the first one, before transfers are charged; more rounds found next to nothing."""

@@ -14,9 +14,9 @@ from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
+from planner.solving.result import PlanT
 
 T = TypeVar("T")
-PlanT = TypeVar("PlanT")
 
 _LEAST_S = 0.001
 """Least share of the time left (s), so that a method can make its first plan."""
@@ -101,16 +101,10 @@ class _Since:
 
 
 class Deadline:
-    """Point in time after which a solver returns its incumbent.
+    """Point in time after which a solver returns its incumbent: some seconds from now, or never.
 
-    Parameters
-    ----------
-    seconds : float or None
-        Time from now; None for no limit.
-    cancel : Cancel, optional
-        The deadline has also passed once this is set.
-    offered : callable, optional
-        Receives incumbents during the search, with a lower bound on all plans or None.
+    It has also passed once `cancel` is set. `offered` receives incumbents during the search, with a
+    lower bound on all plans or None.
     """
 
     __slots__ = ("_end", "_offered", "cancel")

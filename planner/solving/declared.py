@@ -10,18 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from planner.model.errors import NotApplicableError
 from planner.solving.compare import REGRET, Comparable, Option
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Method, Outcome, with_plugins
 from planner.solving.plugins import is_plugged
+from planner.solving.result import EvaluationT, PlanT, ProblemT
 from planner.solving.scenarios import Scenario
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 
 class Declared(

@@ -29,22 +29,9 @@ def local_search(
 ) -> tuple[PlanT, Value]:
     """Return the best plan found and its value.
 
-    Parameters
-    ----------
-    start : PlanT
-        A plan that has a value.
-    value : callable
-        Returns the value of a plan, or None if the plan is not allowed.
-    first : iterable of PlanT
-        Candidates beside `start`; all are valued, until one reaches `bound`.
-    neighbours : callable
-        Yields the plans one change away from a plan.
-    bound, target : int or Fraction
-        No plan has a smaller value than the bound; neighbours are sought down to the target.
-    budget : callable
-        Returns how many neighbours may be valued, beginning with a plan.
-    deadline : Deadline
-        When to stop.
+    `value` is None for plans that are not allowed; `start` has one. The candidates `first` are all
+    valued, until one reaches `bound`, which no plan undercuts. Then `neighbours` are sought down to
+    `target`; at most `budget` of the plan that begins are valued.
     """
     least = value(start)
     assert least is not None

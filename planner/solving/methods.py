@@ -4,16 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 from planner.model.errors import InvalidInputError, NotApplicableError, PluginError
 from planner.model.validation import did_you_mean, shown
 from planner.solving.deadline import Deadline
 from planner.solving.plugins import plugged
-from planner.solving.result import Infeasibility
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
+from planner.solving.result import Infeasibility, PlanT, ProblemT
 
 REPLAN = "replan"
 """The method of every family that starts from an old plan and ends within milliseconds."""
@@ -59,12 +56,7 @@ def named(name: str, method: Method[ProblemT, PlanT]) -> Method[ProblemT, PlanT]
 def loaded(module: str, name: str, library: str = "") -> Method[Any, Any]:
     """Return a method whose module, and the libraries it needs, are imported when it is used.
 
-    Parameters
-    ----------
-    module, name : str
-        Where the method is.
-    library : str
-        The solver it needs, for the error if that cannot be imported.
+    `library` is the solver it needs, for the error if that cannot be imported.
     """
 
     def method(problem: Any, deadline: Deadline) -> Outcome[Any]:
@@ -82,15 +74,7 @@ def loaded(module: str, name: str, library: str = "") -> Method[Any, Any]:
 def with_plugins(
     family: str, methods: Mapping[str, Method[ProblemT, PlanT]]
 ) -> dict[str, Method[ProblemT, PlanT]]:
-    """Return a family's methods and those that other packages add.
-
-    Parameters
-    ----------
-    family : str
-        Its name.
-    methods : mapping of str to method
-        Its own.
-    """
+    """Return a family's own methods and those that other packages add."""
     others = plugged(f"methods.{family}").items()
     added = {name: _unproven(name, run) for name, run in others if name not in methods}
     return {**methods, **added}
@@ -114,13 +98,7 @@ def concrete(methods: Iterable[str]) -> list[str]:
 
 
 def known_method(method: Any, known: Iterable[str], path: str = "method") -> str:
-    """Return `method` if it is one of the `known` names; `path` is where it stands.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not; the message lists them and names the closest one.
-    """
+    """Return `method` if it is a `known` name; else the error at `path` names the closest one."""
     names = list(known)
     if isinstance(method, str) and method in names:
         return method

@@ -13,15 +13,7 @@ T = TypeVar("T")
 def staircase(items: Iterable[T], first: Callable[[T], Any], second: Callable[[T], Any]) -> list[T]:
     """Return the items on the Pareto front of two criteria, by the first; of equal ones the first.
 
-    Parameters
-    ----------
-    items : iterable of T
-        The candidates.
-    first : callable
-        Returns the first criterion, which also orders candidates: ties within it may be ranked by
-        further elements of a tuple.
-    second : callable
-        Returns the second criterion.
+    The first criterion also orders items: further elements of a tuple may rank ties within it.
     """
     best: list[T] = []
     for item in sorted(items, key=first):

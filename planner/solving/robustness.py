@@ -10,15 +10,14 @@ Source: own; lexicographic min-max, as in recoverable robust scheduling.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.result import PlanT
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-PlanT = TypeVar("PlanT")
 
 
 class Strain(NamedTuple):

@@ -217,21 +217,9 @@ def later(
 
 
 def refuse_changes(scenario: Scenario, fields: Iterable[str], problem: str) -> None:
-    """Raise an error if a scenario changes a field that says nothing about a family's problems.
+    """Raise `NotApplicableError` if a scenario changes one of the fields, which mean nothing here.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        The scenario.
-    fields : iterable of str
-        Its fields that have no meaning for the family.
-    problem : str
-        What the family lacks, such as ``"bml has no passes"``.
-
-    Raises
-    ------
-    NotApplicableError
-        Naming the first such field.
+    `problem` says what the family lacks, such as ``"bml has no passes"``.
     """
     usual = Scenario()
     for name in fields:

@@ -16,16 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import itemgetter
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias
 
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
+from planner.solving.result import EvaluationT, PlanT, ProblemT
 from planner.solving.scenarios import Scenario
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 Knob = Literal["computation", "startup", "bandwidth"]
 """The field of a `Scenario` that is the factor."""

@@ -11,20 +11,19 @@ together for free, unless the time or `PRICED` cut in.
 Complexity: at most `PRICED` transfers priced. Source: own.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.validation import set_exact, shown
 from planner.solving.deadline import Deadline
+from planner.solving.result import EvaluationT, PlanT, ProblemT
 
 if TYPE_CHECKING:
     from planner.solving.family import Family
 
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 Prefer = Literal["simple", "robust"]
 
@@ -78,17 +77,11 @@ def merged_neighbours(
     while (count := family.transfers(plan)) > place + 1 and left > 0 and not deadline.passed:
         left -= count
         tried = family.merged(problem, plan, place)
-        if tried is not None and _costs_at_most(family, problem, tried, most_ns):
+        fits = False
+        with suppress(InvalidPlanError):
+            fits = tried is not None and family.price(problem, tried) <= most_ns
+        if tried is not None and fits:
             plan = tried
         else:
             place += 1
     return plan
-
-
-def _costs_at_most(
-    family: "Family[ProblemT, PlanT, EvaluationT]", problem: ProblemT, plan: PlanT, most_ns: int
-) -> bool:
-    try:
-        return family.price(problem, plan) <= most_ns
-    except InvalidPlanError:
-        return False

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.model.validation import inside
@@ -27,12 +27,8 @@ from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.local_search import local_search
 from planner.solving.methods import Outcome
-from planner.solving.result import Result
+from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import LONGER, MOST, SCENARIOS, Outlook, Prospect, Scenario
-
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT")
 
 Progress: TypeAlias = Callable[[str], None]
 """Is told what is done next."""
@@ -182,7 +178,10 @@ def robust_plan(
         If the numbers of a scenario are too large.
     """
     begin, parts = time.perf_counter(), len(outlook.scenarios) + len(LONGER) + 2
-    perturbed = _perturbed(family, problem, outlook)  # refused before anything is planned
+    perturbed = []
+    for place, (scenario, _) in enumerate(outlook.scenarios):  # refused before anything is planned
+        with inside(f"scenarios[{place}]"):
+            perturbed.append(family.perturb(problem, scenario))
     if usual is None:
         usual = family.solve(problem, time_limit=deadline.share(parts))
     if usual.plan is None or usual.objective_ns is None:
@@ -270,17 +269,6 @@ def _first(
                 plans.append(plan)
                 yield plan
     yield from family.candidates(fixed, plans, deadline)
-
-
-def _perturbed(
-    family: Family[ProblemT, PlanT, EvaluationT], problem: ProblemT, outlook: Outlook
-) -> list[ProblemT]:
-    """Return the problem of each scenario."""
-    variants = []
-    for place, (scenario, _) in enumerate(outlook.scenarios):
-        with inside(f"scenarios[{place}]"):
-            variants.append(family.perturb(problem, scenario))
-    return variants
 
 
 def _repriced(

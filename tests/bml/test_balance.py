@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from planner.families.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
 from planner.families.bml.evaluation import busiest_load
+from planner.families.bml.methods import balanced
 from planner.families.bml.reroute import detour
 from planner.families.bml.schedule import FULL_WEIGHT
-from planner.families.bml.tuning import balanced
 from planner.families.collectives.layout import EvenLayout, RangedLayout
 from planner.model.network import Network
 from planner.model.topologies import BCube

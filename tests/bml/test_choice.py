@@ -19,10 +19,10 @@ from planner.families.bml import (
 )
 from planner.families.bml.checker import Ground, check
 from planner.families.bml.evaluation import busiest_load
-from planner.families.bml.methods import AnyPlan
+from planner.families.bml.methods import with_best_rounds
 from planner.families.bml.pricing import time_ns
 from planner.families.bml.reroute import detour
-from planner.families.bml.tuning import with_best_rounds
+from planner.families.bml.trees import Plan
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube
@@ -81,14 +81,14 @@ def test_large_networks_are_not_given_to_the_linear_program(
         assert result.gap < 0.2
 
 
-def hasty(problem: Problem, method: str) -> Outcome[AnyPlan]:
+def hasty(problem: Problem, method: str) -> Outcome[Plan]:
     """Return what a method makes when its time is up but there is still some for what must be."""
     return family.METHODS[method](problem, Deadline(1e-9))
 
 
 @pytest.fixture(autouse=True)
 def time_for_what_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.families.bml.damage.GRACE_S", 600)
+    monkeypatch.setattr("planner.families.bml.reroute.GRACE_S", 600)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from planner.families.bml import (
 from planner.families.bml.evaluation import listed
 from planner.families.bml.pricing import loads
 from planner.families.bml.reroute import detour
-from planner.families.collectives.layout import EvenLayout, Layout, WeightedLayout
+from planner.families.collectives.layout import EvenLayout, Layout, RangedLayout, by_shares
 from planner.model.errors import InvalidInputError
 from planner.model.network import Network
 from planner.model.topologies import BCube
@@ -185,8 +185,8 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
         even = EvenLayout(threads, each, tuple(sorted(left_out)), elements, element_bytes)
         return even, pieces, elements * element_bytes
     weights = draw(st.lists(st.integers(1, 9), min_size=pieces, max_size=pieces))
-    ends = tuple(Fraction(sum(weights[: place + 1]), sum(weights)) for place in range(pieces))
-    return WeightedLayout(ends, elements, element_bytes), pieces, elements * element_bytes
+    shares = tuple(Fraction(weight, sum(weights)) for weight in weights)
+    return by_shares(shares, elements, element_bytes), pieces, elements * element_bytes
 
 
 @given(layouts(), st.data())
@@ -219,11 +219,11 @@ def test_sizes_are_even_and_those_left_out_empty(drawn: tuple[Layout, int, int])
                 for left in [layout.pieces - count + 1]
             ]
             assert all(max(row) == row[0] <= rows[0][0] for row in rows)
-    elif isinstance(layout, WeightedLayout):
-        ends = [Fraction(0), *layout.ends]
-        for one, start, end in zip(sizes, ends, ends[1:], strict=False):
+    elif isinstance(layout, RangedLayout):
+        for one, weight in zip(sizes, layout.weights, strict=True):
             assert one % layout.element_bytes == 0
-            assert abs(one - (end - start) * size) < layout.element_bytes
+            share = Fraction(weight, sum(layout.weights))
+            assert abs(one - share * size) < layout.element_bytes
 
 
 # --- what an executor is told

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from planner.families.bml import Damage, Failures, Problem, Schedule, TreePlan, solve
 from planner.families.bml.evaluation import Listed, listed, parts_of
+from planner.families.bml.methods import balanced
 from planner.families.bml.problem import Transfer
 from planner.families.bml.reroute import detour
 from planner.families.bml.schedule import FULL_WEIGHT
-from planner.families.bml.tuning import balanced
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError

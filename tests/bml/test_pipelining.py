@@ -16,11 +16,11 @@ from planner.families.bml import (
     evaluate,
 )
 from planner.families.bml import (
-    tuning as pipelining,
+    methods as pipelining,
 )
+from planner.families.bml.methods import MAX_ROUNDS, PlanT, with_best_rounds
 from planner.families.bml.reroute import detour
 from planner.families.bml.trees import RootedTree
-from planner.families.bml.tuning import MAX_ROUNDS, PlanT, with_best_rounds
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from tests.bml.networks import damaged_networks

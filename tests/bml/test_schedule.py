@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.bml import Failures, Problem, Schedule, Transfer, evaluate
-from planner.families.bml.damage import Damage
-from planner.families.bml.reroute import detour
+from planner.families.bml.reroute import Damage, detour
 from planner.families.bml.schedule import slice_of
 from planner.model.network import Network
 from planner.model.topologies import BCube

@@ -354,7 +354,7 @@ def test_trees_of_huge_networks_are_refused(network: BCube) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["planner.families.bml", "planner.families.bml.reroute", "planner.families.bml.tuning"],
+    ["planner.families.bml", "planner.families.bml.reroute", "planner.families.bml.methods"],
 )
 def test_importing_loads_no_heavy_library(module: str) -> None:
     heavy = ("numpy", "scipy", "ortools", "pulp", "torch", "matplotlib")

@@ -7,9 +7,9 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from planner.families.collectives import PROGRAMS, RAIL_PROGRAMS, program
-from planner.families.collectives.bruck import bruck_program
+from planner.families.collectives import COLLECTIVES, RAIL_PROGRAMS, program
 from planner.families.collectives.program import KINDS, OWN, ListedProgram, Message, Program
+from planner.families.collectives.ring import bruck_program
 from planner.model.errors import NotApplicableError
 from planner.model.topologies import BCube, Rails
 
@@ -20,7 +20,7 @@ RAILS = [Rails(hosts, size, 10**9) for hosts, size in product(range(1, 6), range
 
 def all_programs() -> Iterator[Program]:
     """Yield every algorithm on small networks."""
-    for name, bcube in product(PROGRAMS, BCUBES):
+    for name, bcube in product(COLLECTIVES, BCUBES):
         try:
             yield program(name, bcube, tensors=TENSORS)
         except NotApplicableError:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from itertools import permutations
 from math import ceil
 from typing import Any
@@ -16,20 +17,19 @@ from planner.families.collectives import (
     COLLECTIVES,
     Collective,
     Fabric,
-    bml_bcube,
     choose,
     collective,
     compare,
-    halving_doubling_bcube,
-    hierarchical_fattree,
-    k_nics_fattree,
     lower_bound,
-    ps_fattree,
-    ring_bcube,
-    ring_fattree,
-    shuffle_fattree,
 )
 from planner.families.collectives.cost import Cost
+from planner.families.collectives.exchange import (
+    bml_on,
+    direct_on,
+    halving_doubling_on,
+    hierarchical_on,
+)
+from planner.families.collectives.ring import ring_on
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube, FatTree
@@ -90,7 +90,7 @@ def test_the_time_is_the_sum_rounded_up_once(bcube: BCube, network: Network, siz
 def test_bml_is_as_fast_as_the_bound_but_for_its_start_ups(
     bcube: BCube, network: Network, size: int
 ) -> None:
-    bml, bound = bml_bcube(bcube), bound_on(bcube)
+    bml, bound = bml_on(bcube), bound_on(bcube)
     apart = bml.time_ns(network, size) - bound.time_ns(network, size)
     assert apart == bcube.k * network.startup_ns
 
@@ -112,7 +112,7 @@ def test_a_gradient_of_nothing_takes_no_time() -> None:
 def test_bad_sizes(size: Any, message: str) -> None:
     network = Network(Fraction(1))
     with pytest.raises(InvalidInputError) as error:
-        bml_bcube(BCube(3, 2)).time_ns(network, size)
+        bml_on(BCube(3, 2)).time_ns(network, size)
     assert error.value.path == "gradient_bytes"
     assert error.value.message.startswith(message)
 
@@ -139,13 +139,13 @@ def test_what_does_not_apply_is_left_out() -> None:
         "halving_doubling_bcube"
     }
     with pytest.raises(NotApplicableError, match="n must be a power of two, got 6") as error:
-        halving_doubling_bcube(BCube(6, 2))
+        halving_doubling_on(BCube(6, 2))
     assert error.value.path == "n"
     for name in placed:
         with pytest.raises(NotApplicableError, match="without their sizes") as error:
             collective(name, BCube(4, 2))
         assert error.value.path == "tensors"
-    for one in (ps_fattree, shuffle_fattree, ring_fattree, hierarchical_fattree):
+    for one in (partial(direct_on, "ps"), partial(direct_on, "shuffle"), ring_on, hierarchical_on):
         with pytest.raises(NotApplicableError, match="k_nics is the one for 2") as error:
             one(Fabric(4, 4, 2))
         assert error.value.path == "nics"
@@ -228,7 +228,7 @@ def test_start_ups_decide_for_small_gradients() -> None:
 def test_ties_go_to_less_hardware() -> None:
     bcube = BCube(4, 2)
     network = Network(Fraction(10**9))
-    tied = [bml_bcube(bcube), k_nics_fattree(Fabric(16, 4, 2))]
+    tied = [bml_on(bcube), direct_on("k_nics", Fabric(16, 4, 2))]
     assert len({one.time_ns(network, 10**6) for one in tied}) == 1
     for order in permutations(tied):
         assert choose(order, network, 10**6).name == "bml_bcube"
@@ -240,7 +240,7 @@ def test_ties_go_to_less_hardware() -> None:
 def test_the_largest_networks(n: int, k: int) -> None:
     found = compare(BCube(n, k), tensors=[1, 2])
     assert all(one.volume > 0 for one in found)
-    assert ring_bcube(BCube(n, k)).steps == 2 * (n**k - 1)
+    assert ring_on(BCube(n, k)).steps == 2 * (n**k - 1)
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -11,20 +11,18 @@ from planner.families.bml import Schedule
 from planner.families.bml.pricing import time_ns
 from planner.families.bml.program import listed, program_of
 from planner.families.collectives import (
-    PROGRAMS,
+    COLLECTIVES,
     RAIL_PROGRAMS,
     RAILS,
     Fabric,
     collective,
-    k_nics_fattree,
     program,
 )
 from planner.families.collectives.checker import check, replay
 from planner.families.collectives.cost import cost_of, loads, time_of
-from planner.families.collectives.exchange import direct_program
+from planner.families.collectives.exchange import direct_on, direct_program, staged
 from planner.families.collectives.program import KINDS, ListedProgram, Message, Program
 from planner.families.collectives.ring import ring_program
-from planner.families.collectives.staged import staged
 from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.network import Network
@@ -64,7 +62,7 @@ def test_what_is_sent_is_received() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", COLLECTIVES)
 def test_programs_cost_what_the_formula_says(name: str) -> None:
     for n, k in product(range(2, 10), range(1, 5)):
         bcube = BCube(n, k)
@@ -96,7 +94,10 @@ def test_any_number_of_ranks_costs_what_the_formula_says(name: str) -> None:
 
 def test_several_nics_cost_what_the_formula_says() -> None:
     for ranks, nics in product(range(2, 12), range(1, 5)):
-        cost, formula = cost_of(direct_program(ranks, nics)), k_nics_fattree(Fabric(ranks, 4, nics))
+        cost, formula = (
+            cost_of(direct_program(ranks, nics)),
+            direct_on("k_nics", Fabric(ranks, 4, nics)),
+        )
         assert (cost.steps, cost.volume) == (formula.steps, formula.volume)
 
 

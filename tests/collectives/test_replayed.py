@@ -7,28 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.families.collectives import (
-    Collective,
-    Fabric,
-    bml_bcube,
-    gray_cycle,
-    groups_of,
-    halving_doubling_bcube,
-    halving_doubling_fattree,
-    hierarchical_bcube,
-    hierarchical_fattree,
-    k_nics_fattree,
-    ps_bcube,
-    ps_fattree,
-    ps_tensors_fattree,
-    ps_tensors_greedy_fattree,
-    ring_bcube,
-    ring_fattree,
-    shuffle_bcube,
-    shuffle_fattree,
-)
-from planner.families.collectives.bruck import bruck_cost, bruck_program
+from planner.families.collectives import Collective, Fabric
 from planner.families.collectives.cost import cost_of
+from planner.families.collectives.exchange import (
+    bml_on,
+    direct_on,
+    groups_of,
+    halving_doubling_on,
+    hierarchical_on,
+)
+from planner.families.collectives.ring import bruck_cost, bruck_program, gray_cycle, ring_on
+from planner.families.collectives.tensor_servers import tensors_on
 from planner.model.topologies import BCube
 from tests.collectives import algorithms
 from tests.collectives.replay import Replay, Transfer
@@ -46,12 +35,12 @@ def agree(formula: Collective, replay: Replay) -> None:
 
 @pytest.mark.parametrize("bcube", SMALL, ids=str)
 def test_bml(bcube: BCube) -> None:
-    agree(bml_bcube(bcube), algorithms.bml(bcube))
+    agree(bml_on(bcube), algorithms.bml(bcube))
 
 
 @pytest.mark.parametrize("bcube", BCUBES, ids=str)
 def test_ring_along_the_gray_code(bcube: BCube) -> None:
-    agree(ring_bcube(bcube), algorithms.ring(list(gray_cycle(bcube)), bcube))
+    agree(ring_on(bcube), algorithms.ring(list(gray_cycle(bcube)), bcube))
 
 
 @pytest.mark.parametrize("bcube", [*BCUBES, BCube(10, 3), BCube(2, 10), BCube(7, 4)], ids=str)
@@ -65,13 +54,13 @@ def test_the_gray_code_is_a_hamiltonian_cycle(bcube: BCube) -> None:
 
 @given(st.integers(2, 12).flatmap(lambda count: st.permutations(range(count))))
 def test_ring_in_any_order(order: list[int]) -> None:
-    agree(ring_fattree(Fabric(len(order), 4)), algorithms.ring(order, None))
+    agree(ring_on(Fabric(len(order), 4)), algorithms.ring(order, None))
 
 
 @pytest.mark.parametrize("servers", range(2, 21))
 def test_halving_and_doubling(servers: int) -> None:
     fold = servers & (servers - 1) > 0
-    formula = halving_doubling_fattree(Fabric(servers, 4))
+    formula = halving_doubling_on(Fabric(servers, 4))
     agree(formula, algorithms.halving_doubling(servers))
     assert formula.steps == 2 * (servers.bit_length() - 1) + 2 * fold
 
@@ -87,35 +76,39 @@ def test_bruck(servers: int) -> None:
 
 @pytest.mark.parametrize("bcube", [one for one in BCUBES if one.n in (2, 4)], ids=str)
 def test_halving_and_doubling_among_neighbours(bcube: BCube) -> None:
-    agree(halving_doubling_bcube(bcube), algorithms.halving_doubling(bcube.servers, bcube))
+    agree(halving_doubling_on(bcube), algorithms.halving_doubling(bcube.servers, bcube))
 
 
 @pytest.mark.parametrize("servers", range(2, 14))
 def test_direct_exchanges(servers: int) -> None:
     fabric = Fabric(servers, 4)
-    for formula in (ps_fattree(fabric), shuffle_fattree(fabric), k_nics_fattree(fabric)):
+    for formula in (
+        direct_on("ps", fabric),
+        direct_on("shuffle", fabric),
+        direct_on("k_nics", fabric),
+    ):
         agree(formula, algorithms.direct(servers))
 
 
 @pytest.mark.parametrize(("servers", "nics"), [(2, 2), (9, 2), (8, 3), (5, 4)])
 def test_k_nics(servers: int, nics: int) -> None:
-    agree(k_nics_fattree(Fabric(servers, 4, nics)), algorithms.direct(servers, nics))
+    agree(direct_on("k_nics", Fabric(servers, 4, nics)), algorithms.direct(servers, nics))
 
 
 @pytest.mark.parametrize("bcube", SMALL, ids=str)
 def test_parameter_servers_by_the_digits(bcube: BCube) -> None:
-    for formula in (ps_bcube(bcube), shuffle_bcube(bcube)):
+    for formula in (direct_on("ps", bcube), direct_on("shuffle", bcube)):
         agree(formula, algorithms.routed(bcube))
 
 
 def test_parameter_servers_at_the_derived_points() -> None:
-    assert ps_bcube(BCube(4, 2)).volume == Fraction(3, 2)
-    assert ps_bcube(BCube(32, 2)).volume == Fraction(31, 16)
+    assert direct_on("ps", BCube(4, 2)).volume == Fraction(3, 2)
+    assert direct_on("ps", BCube(32, 2)).volume == Fraction(31, 16)
     for n in (4, 32, 1000):
         bcube = BCube(n, 2)
-        assert ps_bcube(bcube).volume / bml_bcube(bcube).volume == Fraction(2 * n, n + 1)
+        assert direct_on("ps", bcube).volume / bml_on(bcube).volume == Fraction(2 * n, n + 1)
     large = BCube(16, 4)
-    assert round(float(ps_bcube(large).volume / bml_bcube(large).volume), 3) == 3.75
+    assert round(float(direct_on("ps", large).volume / bml_on(large).volume), 3) == 3.75
 
 
 @pytest.mark.parametrize("bcube", BCUBES, ids=str)
@@ -128,12 +121,12 @@ def test_each_pair_crosses_the_levels_in_which_it_differs(bcube: BCube) -> None:
         for a, b in zip(bcube.digits(one), bcube.digits(other), strict=True)
     )
     each_nic = Fraction(crossings, bcube.nics * bcube.servers)
-    assert ps_bcube(bcube).volume == 2 * each_nic
+    assert direct_on("ps", bcube).volume == 2 * each_nic
 
 
 @pytest.mark.parametrize("bcube", BCUBES, ids=str)
 def test_hierarchy_on_a_bcube_is_one_thread(bcube: BCube) -> None:
-    agree(hierarchical_bcube(bcube), algorithms.one_thread(bcube))
+    agree(hierarchical_on(bcube), algorithms.one_thread(bcube))
 
 
 @pytest.mark.parametrize("servers", range(2, 28))
@@ -141,7 +134,7 @@ def test_hierarchy_on_a_fat_tree(servers: int) -> None:
     fabric = Fabric(servers, 4)
     groups = groups_of(fabric)
     assert prod(groups) == servers
-    agree(hierarchical_fattree(fabric), algorithms.in_groups(groups))
+    agree(hierarchical_on(fabric), algorithms.in_groups(groups))
 
 
 @pytest.mark.parametrize("ports", [2, 4, 6, 16])
@@ -158,8 +151,8 @@ def test_whole_tensors(sizes: list[int], servers: int) -> None:
     for size in sizes:
         emptiest.append(loads.index(min(loads)))
         loads[emptiest[-1]] += size
-    for make, placed in ((ps_tensors_fattree, in_turn), (ps_tensors_greedy_fattree, emptiest)):
-        formula = make(Fabric(servers, 4), sizes)
+    for balanced, placed in ((False, in_turn), (True, emptiest)):
+        formula = tensors_on(Fabric(servers, 4), sizes, balanced=balanced)
         agree(formula, algorithms.whole_tensors(placed, sizes, servers))
 
 

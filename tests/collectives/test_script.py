@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.families.collectives.bml import bml_program
 from planner.families.collectives.checker import check
-from planner.families.collectives.exchange import direct_program
+from planner.families.collectives.exchange import bml_program, direct_program
 from planner.families.collectives.program import KINDS, ListedProgram, Message, Program
 from planner.families.collectives.script import Script, ScriptHop, scripts
 from planner.jsonio import solve

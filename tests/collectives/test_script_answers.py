@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from planner.families import bml
-from planner.families.collectives.bml import bml_program
+from planner.families.collectives.exchange import bml_program
 from planner.families.collectives.script import scripts, talking
 from planner.jsonio import solve
 from planner.model.errors import InvalidInputError, InvalidPlanError

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.families.collectives import collective, compare, least_loaded, round_robin
+from planner.families.collectives import collective, compare
+from planner.families.collectives.tensor_servers import least_loaded, round_robin
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 

@@ -29,7 +29,6 @@ INTERNAL = {
     "planner.solving.diagnostics",
     "planner.solving.methods",
     "planner.solving.compare",  # what a family declares for a command
-    "planner.solving.incumbents",
     "planner.solving.local_search",
     "planner.solving.pareto",
     "planner.solving.plugins",  # its interface are entry points; see `examples/plugin`

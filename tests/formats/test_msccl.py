@@ -13,10 +13,13 @@ from planner import InvalidInputError
 from planner.families.bml import Schedule, TreePlan
 from planner.families.bml.schedule import Detour
 from planner.families.collectives import RAIL_PROGRAMS
-from planner.families.collectives.bml import bml_program
-from planner.families.collectives.exchange import direct_program, routed_program
-from planner.families.collectives.halving_doubling import halving_doubling_program
-from planner.families.collectives.hierarchical import hierarchical_program
+from planner.families.collectives.exchange import (
+    bml_program,
+    direct_program,
+    halving_doubling_program,
+    hierarchical_program,
+    routed_program,
+)
 from planner.families.collectives.program import Program, in_parts
 from planner.families.collectives.ring import ring_bcube_program, ring_program
 from planner.families.collectives.tensor_servers import tensors_program

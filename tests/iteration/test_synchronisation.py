@@ -9,7 +9,8 @@ from math import prod
 import pytest
 from hypothesis import given, settings
 
-from planner.families.collectives import gray_cycle, tree_groups
+from planner.families.collectives.exchange import tree_groups
+from planner.families.collectives.ring import gray_cycle
 from planner.families.iteration.synchronisation import least, synchronisations
 from planner.families.iteration.ways import Synchronisation
 from planner.model.clusters import Cluster, Nic

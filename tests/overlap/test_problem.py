@@ -20,7 +20,7 @@ from planner.families.overlap import (
     with_limit,
 )
 from planner.families.overlap.bounds import jackson_ns
-from planner.families.overlap.infeasibility import no_order
+from planner.families.overlap.search import no_order
 from planner.jsonio.service import decode_request
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.solving.methods import REPLAN

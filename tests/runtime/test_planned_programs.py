@@ -13,8 +13,8 @@ import msgspec
 import torch
 
 from planner.families import caramel, iteration
-from planner.families.collectives import PROGRAMS, program
-from planner.families.collectives.halving_doubling import halving_doubling_program
+from planner.families.collectives import COLLECTIVES, program
+from planner.families.collectives.exchange import halving_doubling_program
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
 from planner.jsonio.iteration_making import answer
@@ -254,7 +254,7 @@ def halves(names: list[str]) -> list[str]:
 
 @pytest.mark.slow
 def test_rows_are_summed_up_and_handed_out_by_halves() -> None:
-    names = [name for name in PROGRAMS if "tensors" not in name and "k_nics" not in name]
+    names = [name for name in COLLECTIVES if "tensors" not in name and "k_nics" not in name]
     for outcome in launch(halves, 4, names):
         assert outcome.error is None, outcome.error
         assert outcome.value == []

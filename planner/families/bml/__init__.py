@@ -5,14 +5,14 @@ Training", NeurIPS 2018.
 """
 
 from planner.families.bml.checker import Ground, check
-from planner.families.bml.damage import Damage
 from planner.families.bml.evaluation import Evaluation, evaluate
 from planner.families.bml.family import BML, METHODS, solve
 from planner.families.bml.methods import ideal_ns, lower_bound_ns
-from planner.families.bml.problem import Plan, Problem, Transfer
+from planner.families.bml.problem import Problem, Transfer
 from planner.families.bml.program import program_of
+from planner.families.bml.reroute import Damage
 from planner.families.bml.schedule import Schedule
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.trees import Plan, TreePlan
 from planner.model.topologies import Failures
 
 __all__ = [

@@ -1,27 +1,32 @@
-"""Checks that a plan computes the sum of all gradients on all servers, by replaying its transfers.
+"""Checks that a plan computes the sum of all gradients on all servers, by following its transfers.
 
 Problem: each living server's contribution to each piece is counted exactly once on the piece's
-owner after the aggregation and on every living server after the broadcast; servers send only what
-they hold; links exist and work; with `exclusive`, no two threads share a link in a step.
+owner after the aggregation, and every living server gets the sum once in the broadcast; servers
+send only what they hold; links exist and work; with `exclusive`, no two threads share a link in a
+step.
 
 Guarantee: `check_complete` is exact. `check_piece` is exact for its piece. Larger plans are
 sampled; method and tiers: docs/bml.md, "How plans are checked".
-Complexity: `check_complete` O(transfers·length·N), memory N²·pieces; `check_piece` O(steps·N) array
-operations a piece. Source: own.
+Complexity: `check_complete` O(threads · pieces · transfers of a thread) in array operations;
+`check_piece` O(steps·N) array operations a piece. Source: own.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from planner.families.bml.form import check_form
-from planner.families.bml.problem import Plan, Transfer
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.problem import Transfer, rows_of
+from planner.families.bml.schedule import FULL_WEIGHT, Detour, DetourPart, Schedule
+from planner.families.bml.trees import Branch, Plan, TreePlan
+from planner.families.collectives.checker import fault_of, uncut
+from planner.families.collectives.program import Kind
+from planner.families.collectives.symmetric import Way
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
+from planner.model.validation import shown
 from planner.solving.deadline import NEVER, Deadline, watched
 
 if TYPE_CHECKING:
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COMPLETE_CELLS = 2**25
-"""Number of contributor counts, (servers)²·pieces, up to which a plan is checked completely."""
+"""Number of contributions, (servers)²·pieces, up to which a plan is checked completely."""
 
 HASTY_CELLS = 2**19
 HASTY_SERVERS = 2**12
@@ -105,7 +110,8 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     check_form(bcube, plan)
     most = HASTY_CELLS if hasty else COMPLETE_CELLS
     if bcube.servers**2 * plan.threads * plan.pieces <= most:
-        check_complete(ground, plan, _all_transfers(plan, deadline), deadline)
+        sent = (move for server in range(bcube.servers) for move in plan.transfers(server))
+        check_complete(ground, plan, sent, deadline)
         return "complete"
     draw = Random(0)
     whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
@@ -123,18 +129,12 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     each = 2 * bcube.k**2 * (bcube.n - 1)
     count = min(RANDOM_SERVERS, max(1, SAMPLED_TRANSFERS // each))
     servers = {draw.randrange(bcube.servers) for _ in range(count)}
-    sent = [transfer for server in servers for transfer in plan.transfers(server)]
+    theirs = [move for server in servers for move in plan.transfers(server)]
     for thread, piece in _sampled(plan, draw):
         deadline.check()
         check_piece(ground, plan, thread, piece)
-        _check_agreement(plan, thread, piece, servers, sent)
+        _check_agreement(plan, thread, piece, servers, theirs)
     return "pieces"
-
-
-def _all_transfers(plan: Plan, deadline: Deadline) -> Iterator[Transfer]:
-    for server in range(plan.bcube.servers):
-        deadline.check()
-        yield from plan.transfers(server)
 
 
 def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
@@ -154,88 +154,45 @@ def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
 def check_complete(
     ground: Ground, plan: Plan, transfers: Iterable[Transfer], deadline: Deadline = NEVER
 ) -> None:
-    """Replay all transfers of a plan and count every contribution.
+    """Follow every piece through all transfers of a plan.
 
     Raises
     ------
     InvalidPlanError
-        At the first fault, with the transfer.
+        At the first fault, with the transfer or the piece.
     TimeUpError
         At the deadline.
     """
     import numpy as np
 
-    bcube = ground.bcube
-    living = [server for server in range(bcube.servers) if server not in ground.dead]
-    steps: dict[str, dict[int, list[Transfer]]] = {
-        "aggregate": defaultdict(list),
-        "broadcast": defaultdict(list),
-    }
+    together: dict[int, list[Transfer]] = defaultdict(list)
     for transfer in watched(transfers, deadline):
         _check_transfer(ground, plan, transfer)
-        steps[transfer.stage][transfer.step].append(transfer)
-    in_use = np.ones((plan.threads, plan.pieces), dtype=bool)
-    in_use.reshape(-1)[list(plan.left_out)] = False
-    # By server, thread, piece and contributor. Each addition is checked, so no count in use exceeds
-    # 2, far below the limit of 16 bits.
-    counts = np.zeros((bcube.servers, plan.threads, plan.pieces, bcube.servers), dtype=np.uint16)
-    for server in living:
-        counts[server, :, :, server] = 1
-    whole = np.zeros(bcube.servers, dtype=np.uint16)
-    whole[living] = 1
-
-    done = np.zeros((bcube.servers, plan.threads, plan.pieces), dtype=bool)
-    for thread, piece in np.argwhere(in_use).tolist():
-        done[plan.owner(thread, piece), thread, piece] = True
-    passed_on = done.copy()  # an owner does not send its pieces
-
-    for step in sorted(steps["aggregate"]):
-        if ground.exclusive:
-            _check_exclusive(steps["aggregate"][step])
-        added = []
-        # Transfers of a step are concurrent: all payloads are copied before any is added.
-        for transfer in watched(steps["aggregate"][step], deadline):
-            server, thread = transfer.server, transfer.thread
-            span = slice(transfer.offset, transfer.offset + transfer.length)
-            if passed_on[server, thread, span][in_use[thread, span]].any():
-                raise InvalidPlanError(str(transfer), "what is sent was sent before, or is to stay")
-            passed_on[server, thread, span] = True
-            added.append((transfer, span, counts[server, thread, span].copy()))
-        for transfer, span, sent in watched(added, deadline):
-            peer, thread = transfer.peer, transfer.thread
-            counts[peer, thread, span] += sent
-            if counts[peer, thread, span][in_use[thread, span]].max(initial=0) > 1:
-                raise InvalidPlanError(str(transfer), "a contribution is counted twice")
-    for owner, thread, piece in watched(np.argwhere(done).tolist(), deadline):
-        if owner in ground.dead:
-            raise InvalidPlanError(f"thread {thread}, piece {piece}", "its owner is dead")
-        missing = np.flatnonzero(counts[owner, thread, piece] != whole)
-        if missing.size:
-            raise InvalidPlanError(
-                f"thread {thread}, piece {piece}",
-                f"after the aggregation its owner, server {owner}, does not have the "
-                f"contribution of server {missing[0]} exactly once",
-            )
-
-    for step in sorted(steps["broadcast"]):
-        if ground.exclusive:
-            _check_exclusive(steps["broadcast"][step])
-        arrived = np.zeros_like(done)  # may be passed on from the next step
-        for transfer in watched(steps["broadcast"][step], deadline):
-            span = slice(transfer.offset, transfer.offset + transfer.length)
-            used = in_use[transfer.thread, span]
-            if not done[transfer.server, transfer.thread, span][used].all():
-                raise InvalidPlanError(str(transfer), "what is sent is not held")
-            if (done | arrived)[transfer.peer, transfer.thread, span][used].any():
-                raise InvalidPlanError(str(transfer), "what is sent is there already")
-            arrived[transfer.peer, transfer.thread, span] = used
-        done |= arrived
-    lacking = ~done[living] & in_use
-    if lacking.any():
-        server, thread, piece = (int(indices[0]) for indices in np.nonzero(lacking))
-        raise InvalidPlanError(
-            f"thread {thread}, piece {piece}", f"server {living[server]} never gets the sum"
-        )
+        later = 0 if transfer.stage == "aggregate" else plan.steps
+        together[later + transfer.step].append(transfer)
+    if ground.exclusive:
+        for step in sorted(together):
+            _check_exclusive(together[step])
+    rows = np.array(
+        [
+            (step, move.thread, move.server, move.peer, move.offset, move.length)
+            for step, moves in together.items()
+            for move in moves
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 6)
+    steps, threads, senders, receivers, offsets, lengths = rows.T
+    firsts = threads * plan.pieces + offsets
+    stops, left_out = firsts + lengths, set(plan.left_out)
+    for first, stop, lane in uncut(plan.threads * plan.pieces, threads, firsts, stops):
+        its = lane[(firsts[lane] <= first) & (first < stops[lane])]
+        for number in range(first, stop):
+            deadline.check()
+            if number not in left_out:
+                thread, piece = divmod(number, plan.pieces)
+                owner, adds = _owner(ground, plan, thread, piece), steps[its] < plan.steps
+                way = Way(owner, steps[its], senders[its], receivers[its], adds)
+                _check_way_of(ground, f"thread {thread}, piece {piece}", way, "all_reduce")
 
 
 def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
@@ -252,36 +209,34 @@ def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
     """
     import numpy as np
 
-    bcube, where = ground.bcube, f"thread {thread}, piece {piece}"
-    owner = plan.owner(thread, piece)
-    living = np.ones(bcube.servers, dtype=bool)
-    living[list(ground.dead)] = False
-    if not living[owner]:
-        raise InvalidPlanError(where, "its owner is dead")
-    down = np.zeros((bcube.k, bcube.servers), dtype=bool)
-    for server, level in ground.down:
-        down[level, server] = True
-    sent = np.zeros(bcube.servers, dtype=np.int64)
-    last = -1
-    for hops in plan.hops(thread, piece):
+    where, followed = f"thread {thread}, piece {piece}", list(plan.hops(thread, piece))
+    owner, last = _owner(ground, plan, thread, piece), -1
+    for hops in followed:
         if hops.step <= last:
             raise InvalidPlanError(where, f"step {hops.step} comes after step {last}")
         last = hops.step
-        _check_hops(bcube, where, hops.senders, hops.receivers, hops.levels, down, living)
-        # Sends of this step count: a server that receives in this step must not also send in it.
-        np.add.at(sent, hops.senders, 1)
-        late = np.flatnonzero(sent[hops.receivers])
-        if late.size:
-            server = int(hops.receivers[late[0]])
-            raise InvalidPlanError(where, f"server {server} receives it when it has sent it")
-    expected = living.astype(np.int64)
-    expected[owner] = 0
-    wrong = np.flatnonzero(sent != expected)
-    if wrong.size:
-        server = int(wrong[0])
-        raise InvalidPlanError(where, f"server {server} sends it {int(sent[server])} times")
     if last >= plan.steps:
         raise InvalidPlanError(where, f"expected steps from 0 to {plan.steps - 1}, got {last}")
+    steps, senders, receivers, levels = rows_of(followed).T
+    _check_links(ground, where, senders, receivers, levels)
+    adds = np.ones(len(steps), dtype=bool)
+    _check_way_of(ground, where, Way(owner, steps, senders, receivers, adds), "reduce_scatter")
+
+
+def _owner(ground: Ground, plan: Plan, thread: int, piece: int) -> int:
+    owner = plan.owner(thread, piece)
+    if owner in ground.dead:
+        raise InvalidPlanError(f"thread {thread}, piece {piece}", "its owner is dead")
+    return owner
+
+
+def _check_way_of(ground: Ground, where: str, way: Way, kind: Kind) -> None:
+    """Raise an error unless a piece is summed up once from all living servers, and handed out."""
+    living = [server not in ground.dead for server in range(ground.bcube.servers)]
+    fault = fault_of(way, kind, living)
+    if fault is not None:
+        server, what = fault
+        raise InvalidPlanError(where, f"server {server} {what}")
 
 
 def _check_agreement(
@@ -295,34 +250,33 @@ def _check_agreement(
         and transfer.offset <= piece < transfer.offset + transfer.length
     )
     followed = []
-    for hops in plan.hops(thread, piece):
-        for ends in zip(
-            hops.senders.tolist(), hops.receivers.tolist(), hops.levels.tolist(), strict=True
-        ):
-            sender, receiver, level = ends
-            if sender in servers:
-                followed.append(("aggregate", hops.step, sender, receiver, level))
-            if receiver in servers:
-                back = plan.steps - 1 - hops.step
-                followed.append(("broadcast", back, receiver, sender, level))
+    for step, sender, receiver, level in rows_of(plan.hops(thread, piece)).tolist():
+        if sender in servers:
+            followed.append(("aggregate", step, sender, receiver, level))
+        if receiver in servers:
+            followed.append(("broadcast", plan.steps - 1 - step, receiver, sender, level))
     if listed != sorted(followed):
         raise InvalidPlanError(
             f"thread {thread}, piece {piece}", "servers' transfers do not follow its way"
         )
 
 
-def _check_hops(
-    bcube: BCube,
+def _check_links(
+    ground: Ground,
     where: str,
     senders: "NDArray[np.int64]",
     receivers: "NDArray[np.int64]",
     levels: "NDArray[np.int64]",
-    down: "NDArray[np.bool_]",
-    living: "NDArray[np.bool_]",
 ) -> None:
-    """Raise an error if a transfer takes a link that does not exist or has failed."""
+    """Raise an error if a hop takes a link that does not exist or has failed."""
     import numpy as np
 
+    bcube = ground.bcube
+    living = np.ones(bcube.servers, dtype=bool)
+    living[list(ground.dead)] = False
+    down = np.zeros((bcube.k, bcube.servers), dtype=bool)
+    for server, level in ground.down:
+        down[level, server] = True
     strides = np.array([bcube.n**level for level in range(bcube.k)], dtype=np.int64)[levels]
     apart = senders - receivers
     same = senders // (strides * bcube.n) == receivers // (strides * bcube.n)
@@ -380,3 +334,68 @@ def _check_exclusive(transfers: Sequence[Transfer]) -> None:
                 raise InvalidPlanError(
                     str(transfer), f"its link is used by thread {users[nic]} in this step too"
                 )
+
+
+# ---
+# The servers, levels, pieces and shares that a plan names exist in the network: the rest of the
+# checker, and pricing, rely on it. O(plan).
+
+
+def check_form(bcube: BCube, plan: Any) -> None:
+    """Raise InvalidPlanError at the first field that does not fit the network."""
+    if plan.bcube != bcube:
+        raise InvalidPlanError("bcube", f"expected {bcube}, got {plan.bcube}")
+    if isinstance(plan, TreePlan):
+        _within(plan.rounds, 1, None, "rounds")
+        _check_trees(plan)
+    elif isinstance(plan, Schedule):
+        _within(plan.rounds, 1, None, "rounds")
+        _check_schedule(plan)
+
+
+def _within(value: Any, least: int, end: int | None, path: str) -> None:
+    """Raise an error unless `value` is an integer from `least` to `end` - 1 (None: no limit)."""
+    if type(value) is not int or value < least or (end is not None and value >= end):
+        span = f"an integer >= {least}" if end is None else f"{least} to {end - 1}"
+        raise InvalidPlanError(path, f"expected {span}, got {shown(value)}")
+
+
+def _check_trees(plan: TreePlan) -> None:
+    servers, levels = plan.bcube.servers, plan.bcube.k
+    if not plan.trees or len(plan.shares) != len(plan.trees):
+        raise InvalidPlanError(
+            "shares", f"expected one a tree, of {len(plan.trees)}, got {len(plan.shares)}"
+        )
+    if min(plan.shares) < 0 or sum(plan.shares) != 1:
+        raise InvalidPlanError("shares", "expected numbers >= 0 that add up to 1")
+    for piece, tree in enumerate(plan.trees):
+        _within(tree.root, 0, servers, f"trees[{piece}].root")
+        for place, branch in enumerate(tree.branches):
+            for name, end in zip(Branch._fields, (*(servers,) * 3, levels), strict=True):
+                _within(getattr(branch, name), 0, end, f"trees[{piece}].branches[{place}].{name}")
+
+
+def _check_schedule(plan: Schedule) -> None:
+    servers, levels = plan.bcube.servers, plan.bcube.k
+    count = plan.threads * plan.pieces
+    for server in plan.dead:
+        _within(server, 0, servers, "dead")
+    for place, piece in enumerate(plan.left_out):
+        _within(piece, plan.left_out[place - 1] + 1 if place else 0, count, f"left_out[{place}]")
+    _within(plan.light_weight, 0, FULL_WEIGHT + 1, "light_weight")
+    for place, (start, stop) in enumerate(plan.light):
+        _within(start, 0, count, f"light[{place}][0]")
+        _within(stop, start + 1, count + 1, f"light[{place}][1]")
+    for place, ((_, stop), (start, _)) in enumerate(pairwise(plan.light), 1):
+        _within(start, stop, count, f"light[{place}][0]")
+    if (plan.light or plan.left_out) and not plan.total_weight:
+        raise InvalidPlanError("left_out", "no piece is left that carries anything")
+    for place, detour in enumerate(plan.detours):
+        ends = levels, levels, servers, servers
+        for name, end in zip(Detour._fields, ends, strict=False):
+            _within(getattr(detour, name), 0, end, f"detours[{place}].{name}")
+        for number, part in enumerate(detour.parts):
+            inner = f"detours[{place}].parts[{number}]"
+            for name, end in zip(DetourPart._fields, (levels, servers, servers), strict=False):
+                _within(getattr(part, name), 0, end, f"{inner}.{name}")
+            _within(part.length, 1, servers - part.offset + 1, f"{inner}.length")

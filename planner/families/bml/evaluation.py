@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from planner.families.bml.pricing import busiest_intact, is_intact, loads, time_ns
-from planner.families.bml.problem import Plan, Problem, Stage, Transfer
-from planner.families.bml.schedule import Schedule
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.problem import Problem, Stage, Transfer
+from planner.families.bml.trees import Plan, TreePlan, busiest_share
 from planner.families.collectives.layout import EvenLayout, Layout
 from planner.solving.deadline import NEVER, Deadline
 
@@ -53,7 +51,7 @@ class Evaluation:
     steps: tuple[StepLoad, ...]
 
 
-def evaluate(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Evaluation:
+def evaluate(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> Evaluation:
     """Return the cost of a plan.
 
     Raises
@@ -68,13 +66,13 @@ def evaluate(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = N
     )
 
 
-def steps_of(
-    problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER
-) -> tuple[StepLoad, ...]:
+def steps_of(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> tuple[StepLoad, ...]:
     """Return the busiest NIC of every step, those of the aggregation first."""
     sizes = Counter(size // problem.element_bytes for size in problem.chunks)
     layouts = [(times, plan.layout(size, problem.element_bytes)) for size, times in sizes.items()]
-    pieces, bytes_ = (_busiest(plan, parts, deadline) for parts in ([(1, _units(plan))], layouts))
+    in_use = plan.threads * plan.pieces - len(plan.left_out)
+    units = EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)  # a byte for a piece
+    pieces, bytes_ = (_busiest(plan, parts, deadline) for parts in ([(1, units)], layouts))
     names: list[tuple[Stage, int]] = [
         (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
     ]
@@ -83,7 +81,7 @@ def steps_of(
     )
 
 
-def busiest_load(plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Fraction:
+def busiest_load(plan: Plan, deadline: Deadline = NEVER) -> Fraction:
     """Return the load of the busiest NIC in one direction, in units of the gradient.
 
     In the broadcast a piece loads the opposite direction of the links of its aggregation.
@@ -92,32 +90,12 @@ def busiest_load(plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Fract
         servers, levels = plan.bcube.servers, plan.bcube.k
         return Fraction(2 * (servers - 1), levels * servers)
     if isinstance(plan, TreePlan):
-        return _of_trees(plan, deadline)
+        return busiest_share(plan.branch_rows[:, 1:], plan.shares, deadline)
     layout = plan.layout(plan.total_weight, 1)
     return Fraction(int(both_ways(plan, layout, deadline).max()), plan.total_weight)
 
 
-def _of_trees(plan: TreePlan, deadline: Deadline) -> Fraction:
-    """Return the load of the busiest NIC under trees: the sum of the shares of hops that use it."""
-    import numpy as np
-
-    unit = lcm(*(share.denominator for share in plan.shares))
-    parts = [int(share * unit) for share in plan.shares]
-    # Shares sum to 1, and at most N-1 hops of a tree use one NIC.
-    kind = np.int64 if unit * plan.bcube.servers < 2**62 else object
-    carried = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=kind)
-    weights = np.array(parts, dtype=kind)
-    deadline.check()
-    _, sender, receiver, level, piece = plan.branch_rows.T
-    for end in (sender, receiver):
-        deadline.check()
-        np.add.at(carried, (level, end), weights[piece])
-    return Fraction(int(carried.max()), unit)
-
-
-def both_ways(
-    plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER
-) -> "NDArray[np.int64]":
+def both_ways(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> "NDArray[np.int64]":
     """Return the bytes sent plus received in the aggregation, shape (k, N).
 
     This is each NIC's load in one direction over aggregation and broadcast together.
@@ -131,15 +109,7 @@ def both_ways(
     return both
 
 
-def _units(plan: Schedule | TreePlan) -> EvenLayout:
-    """Return the layout in which every piece in use is one byte."""
-    in_use = plan.threads * plan.pieces - len(plan.left_out)
-    return EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)
-
-
-def _busiest(
-    plan: Schedule | TreePlan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline
-) -> list[int]:
+def _busiest(plan: Plan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline) -> list[int]:
     """Return the load of the busiest NIC in each step, given layouts with their multiplicities."""
     import numpy as np
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 from typing import Any
 
 from planner.families.bml.checker import Ground, check
-from planner.families.bml.damage import damage_of
 from planner.families.bml.evaluation import Evaluation, evaluate
-from planner.families.bml.methods import OWN_METHODS, AnyPlan, lower_bound_ns
+from planner.families.bml.methods import OWN_METHODS, lower_bound_ns
 from planner.families.bml.pricing import is_intact
 from planner.families.bml.problem import Problem
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.reroute import damage_of
+from planner.families.bml.trees import Plan, TreePlan
 from planner.families.collectives import COLLECTIVES, Collective, collective, lower_bound
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import scaled_network
@@ -58,7 +58,7 @@ _TOPOLOGY = Option(
 )
 
 
-def _figures(plan: AnyPlan | Collective, cost: Evaluation | None) -> tuple[int, int, int, Fraction]:
+def _figures(plan: Plan | Collective, cost: Evaluation | None) -> tuple[int, int, int, Fraction]:
     """Return NICs, switches, steps, and how often all links carry the gradient."""
     if isinstance(plan, Collective):
         return plan.nics, plan.switches, plan.steps, plan.volume
@@ -66,8 +66,8 @@ def _figures(plan: AnyPlan | Collective, cost: Evaluation | None) -> tuple[int, 
     return plan.bcube.k, plan.bcube.switches, 2 * plan.steps + plan.rounds - 1, cost.load
 
 
-class _Bml(Family[Problem, AnyPlan, Evaluation]):
-    name, plan_type, baselines = "bml", AnyPlan, ("bml",)
+class _Bml(Family[Problem, Plan, Evaluation]):
+    name, plan_type, baselines = "bml", Plan, ("bml",)
     own_methods = OWN_METHODS
     heading, ends = "algorithm", ("above bound", "status")
     asks = "who sums up which piece of the gradient over which link; of a profile"
@@ -84,7 +84,7 @@ class _Bml(Family[Problem, AnyPlan, Evaluation]):
     )
     own_options = (_BCUBE, _TOPOLOGY)
 
-    def check(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> None:
+    def check(self, problem: Problem, plan: Plan, deadline: Deadline) -> None:
         damage = damage_of(problem, deadline)
         exclusive = not problem.failed and not isinstance(plan, TreePlan)
         ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
@@ -98,14 +98,14 @@ class _Bml(Family[Problem, AnyPlan, Evaluation]):
                 raise
             check(ground, plan, last, hasty=True)  # somebody cancelled the complete one
 
-    def evaluate(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> Evaluation:
+    def evaluate(self, problem: Problem, plan: Plan, deadline: Deadline) -> Evaluation:
         last = NEVER if is_intact(plan) else damage_of(problem, deadline).deadline
         return evaluate(problem, plan, last)
 
     def objective(self, problem: Problem, evaluation: Evaluation) -> int:
         return total(evaluation.time_ns, _largest_term(problem), "the time")
 
-    def bound(self, problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[int, bool]:
+    def bound(self, problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
         return lower_bound_ns(problem, damage_of(problem, deadline)), False
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
@@ -161,7 +161,7 @@ class _Bml(Family[Problem, AnyPlan, Evaluation]):
             raise NotApplicableError(error.path, error.message) from None
         return Result(name, plan, time, least.time_ns(network, size), 0.0)
 
-    def chosen(self, case: Case[Problem], result: Result[Any, Any]) -> Result[AnyPlan, Evaluation]:
+    def chosen(self, case: Case[Problem], result: Result[Any, Any]) -> Result[Plan, Evaluation]:
         """Return BML's plan, whichever algorithm is best."""
         if not isinstance(result.plan, Collective):
             return result

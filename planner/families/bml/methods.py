@@ -7,32 +7,30 @@ bound. Guarantee: `lower_bound_ns` bounds every plan. Complexity: that of the mo
 Source: BML §4.3 (Algorithm 1); detours and trees are ours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias
+from functools import cache
+from itertools import accumulate
+from math import isqrt
+from typing import TypeAlias, TypeVar
 
-from planner.families.bml.damage import Damage, damage_of
-from planner.families.bml.evaluation import busiest_load
+from planner.families.bml.evaluation import both_ways, busiest_load
 from planner.families.bml.packing import few_trees, pack
-from planner.families.bml.pricing import time_ns
+from planner.families.bml.pricing import hops_of, time_ns
 from planner.families.bml.problem import MAX_DAMAGED_NICS, Problem
-from planner.families.bml.reroute import detour
-from planner.families.bml.schedule import Schedule
+from planner.families.bml.reroute import Damage, damage_of, detour
+from planner.families.bml.schedule import FULL_WEIGHT, Schedule, slice_of
 from planner.families.bml.spanning import Tree
-from planner.families.bml.trees import RootedTree, TreePlan, root_at_centre, trees_of
-from planner.families.bml.tuning import balanced, with_best_rounds
+from planner.families.bml.trees import Plan, RootedTree, TreePlan, root_at_centre, trees_of
 from planner.model.errors import NotApplicableError
-from planner.model.topologies import BCube
-from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
-AnyPlan: TypeAlias = Schedule | TreePlan
-
-Method: TypeAlias = AnyMethod[Problem, AnyPlan]
+Method: TypeAlias = AnyMethod[Problem, Plan]
 
 TREES_MAX_NICS = 400
 """Networks of up to this many NICs are re-planned by `auto` with trees too."""
@@ -53,13 +51,13 @@ FEW_HOPS = 2**21
 """Fewer trees are made if they would have more hops than this in all."""
 
 
-def _bml(problem: Problem, _: Deadline) -> Outcome[AnyPlan]:
+def _bml(problem: Problem, _: Deadline) -> Outcome[Plan]:
     if problem.failed:
         raise NotApplicableError("method", "bml is Algorithm 1, which knows no failures")
     return Outcome(Schedule(problem.bcube))
 
 
-def _detour(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+def _detour(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     damage = damage_of(problem, deadline)
     plan = detour(damage)
     if not plan.changed:
@@ -72,11 +70,11 @@ def _detour(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     return Outcome(_fastest(problem, plans, damage.deadline), timed_out=deadline.passed)
 
 
-def _trees(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+def _trees(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return _trees_until(problem, damage_of(problem, deadline), deadline)
 
 
-def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[AnyPlan]:
+def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[Plan]:
     """Return the best trees by the deadline; the first plan may take until `damage.deadline`."""
     if damage.bcube.nics > MAX_DAMAGED_NICS:  # `Problem` limits the size only with failures
         raise NotApplicableError(
@@ -92,12 +90,13 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     finishing = 0 if left is None else left / 2 if large else min(FINISHING_S, left / 2)
     searched = deadline.later(-finishing)
     network = damage.bcube, damage.dead, damage.down
+    start: list[Tree] = []
     if large:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
-        start: list[Tree] = []
         packing = few_trees(*network, count, searched, last=damage.deadline)
     else:
-        start = _first_trees(damage)
+        with suppress(NotApplicableError):  # detours may not apply
+            start = trees_of(detour(damage), damage.deadline)
         packing = pack(*network, searched, start=start, last=damage.deadline)
     packings = [(packing.trees, packing.weights)]
     # an unfinished packing may be worse than the trees it started from
@@ -112,18 +111,11 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     return Outcome(best, bound, packing.timed_out)
 
 
-def _first_trees(damage: Damage) -> list[Tree]:
-    """Return the trees of the detour plan as a start, none if detours do not apply."""
-    with suppress(NotApplicableError):
-        return trees_of(detour(damage), damage.deadline)
-    return []
-
-
-def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     if not problem.failed:
         return replace(_bml(problem, deadline), method="bml")
     damage = damage_of(problem, deadline)
-    outcomes: list[Outcome[AnyPlan]] = []
+    outcomes: list[Outcome[Plan]] = []
     with suppress(NotApplicableError):
         outcomes.append(replace(_detour(problem, deadline), method="detour"))
         deadline.offer(outcomes[0].plan)
@@ -143,12 +135,12 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     return replace(best, lower_bound=max(bounds, default=None), timed_out=late)
 
 
-def _is_far(plan: AnyPlan | None, damage: Damage) -> bool:
+def _is_far(plan: Plan | None, damage: Damage) -> bool:
     assert plan is not None
     return busiest_load(plan, damage.deadline) > FAR * damage.load_bound()
 
 
-def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyPlan:
+def _fastest(problem: Problem, plans: Sequence[Plan], last: Deadline) -> Plan:
     if len(plans) == 1:
         return plans[0]
     return min(plans, key=lambda plan: time_ns(problem, plan, last))
@@ -157,7 +149,7 @@ def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyP
 def _connected(run: Method) -> Method:
     """Return a method that first reports a cut network as infeasible."""
 
-    def method(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         cut = infeasibility_of(damage_of(problem, deadline))
         return Outcome(None, infeasibility=cut) if cut else run(problem, deadline)
 
@@ -206,7 +198,7 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
     part = damage.cut_off()
     if not part:
         return None
-    names = ", ".join(_named(damage.bcube, server) for server in part[:8])
+    names = ", ".join(str([*damage.bcube.digits(server)]) for server in part[:8])
     more = f" and {len(part) - 8} more" if len(part) > 8 else ""
     noun = "server" if len(part) == 1 else "servers"
     return Infeasibility(
@@ -220,5 +212,130 @@ def infeasibility_of(damage: Damage) -> Infeasibility | None:
     )
 
 
-def _named(bcube: BCube, server: int) -> str:
-    return "[" + ", ".join(map(str, bcube.digits(server))) + "]"
+# ---
+# Number of pipeline rounds: into how many parts to cut each piece.
+#
+# Problem: with failures, the steps of a plan load links unevenly, and with one round each step
+# waits for its own busiest NIC. With R rounds all steps run at once on different parts and wait for
+# the busiest NIC overall, but R - 1 more steps pay a start-up.
+# Method: closed-form optimum for divisible sizes, then exact prices of it, its neighbours and 1;
+# see docs/bml.md, "Why the number of rounds is a square root".
+# Guarantee: never worse than one round; not optimal, other R are not tried.
+# Complexity: the loads of each step once, and at most five prices. Source: pipelined collectives on
+# trees, where one tree of equal hops gives the same square root.
+
+PlanT = TypeVar("PlanT", Schedule, TreePlan)
+
+MAX_ROUNDS = 1024
+"""Limit without start-up costs, where more parts always help, but less and less."""
+
+MAX_HELD = 2**23
+"""Steps times NICs up to which the loads of all steps are kept at once, in 128 MiB each time."""
+
+
+def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline = NEVER) -> PlanT:
+    """Return the plan with the fastest number of rounds among those priced in time.
+
+    One round if the loads of all steps do not fit in memory together.
+    """
+    if plan.steps * plan.bcube.nics > MAX_HELD:
+        return plan
+    best = plan
+    with suppress(TimeUpError):
+        deadline.check()
+        worth = sorted(_worth_trying(problem, plan, deadline))
+        least = time_ns(problem, plan, deadline) if worth else 0
+        for rounds in worth:
+            candidate = replace(plan, rounds=rounds)
+            time = time_ns(problem, candidate, deadline)
+            if time < least:
+                best, least = candidate, time
+    return best
+
+
+def _worth_trying(problem: Problem, plan: Plan, deadline: Deadline) -> set[int]:
+    """Return the candidate numbers of rounds above 1."""
+    elements = max(problem.chunks) // problem.element_bytes
+    in_use = plan.threads * plan.pieces - len(plan.left_out)
+    hops, each = 2 * plan.steps, elements // max(in_use, 1)
+    most = min(MAX_ROUNDS, each)
+    if not hops or most < max(hops, 2):
+        return set()
+    best = min(max(_unrounded(problem, plan, deadline), hops), most)
+    # Parts are whole elements: among the numbers of rounds that give the same part size, take the
+    # fewest.
+    sizes = range(max(1, -(-each // best) - 1), -(-each // best) + 2)
+    return {best, *(rounds for size in sizes if 2 <= (rounds := -(-each // size)) <= most)}
+
+
+def _unrounded(problem: Problem, plan: Plan, deadline: Deadline) -> int:
+    """Return the optimal number of rounds if sizes were divisible."""
+    layout = plan.layout(problem.size_bytes // problem.element_bytes, problem.element_bytes)
+    hops = hops_of(plan, layout, deadline)
+    sent = accumulate(hop.sent for hop in hops)
+    received = accumulate(hop.received for hop in hops)
+    times = [
+        problem.network.time(max(int(out.max()), int(into.max())))
+        for out, into in zip(sent, received, strict=True)
+    ]
+    excess = 2 * sum(times[:-1]) - (2 * plan.steps - 1) * times[-1]
+    starts = problem.network.startup_ns * sum(size > 0 for size in problem.chunks)
+    return isqrt(int(max(excess, Fraction(0)) / starts)) if starts else MAX_ROUNDS
+
+
+# ---
+# Smaller pieces for servers that have lost NICs, to balance the load of NICs.
+#
+# Problem: a server that has lost NICs sends every piece once, and passes on pieces that it
+# aggregates. With three levels or more its remaining NICs become the busiest. How small should
+# these pieces be?
+#
+# Method: golden-section search over one common weight of these pieces; why the load is
+# quasi-convex: docs/bml.md, "Why smaller pieces are found by a line search".
+#
+# Guarantee: never a larger load than with equal pieces. With two levels nothing can be gained.
+# Complexity: twice the time of summing loads, and O(k·N) for each weight. Source: own.
+
+
+def balanced(schedule: Schedule, damage: Damage) -> Schedule:
+    """Return the schedule with the piece weight that minimises the load of the busiest NIC."""
+    bcube = schedule.bcube
+    slices = {
+        (thread * bcube.servers + offset, thread * bcube.servers + offset + length)
+        for server in damage.degraded
+        for thread in range(bcube.k)
+        for offset, length in [slice_of(bcube, thread, 0, server)]
+    }
+    if bcube.k < 3 or not slices:
+        return schedule
+    lighter = replace(schedule, light=tuple(sorted(slices)))
+    in_use = schedule.threads * schedule.pieces - len(schedule.left_out)
+    covered = sum(stop - first for first, stop in slices)
+    least = 0 if covered < in_use else 1  # some piece must have a weight
+    # In units of weight no piece is rounded, so loads are linear in the weight.
+    low, high = (
+        both_ways(candidate, candidate.layout(candidate.total_weight, 1), damage.deadline)
+        for candidate in (replace(lighter, light_weight=weight) for weight in (least, FULL_WEIGHT))
+    )
+
+    def load(weight: int) -> Fraction:
+        ahead, behind = weight - least, FULL_WEIGHT - weight
+        busiest = int((low * behind + high * ahead).max())
+        total = replace(lighter, light_weight=weight).total_weight
+        return Fraction(busiest, (FULL_WEIGHT - least) * total)
+
+    best = _minimum(load, least, FULL_WEIGHT)
+    return replace(lighter, light_weight=best) if best < FULL_WEIGHT else schedule
+
+
+def _minimum(value: Callable[[int], Fraction], low: int, high: int) -> int:
+    """Return the minimiser of a quasi-convex function of integers, the larger one on ties."""
+    at = cache(value)
+    while high - low > 2:
+        left = low + (high - low) * 3 // 8
+        right = max(left + 1, low + (high - low) * 5 // 8)
+        if at(left) < at(right):
+            high = right
+        else:
+            low = left
+    return min(range(low, high + 1), key=lambda place: (at(place), -place))

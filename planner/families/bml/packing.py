@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from planner.families.bml.rationals import solve_exactly
 from planner.families.bml.spanning import Edge, Port, SurvivingNetwork, Tree
+from planner.families.bml.trees import busiest_share
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
@@ -51,14 +52,10 @@ class Packing:
 
 def load_of(trees: Sequence[Tree], weights: Sequence[Fraction]) -> Fraction:
     """Return the largest load of a NIC: the sum of the weights of the hops that use it."""
-    unit = lcm(*(weight.denominator for weight in weights))
-    loads: dict[Port, int] = {}
-    for tree, weight in zip(trees, weights, strict=True):
-        share = weight.numerator * (unit // weight.denominator)
-        for first, second, level in tree:
-            loads[first, level] = loads.get((first, level), 0) + share
-            loads[second, level] = loads.get((second, level), 0) + share
-    return Fraction(max(loads.values(), default=0), unit)
+    import numpy as np
+
+    hops = [(*hop, number) for number, tree in enumerate(trees) for hop in tree]
+    return busiest_share(np.array(hops, dtype=np.int64).reshape(-1, 4), weights)
 
 
 GAP = 1e-9

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from planner.families.bml.problem import Problem
 from planner.families.bml.schedule import Schedule
-from planner.families.bml.trees import TreePlan
+from planner.families.bml.trees import Plan, TreePlan
 from planner.families.collectives.layout import Layout
 from planner.model.network import Network
 from planner.solving.deadline import NEVER, Deadline
@@ -43,14 +43,14 @@ class Loads(NamedTuple):
     received: "NDArray[np.int64]"
 
 
-def loads(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
+def loads(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
     """Yield the loads of NICs in each step of the aggregation; TimeUpError at the deadline."""
     if isinstance(plan, TreePlan):
         return _of_trees(plan, layout, deadline)
     return _of_schedule(plan, layout, deadline)
 
 
-def _nothing(plan: Schedule | TreePlan) -> Loads:
+def _nothing(plan: Plan) -> Loads:
     import numpy as np
 
     shape = plan.bcube.k, plan.bcube.servers
@@ -75,7 +75,7 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
 
     bcube = schedule.bcube
     n, k, count = bcube.n, bcube.k, bcube.servers
-    dead = np.array(sorted(schedule.dead), dtype=np.int64)
+    dead, blocked = np.array(sorted(schedule.dead), dtype=np.int64), schedule.blocked_rows
     servers = np.arange(count, dtype=np.int64)
     held = np.zeros((k, count), dtype=np.int64)  # digits t … t+w-1 as a number
     sizes = np.tile(np.diff(layout.starts(np.arange(k + 1) * count))[:, None], count)
@@ -101,7 +101,11 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
             first = dead - dead // stride % n * stride
             peers = (first[:, None] + np.arange(n) * stride).reshape(-1)
             np.subtract.at(step.received[level], peers, sizes[t, peers])
-        _take_away(schedule, step, w, sizes)
+        # Blocked transfers are not sent; the size of each is its receiver's slice.
+        thread, _, sender, receiver = blocked[blocked[:, 1] == w].T
+        level_of, size = (thread + w) % k, sizes[thread, receiver]
+        np.subtract.at(step.sent, (level_of, sender), size)
+        np.subtract.at(step.received, (level_of, receiver), size)
         step.sent[:, dead] = 0
         step.received[:, dead] = 0
         yield step
@@ -120,19 +124,7 @@ def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
     return half
 
 
-def _take_away(schedule: Schedule, step: Loads, w: int, sizes: "NDArray[np.int64]") -> None:
-    """Subtract the blocked transfers of step w; the size of each is its receiver's slice."""
-    import numpy as np
-
-    rows = schedule.blocked_rows
-    thread, _, sender, receiver = rows[rows[:, 1] == w].T
-    level = (thread + w) % schedule.bcube.k
-    size = sizes[thread, receiver]
-    np.subtract.at(step.sent, (level, sender), size)
-    np.subtract.at(step.received, (level, receiver), size)
-
-
-def time_ns(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> int:
+def time_ns(problem: Problem, plan: Plan, deadline: Deadline = NEVER) -> int:
     """Return the time of a plan (ns); TimeUpError at the deadline."""
     network, time = problem.network, Fraction(0)
     for size, times in Counter(problem.chunks).items():
@@ -145,7 +137,7 @@ def time_ns(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NE
     return ceil(time)
 
 
-def is_intact(plan: Schedule | TreePlan) -> TypeGuard[Schedule]:
+def is_intact(plan: Plan) -> TypeGuard[Schedule]:
     """Return whether a plan is Algorithm 1 without failures, which has a price in closed form."""
     return isinstance(plan, Schedule) and not plan.changed and plan.rounds == 1
 
@@ -172,81 +164,59 @@ def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
     return steps + [(carried, 0) for carried, _ in reversed(steps)]
 
 
-def _chunk(
-    problem: Problem, plan: Schedule | TreePlan, elements: int, deadline: Deadline
-) -> Fraction:
+class Hop(NamedTuple):
+    """What NICs carry, shape (k, N), and servers add, shape (N,), in hops that run at once."""
+
+    sent: "NDArray[np.int64]"
+    received: "NDArray[np.int64]"
+    added: "NDArray[np.int64]"
+
+    def plus(self, other: "Hop", times: int) -> "Hop":
+        """Return these hops with another one beside them (`times` = -1: without it)."""
+        return Hop(*(own + times * more for own, more in zip(self, other, strict=True)))
+
+    def time(self, network: Network) -> Fraction:
+        """Return the time of a step with these hops (ns)."""
+        busiest = max(int(self.sent.max()), int(self.received.max()))
+        return network.step(busiest, int(self.added.max()))
+
+
+def up_and_down(load: Loads) -> tuple[Hop, Hop]:
+    """Return a step of the aggregation, and its reverse in the broadcast, which adds nothing."""
+    added = load.received.sum(axis=0)
+    return Hop(*load, added), Hop(load.received, load.sent, 0 * added)
+
+
+def hops_of(plan: Plan, layout: Layout, deadline: Deadline = NEVER) -> list[Hop]:
+    """Return the hops of a part of a gradient, in order."""
+    both = [up_and_down(load) for load in loads(plan, layout, deadline)]
+    return [up for up, _ in both] + [down for _, down in reversed(both)]
+
+
+def _chunk(problem: Problem, plan: Plan, elements: int, deadline: Deadline) -> Fraction:
     """Return the time of one layer, or of a gradient that is not cut into layers."""
+    network, width = problem.network, problem.element_bytes
     if plan.rounds == 1:
-        return sum(
-            (
-                _step(problem.network, load, True) + _step(problem.network, load, False)
-                for load in loads(plan, plan.layout(elements, problem.element_bytes), deadline)
-            ),
-            Fraction(0),
-        )
+        steps = map(up_and_down, loads(plan, plan.layout(elements, width), deadline))
+        return sum((up.time(network) + down.time(network) for up, down in steps), Fraction(0))
     quotient, longer = divmod(elements, plan.rounds)
-    # The first `longer` parts have one element more than the others.
-    of_short = _hops(plan, plan.layout(quotient, problem.element_bytes), deadline)
-    of_long = (
-        _hops(plan, plan.layout(quotient + 1, problem.element_bytes), deadline) if longer else []
-    )
+    # The first `longer` parts have one element more than the others. Part j is on hop step - j, so
+    # these parts begin, go over to the shorter ones, and end, hop by hop, after so many steps:
+    short = hops_of(plan, plan.layout(quotient, width), deadline)
+    changes = [(plan.rounds, short, -1)]
+    if longer:
+        long = hops_of(plan, plan.layout(quotient + 1, width), deadline)
+        changes += [(0, long, 1), (longer, long, -1), (longer, short, 1)]
+    else:
+        changes += [(0, short, 1)]
     count = 2 * plan.steps
-    under_way = _UnderWay(plan)
-    events = {*range(count), *range(longer, longer + count)}
-    events.update(range(plan.rounds, plan.rounds + count))
+    under_way = short[0].plus(short[0], -1)
     time, before, each = Fraction(0), 0, Fraction(0)
-    for step in sorted(events):
+    for step in sorted({begin + hop for begin, _, _ in changes for hop in range(count)}):
         deadline.check()
         time += (step - before) * each
-        # Part j is on hop step - j. The events: the first part, the first shorter part, or the last
-        # part moves to another hop.
-        if step < count:
-            under_way.add((of_long if longer else of_short)[step])
-        if longer and 0 <= step - longer < count:
-            under_way.add(of_long[step - longer], -1)
-            under_way.add(of_short[step - longer])
-        if 0 <= step - plan.rounds < count:
-            under_way.add(of_short[step - plan.rounds], -1)
-        before, each = step, under_way.step(problem.network)
+        for begin, hops, times in changes:
+            if 0 <= step - begin < count:
+                under_way = under_way.plus(hops[step - begin], times)
+        before, each = step, under_way.time(network)
     return time
-
-
-_Hop = tuple[Loads, bool]
-"""Loads of NICs in one hop of a part, and whether receivers add."""
-
-
-def _step(network: Network, carried: Loads, adds: bool) -> Fraction:
-    """Return the time of a step with only this hop; its reverse takes as long."""
-    busiest = max(int(carried.sent.max()), int(carried.received.max()))
-    return network.step(busiest, int(carried.received.sum(axis=0).max()) if adds else 0)
-
-
-def _hops(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline) -> list[_Hop]:
-    up = list(loads(plan, layout, deadline))
-    down = [Loads(load.received, load.sent) for load in reversed(up)]
-    return [(load, True) for load in up] + [(load, False) for load in down]
-
-
-class _UnderWay:
-    """Loads of the hops that run in one step."""
-
-    def __init__(self, plan: Schedule | TreePlan) -> None:
-        import numpy as np
-
-        shape = plan.bcube.k, plan.bcube.servers
-        self._sent: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
-        self._received: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
-        self._added: NDArray[np.int64] = np.zeros(shape[1], dtype=np.int64)
-
-    def add(self, hop: _Hop, times: int = 1) -> None:
-        """Add the loads of a hop (`times` = -1: remove them)."""
-        carried, adds = hop
-        self._sent += times * carried.sent
-        self._received += times * carried.received
-        if adds:
-            self._added += times * carried.received.sum(axis=0)
-
-    def step(self, network: Network) -> Fraction:
-        """Return the time of a step."""
-        busiest = max(int(self._sent.max()), int(self._received.max()))
-        return network.step(busiest, int(self._added.max()))

@@ -1,10 +1,9 @@
 """The problem of gradient synchronisation on a BCube: network, gradient, failures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from planner.families.collectives.layout import Layout
 from planner.model.errors import InvalidInputError
 from planner.model.network import AnyNetwork, Network, links
 from planner.model.profiles import Profile
@@ -137,7 +136,7 @@ class Problem:
 
 
 # ---
-# Interface of all plans of gradient synchronisation.
+# What all plans of gradient synchronisation consist of.
 #
 # The gradient is cut into pieces, numbered within each thread. In the `aggregate` stage a piece is
 # summed along a tree of servers towards its owner. In the `broadcast` stage it is sent back along
@@ -186,51 +185,9 @@ class Hops(NamedTuple):
     levels: "NDArray[np.int64]"
 
 
-class Plan(Protocol):
-    """Interface that the checker and pricing use."""
+def rows_of(hops: Iterable[Hops]) -> "NDArray[np.int64]":
+    """Return step, sender, receiver and level of each transfer, shape (transfers, 4)."""
+    import numpy as np
 
-    @property
-    def bcube(self) -> BCube:
-        """The topology."""
-        ...
-
-    @property
-    def threads(self) -> int:
-        """Threads of a server, each with its own pieces."""
-        ...
-
-    @property
-    def pieces(self) -> int:
-        """Pieces of a thread, including those left out."""
-        ...
-
-    @property
-    def left_out(self) -> tuple[int, ...]:
-        """Pieces without elements, in order, as ``thread·pieces + piece``."""
-        ...
-
-    @property
-    def steps(self) -> int:
-        """Steps of the aggregation, D; the broadcast has equally many."""
-        ...
-
-    @property
-    def rounds(self) -> int:
-        """Number of parts of each piece; each part is one step behind the one before."""
-        ...
-
-    def owner(self, thread: int, piece: int) -> int:
-        """Return the server that sums a piece."""
-        ...
-
-    def layout(self, elements: int, element_bytes: int) -> Layout:
-        """Return the layout of the pieces of a gradient with this number of elements."""
-        ...
-
-    def transfers(self, server: int) -> Iterator[Transfer]:
-        """Yield the transfers that a server sends, in the order of stages and steps."""
-        ...
-
-    def hops(self, thread: int, piece: int) -> Iterator[Hops]:
-        """Yield the transfers of one piece in the aggregation, step by step."""
-        ...
+    rows = (np.column_stack([np.full(len(of.senders), of.step), *of[1:]]) for of in hops)
+    return np.concatenate([np.zeros((0, 4), dtype=np.int64), *rows])

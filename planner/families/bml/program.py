@@ -13,15 +13,13 @@ from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 
-from planner.families.bml.damage import Damage
 from planner.families.bml.methods import infeasibility_of
 from planner.families.bml.packing import few_trees
-from planner.families.bml.problem import Plan
-from planner.families.bml.reroute import detour
+from planner.families.bml.reroute import Damage, detour
 from planner.families.bml.schedule import Schedule
-from planner.families.bml.trees import TreePlan, root_at_centre
+from planner.families.bml.trees import Plan, TreePlan, root_at_centre
 from planner.families.collectives import recipes
-from planner.families.collectives.bml import bml_program
+from planner.families.collectives.exchange import bml_program
 from planner.families.collectives.layout import KeptLayout, Layout
 from planner.families.collectives.program import ListedProgram, Message, Program, in_parts
 from planner.families.collectives.recipes import Recipe

@@ -1,24 +1,199 @@
-"""Reroutes around failures: Algorithm 1 with as few changes as possible.
+"""What survives failures in a BCube, bounds on an all-reduce in it, and Algorithm 1 around them.
 
 Problem: sum and broadcast the gradient among the living servers of a BCube(n, k) with failures, at
-any size. Method: a blocked transfer is sent one step earlier, in parts, over other levels, to
-servers that would send the same slice anyway; see docs/bml.md, "Why detours are right".
+any size. A NIC is usable if neither it, its server nor its switch has failed, and another NIC on
+its switch is usable.
+Bounds, in units of the time T_F of one gradient over one link: 2(N'-1)/(usable NICs), 1/(usable
+NICs of a server), and 2(P-1)/(usable NICs between P parts). Proof: docs/bml.md, "Why the bounds
+with failures hold". Method: a blocked transfer is sent one step earlier, in parts, over other
+levels, to servers that would send the same slice anyway; see docs/bml.md, "Why detours are right".
 
 Guarantee: the plan is correct. If every slice has nowhere to go, the method does not apply
 (`planner.families.bml.trees` still does). Not optimal; the lower bound gives the gap.
-Complexity: O(f·n·k³) for f failed NICs, independent of N, where few neighbours have failed too; a
-failed switch counts as n NICs, a server as k.
+Complexity: label propagation takes O(k·N) array operations a round, and about as many rounds as the
+diameter; the bounds O(k² + failures). Detours O(f·n·k³) for f failed NICs, independent of N, where
+few neighbours have failed too; a failed switch counts as n NICs, a server as k.
 Source: own. The paper does not treat failures; that servers relay for each other is BCube's idea.
+The bounds generalise the intact one of BML, section 3.2; the cuts are those of Tutte and
+Nash-Williams for packing spanning trees, applied to NICs.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
-from planner.families.bml.damage import Damage
+from planner.families.bml.problem import Problem
 from planner.families.bml.schedule import Detour, DetourPart, Schedule, slice_of
 from planner.model.errors import NotApplicableError
-from planner.model.topologies import BCube
-from planner.solving.deadline import watched
+from planner.model.topologies import BCube, Failures
+from planner.solving.deadline import NEVER, Deadline, watched
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+GRACE_S = 0.35
+"""Seconds after the time limit in which a plan may still be checked and priced."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A BCube with failures.
+
+    Parameters
+    ----------
+    bcube : BCube
+        The topology.
+    failed : Failures
+        Failed servers, NICs and switches.
+    deadline : Deadline
+        When properties and methods that visit the whole network give up, with a `TimeUpError`.
+    """
+
+    bcube: BCube
+    failed: Failures
+    deadline: Deadline = field(default=NEVER, compare=False)
+
+    @property
+    def dead(self) -> frozenset[int]:
+        """Failed servers."""
+        return self.failed.servers
+
+    @property
+    def living(self) -> int:
+        """Number of living servers, N'."""
+        return self.bcube.servers - len(self.dead)
+
+    @cached_property
+    def down(self) -> frozenset[tuple[int, int]]:
+        """NICs of living servers that cannot be used, as pairs of server and level."""
+        bcube = self.bcube
+        broken = set(self.failed.nics)
+        for level, switch in self.failed.switches:
+            servers = watched(bcube.on_switch(level, switch), self.deadline)
+            broken.update((server, level) for server in servers)
+        suspects = {
+            (level, bcube.switch(server, level)) for server, level in watched(broken, self.deadline)
+        }
+        suspects.update(
+            (level, bcube.switch(server, level)) for server in self.dead for level in range(bcube.k)
+        )
+        for level, switch in suspects:
+            up = [
+                server
+                for server in watched(bcube.on_switch(level, switch), self.deadline)
+                if server not in self.dead and (server, level) not in broken
+            ]
+            if len(up) == 1:
+                broken.add((up[0], level))
+        return frozenset(
+            (server, level)
+            for server, level in watched(broken, self.deadline)
+            if server not in self.dead
+        )
+
+    @cached_property
+    def degraded(self) -> frozenset[int]:
+        """Living servers that have lost a NIC."""
+        return frozenset(server for server, _ in self.down)
+
+    @property
+    def usable_nics(self) -> int:
+        """Number of usable NICs."""
+        return self.bcube.k * self.living - len(self.down)
+
+    @cached_property
+    def fewest_nics(self) -> int:
+        """Fewest usable NICs of a living server."""
+        lost = Counter(server for server, _ in self.down)
+        return self.bcube.k - max(lost.values(), default=0)
+
+    def load_bound(self) -> Fraction:
+        """Return the lower bound on the load of the busiest NIC in each direction, in gradients.
+
+        The network must be connected (`cut_off`).
+        """
+        if self.living < 2:
+            return Fraction(0)
+        bcube = self.bcube
+        bounds = [Fraction(2 * (self.living - 1), self.usable_nics), Fraction(1, self.fewest_nics)]
+        lost = Counter(level for _, level in self.down)
+        by_nics = sorted(range(bcube.k), key=lambda level: -lost[level])
+        nics = 0
+        for count, level in enumerate(by_nics[:-1], 1):
+            nics += self.living - lost[level]
+            parts = self._parts(by_nics[:count])
+            if parts > 1:
+                bounds.append(Fraction(2 * (parts - 1), nics))
+        return max(bounds)
+
+    def _parts(self, levels: list[int]) -> int:
+        """Return the number of non-empty parts of servers that agree in the digits of `levels`."""
+        n, k = self.bcube.n, self.bcube.k
+        gone = Counter(
+            tuple(self.bcube.digit(server, level) for level in levels) for server in self.dead
+        )
+        size = int(n ** (k - len(levels)))
+        return int(n ** len(levels)) - sum(count == size for count in gone.values())
+
+    def hops(self) -> int:
+        """Return a lower bound on the largest distance, in links, between two living servers.
+
+        Every server differs in all k digits from equally many others. Unless half of all servers
+        have failed, some such pair is alive, at distance k.
+        """
+        if self.living < 2:
+            return 0
+        return self.bcube.k if 2 * len(self.dead) < self.bcube.servers else 1
+
+    def cut_off(self) -> tuple[int, ...]:
+        """Return the servers outside the largest connected part; () if there is one part."""
+        import numpy as np
+
+        if not (self.down or self.dead):
+            return ()
+        labels = self._labels()
+        parts, sizes = np.unique(labels[labels >= 0], return_counts=True)
+        if len(parts) < 2:
+            return ()
+        main = parts[np.argmax(sizes)]
+        return tuple(np.flatnonzero((labels >= 0) & (labels != main)).tolist())
+
+    def _labels(self) -> "NDArray[np.int64]":
+        """Return the smallest server that each server reaches, -1 for failed ones; shape (N,)."""
+        import numpy as np
+
+        bcube = self.bcube
+        n, count = bcube.n, bcube.servers
+        nobody = np.int64(count)
+        labels = np.arange(count, dtype=np.int64)
+        labels[list(self.dead)] = nobody
+        up = np.ones((bcube.k, count), dtype=bool)
+        up[:, list(self.dead)] = False
+        for server, level in self.down:
+            up[level, server] = False
+        while True:
+            before = labels.copy()
+            for level in range(bcube.k):
+                self.deadline.check()
+                shape = (-1, n, n**level)
+                usable = up[level].reshape(shape)
+                seen = np.where(usable, labels.reshape(shape), nobody)
+                least = seen.min(axis=1, keepdims=True)
+                labels = np.where(usable, least, labels.reshape(shape)).reshape(-1)
+            if np.array_equal(labels, before):
+                break
+        labels[labels == nobody] = -1
+        return labels
+
+
+@lru_cache(maxsize=1)  # method, checker and bound of one solution share it
+def damage_of(problem: Problem, deadline: Deadline) -> Damage:
+    """Return the surviving network of a problem; it gives up `GRACE_S` after the deadline."""
+    return Damage(problem.bcube, problem.failed, deadline.later(GRACE_S))
 
 
 def detour(damage: Damage) -> Schedule:
@@ -42,7 +217,7 @@ def detour(damage: Damage) -> Schedule:
             first = thread * bcube.servers + offset
             gone.update(range(first, first + length))
     without = gone | {
-        thread * bcube.servers + _number(bcube, thread, server)
+        thread * bcube.servers + slice_of(bcube, thread, bcube.k - 1, server)[0]
         for server in damage.degraded
         for thread in range(bcube.k)
     }
@@ -124,8 +299,3 @@ def _parts(
         for (level, via), start, stop in zip(takers, ends, ends[1:], strict=False)
         if start < stop
     )
-
-
-def _number(bcube: BCube, thread: int, server: int) -> int:
-    """Return the number of the piece of a thread that a server owns."""
-    return slice_of(bcube, thread, bcube.k - 1, server)[0]

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, chain
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain
+from math import lcm
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from planner.families.bml.problem import Hops, Plan, Transfer
-from planner.families.collectives.layout import WeightedLayout
+from planner.families.bml.problem import Hops, Transfer, rows_of
+from planner.families.bml.schedule import Schedule
+from planner.families.collectives.layout import RangedLayout, by_shares
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, watched
 
@@ -41,26 +43,6 @@ class RootedTree(NamedTuple):
 
     root: int
     branches: tuple[Branch, ...]
-
-
-def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, int, int], ...]]:
-    """Return the tree of every piece in use, as undirected hops; TimeUpError at the deadline."""
-    left_out = set(plan.left_out)
-    in_use = (number for number in range(plan.threads * plan.pieces) if number not in left_out)
-    trees: list[tuple[tuple[int, int, int], ...]] = []
-    for number in in_use:
-        deadline.check()
-        ways = plan.hops(*divmod(number, plan.pieces))
-        trees.append(
-            tuple(
-                hop
-                for way in ways
-                for hop in zip(
-                    way.senders.tolist(), way.receivers.tolist(), way.levels.tolist(), strict=True
-                )
-            )
-        )
-    return trees
 
 
 def root_at_centre(hops: Sequence[tuple[int, int, int]], deadline: Deadline = NEVER) -> RootedTree:
@@ -149,10 +131,6 @@ class TreePlan:
         return self.branch_rows[first:end]
 
     @cached_property
-    def _ends(self) -> tuple[Fraction, ...]:
-        return tuple(accumulate(self.shares))
-
-    @cached_property
     def _by_end(self) -> "tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]":
         """The order of `branch_rows` by sender, and by receiver, and where each server begins."""
         servers = range(self.bcube.servers + 1)
@@ -166,9 +144,9 @@ class TreePlan:
         """Return the root of a piece's tree."""
         return self.trees[piece].root
 
-    def layout(self, elements: int, element_bytes: int) -> WeightedLayout:
+    def layout(self, elements: int, element_bytes: int) -> RangedLayout:
         """Return the layout of the pieces of a gradient with this number of elements."""
-        return WeightedLayout(self._ends, elements, element_bytes)
+        return by_shares(self.shares, elements, element_bytes)
 
     def transfers(self, server: int) -> Iterator[Transfer]:
         """Yield the transfers that a server sends, in the order of stages and steps."""
@@ -190,3 +168,42 @@ class TreePlan:
         if len(rows):
             for same in np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1):
                 yield Hops(int(same[0, 0]), same[:, 1], same[:, 2], same[:, 3])
+
+
+Plan: TypeAlias = Schedule | TreePlan
+"""What is checked, priced and executed."""
+
+
+def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, int, int], ...]]:
+    """Return the tree of every piece in use, as undirected hops; TimeUpError at the deadline."""
+    left_out = set(plan.left_out)
+    in_use = (number for number in range(plan.threads * plan.pieces) if number not in left_out)
+    trees: list[tuple[tuple[int, int, int], ...]] = []
+    for number in in_use:
+        deadline.check()
+        rows = rows_of(plan.hops(*divmod(number, plan.pieces)))
+        trees.append(tuple(map(tuple, rows[:, 1:].tolist())))
+    return trees
+
+
+def busiest_share(
+    hops: "NDArray[np.int64]", shares: Sequence[Fraction], deadline: Deadline = NEVER
+) -> Fraction:
+    """Return the load of the busiest NIC in one direction: the shares of the hops that use it.
+
+    `hops` are two servers, a level, and the number of their tree, whose share they carry.
+    """
+    import numpy as np
+
+    if not len(hops):
+        return Fraction(0)
+    unit = lcm(*(share.denominator for share in shares))
+    servers, levels = int(hops[:, :2].max()) + 1, int(hops[:, 2].max()) + 1
+    # Shares sum to 1, and at most N-1 hops of a tree use one NIC.
+    kind = np.int64 if unit * servers < 2**62 else object
+    parts = np.array([int(share * unit) for share in shares], dtype=kind)
+    carried = np.zeros((levels, servers), dtype=kind)
+    for end in (0, 1):
+        deadline.check()
+        np.add.at(carried, (hops[:, 2], hops[:, end]), parts[hops[:, 3]])
+    return Fraction(int(carried.max()), unit)

@@ -6,11 +6,11 @@ where data is relayed, the range is replayed: how often each rank's contribution
 where messages of a step send what was there before it. Proof: docs/bml.md, "Why following one chunk
 proves a program". Guarantee: both are proofs, for any number of bytes. Complexity: symmetric: O(N)
 per lane (65,536 ranks take a second). Else O(messages of its lane) per range, O(ranks² +
-messages·ranks) if it is replayed; memory O(messages + ranks²). Source: multisets as in
-`planner.families.bml.checker`; links: Wang et al., "BML", NeurIPS 2018, section 3.2.
+messages·ranks) if it is replayed; memory O(messages + ranks²). Source: own; links: Wang et al.,
+"BML", NeurIPS 2018, section 3.2.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -44,9 +44,9 @@ def check(program: Program, deadline: Deadline = NEVER) -> Literal["symmetry", "
     _check_links(program)
     for lane in range(program.lanes):
         deadline.check()
-        wrong = _wrong(program.way(lane), program.ranks, program.kind)
-        if wrong is not None:
-            number, what = wrong
+        fault = fault_of(program.way(lane), program.kind, [True] * program.ranks)
+        if fault is not None:
+            number, what = fault
             where = f"chunk {lane * program.ranks}, rank {program.rank(number, lane)}"
             raise InvalidPlanError(where, what)
     return "symmetry"
@@ -61,20 +61,20 @@ def replay(program: Program, deadline: Deadline = NEVER) -> None:
     rows = np.array([message[:8] for message in messages], dtype=np.int64).reshape(-1, 8)
     steps, lanes, senders, receivers, _, firsts, stops, adds = rows.T
     passed_on = any((message.source, message.target) != (OWN, OWN) for message in messages)
-    for first, stop, lane in _ranges(program, lanes, firsts, stops):
+    for first, stop, lane in uncut(program.chunks, lanes, firsts, stops):
         deadline.check()
         its = lane[(firsts[lane] <= first) & (first < stops[lane])]
         for owner in sorted({program.owner(chunk) for chunk in range(first, stop)}):
             way = Way(owner, steps[its], senders[its], receivers[its], adds[its].astype(bool))
-            if passed_on or _wrong(way, program.ranks, program.kind) is not None:
+            if passed_on or fault_of(way, program.kind, [True] * program.ranks) is not None:
                 _follow(program, [messages[number] for number in its.tolist()], first, owner)
 
 
 _Numbers: TypeAlias = "NDArray[np.int64]"
 
 
-def _ranges(
-    program: Program, lanes: _Numbers, firsts: _Numbers, stops: _Numbers
+def uncut(
+    chunks: int, lanes: _Numbers, firsts: _Numbers, stops: _Numbers
 ) -> Iterator[tuple[int, int, _Numbers]]:
     """Yield the ranges of chunks that no message cuts, with the messages of their lane."""
     import numpy as np
@@ -86,8 +86,8 @@ def _ranges(
         places = np.searchsorted(cuts, firsts[lane]), np.searchsorted(cuts, stops[lane])
         begun, ended = (np.bincount(ends, minlength=len(cuts)) for ends in places)
         carried = np.cumsum(begun - ended)[:-1] > 0
-        uncut = zip(cuts[:-1][carried].tolist(), cuts[1:][carried].tolist(), strict=True)
-        ranges += [(first, stop, lane) for first, stop in uncut]
+        pairs = zip(cuts[:-1][carried].tolist(), cuts[1:][carried].tolist(), strict=True)
+        ranges += [(first, stop, lane) for first, stop in pairs]
     reached = 0
     for first, stop, lane in sorted(ranges, key=itemgetter(0)):
         if first < reached:
@@ -98,8 +98,8 @@ def _ranges(
             yield reached, first, lane[:0]
         yield first, stop, lane
         reached = stop
-    if reached < program.chunks:
-        yield reached, program.chunks, order[:0]
+    if reached < chunks:
+        yield reached, chunks, order[:0]
 
 
 def _check_links(program: SymmetricProgram) -> None:
@@ -114,11 +114,11 @@ def _check_links(program: SymmetricProgram) -> None:
         used.add(key)
 
 
-def _wrong(way: Way, count: int, kind: Kind) -> tuple[int, str] | None:
+def fault_of(way: Way, kind: Kind, takes_part: Sequence[bool]) -> tuple[int, str] | None:
     """Return the first rank that breaks the reduction or broadcast tree, and how; or None."""
     import numpy as np
 
-    once = np.ones(count, dtype=np.int64)
+    once, count = np.array(takes_part, dtype=np.int64), len(takes_part)
     once[way.owner] = 0
     up, down = way.adds, ~way.adds
     ready = -1

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from planner.families.collectives.program import Message, Program, sizes_of
+from planner.families.collectives.program import Program, sizes_of
 from planner.families.collectives.symmetric import SymmetricProgram
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network, scattered
@@ -23,20 +23,13 @@ from planner.model.validation import integer, set_integer, total
 class Cost:
     """The steps of an algorithm and its largest loads. A lower bound has the same form.
 
-    Attributes
-    ----------
-    steps : int
-        Sets of concurrent transfers; each starts when the one before has ended.
-    volume : Fraction
-        Bytes through the busiest NIC in one direction, summed over the steps, as a share of the
-        gradient: the synchronisation time in units of T_F.
-    reduced : Fraction
-        Bytes that the busiest server adds, summed over the steps, as a share of the gradient.
+    Steps are sets of concurrent transfers; each starts when the one before has ended. The volume is
+    the synchronisation time in units of T_F.
     """
 
     steps: int
-    volume: Fraction
-    reduced: Fraction
+    volume: Fraction  # through the busiest NIC in one direction, in gradients
+    reduced: Fraction  # that the busiest server adds, in gradients
 
     def time_ns(self, network: Network, gradient_bytes: int) -> int:
         """Return the time of one synchronisation in ns, rounded up once.
@@ -128,49 +121,35 @@ class Fabric:
         return FatTree.smallest_for(self.servers)
 
 
-def on_bcube(
-    algorithm: str, bcube: BCube, steps: int, volume: Fraction, reduced: Fraction | None = None
-) -> Collective:
-    """Return the algorithm on a BCube; by default a server adds (N-1)/N of the gradient."""
-    return Collective(
-        algorithm=algorithm,
-        topology="bcube",
-        servers=bcube.servers,
-        nics=bcube.k,
-        switches=bcube.switches,
-        steps=steps,
-        volume=volume,
-        reduced=scattered(bcube.servers) if reduced is None else reduced,
-    )
-
-
-def on_fabric(
+def placed(
     algorithm: str,
-    fabric: Fabric,
+    place: BCube | Fabric,
     steps: int,
     volume: Fraction,
     reduced: Fraction | None = None,
     *,
     many: bool = False,
 ) -> Collective:
-    """Return the algorithm on a Fat-Tree; by default a server adds (N-1)/N of the gradient.
+    """Return the algorithm on a BCube or a Fat-Tree; by default a server adds (N-1)/N.
 
-    Without `many` the algorithm is for one NIC per server: more NICs are a `NotApplicableError`.
+    Without `many` it is for one NIC per server of a Fat-Tree: more are a `NotApplicableError`.
     """
-    if fabric.nics > 1 and not many:
+    bcube = isinstance(place, BCube)
+    nics = place.k if isinstance(place, BCube) else place.nics
+    if not bcube and nics > 1 and not many:
         raise NotApplicableError(
-            "nics", f"{algorithm} uses one NIC a server: k_nics is the one for {fabric.nics}"
+            "nics", f"{algorithm} uses one NIC a server: k_nics is the one for {nics}"
         )
     return Collective(
         algorithm=algorithm,
-        topology="fattree",
-        servers=fabric.servers,
-        nics=fabric.nics,
-        switches=fabric.switches,
-        tree=fabric.tree,
+        topology="bcube" if bcube else "fattree",
+        servers=place.servers,
+        nics=nics,
+        switches=place.switches,
+        tree=None if isinstance(place, BCube) else place.tree,
         steps=steps,
         volume=volume,
-        reduced=scattered(fabric.servers) if reduced is None else reduced,
+        reduced=scattered(place.servers) if reduced is None else reduced,
     )
 
 
@@ -186,12 +165,17 @@ def on_fabric(
 
 
 class Load(NamedTuple):
-    """The load of a step: bytes by rank and NIC, bytes added by rank, most messages of a NIC."""
+    """The load of a step: bytes, and messages sent, by rank and NIC; bytes added by rank."""
 
     sent: Counter[tuple[int, int]]
     received: Counter[tuple[int, int]]
     added: Counter[int]
-    messages: int
+    times: Counter[tuple[int, int]]
+
+    @property
+    def messages(self) -> int:
+        """Most messages that a NIC sends."""
+        return max(self.times.values(), default=0)
 
 
 def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]:
@@ -200,28 +184,18 @@ def loads(program: Program, elements: int, element_bytes: int = 1) -> list[Load]
     For a symmetric program with chunks of one size it is that of rank 0 only.
     """
     layout = program.layout(elements, element_bytes)
-    steps = [Load(Counter(), Counter(), Counter(), 0) for _ in range(program.steps)]
-    sent: list[Counter[tuple[int, int]]] = [Counter() for _ in steps]
+    steps = [Load(Counter(), Counter(), Counter(), Counter()) for _ in range(program.steps)]
     alike = isinstance(program, SymmetricProgram) and elements % program.chunks == 0
-    ranks = range(1 if alike else program.ranks)
-
-    def size(message: Message) -> int:
-        return layout.span(message.first, message.stop - message.first)
-
-    for rank in ranks:
+    for rank in range(1 if alike else program.ranks):
         for message in program.sends(rank):
-            if length := size(message):
+            if length := layout.span(message.first, message.stop - message.first):
                 steps[message.step].sent[rank, message.link] += length
-                sent[message.step][rank, message.link] += 1
+                steps[message.step].times[rank, message.link] += 1
         for message in program.receives(rank):
-            if length := size(message):
+            if length := layout.span(message.first, message.stop - message.first):
                 steps[message.step].received[rank, message.link] += length
-                if message.adds:
-                    steps[message.step].added[rank] += length
-    return [
-        step._replace(messages=max(times.values(), default=0))
-        for step, times in zip(steps, sent, strict=True)
-    ]
+                steps[message.step].added[rank] += length * message.adds
+    return steps
 
 
 def cost_of(program: Program) -> Cost:

@@ -6,9 +6,8 @@ empty. Around failures pieces have weights, and trees have shares of their own.
 Guarantee: pieces are whole elements without gaps that hold all E elements; of equal shares none has
 more than one element more than another. Exact, in Python's integers or in 64 bits that cannot
 overflow.
-Complexity: a start takes O(log r) for r unused pieces or ranges of equal weight, and O(1) for given
-shares after one pass. Many starts at once are array operations, except for given shares. Source:
-own.
+Complexity: a start takes O(log r) for r unused pieces or ranges of equal weight. Many starts are
+array operations, except where products exceed 64 bits. Source: own.
 """
 
 from abc import ABC, abstractmethod
@@ -28,6 +27,10 @@ if TYPE_CHECKING:
 
 _SQUARES = 2**31
 """Above this number of pieces, products of two piece numbers may exceed 64 bits."""
+
+
+_WEIGHTS = 2**31
+"""Above this sum of weights, products of two of them may exceed 64 bits."""
 
 
 class Layout(ABC):
@@ -130,38 +133,24 @@ class RangedLayout(Layout):
         """Return the start of each of several pieces (bytes)."""
         import numpy as np
 
+        if self._before[-1] > _WEIGHTS:
+            return super().starts(pieces)
         firsts, weights, before = (
             np.array(values, dtype=np.int64) for values in (self.firsts, self.weights, self._before)
         )
         place = np.minimum(np.searchsorted(firsts, pieces, side="right"), len(weights)) - 1
         weight = before[place] + (pieces - firsts[place]) * weights[place]
-        # elements · weight may exceed 64 bits; rest · weight does not: weights sum to at most 2^27.
+        # elements · weight may exceed 64 bits; rest · weight does not.
         quotient, rest = divmod(self.elements, self._before[-1])
         positions: NDArray[np.int64] = quotient * weight + rest * weight // self._before[-1]
         return positions * self.element_bytes
 
 
-@dataclass(frozen=True)
-class WeightedLayout(Layout):
-    """Pieces with given shares of the elements; each start is rounded down to a whole element.
-
-    `ends` holds the cumulative shares up to and including each piece; the last is 1.
-    """
-
-    ends: tuple[Fraction, ...]
-    elements: int
-    element_bytes: int
-
-    @cached_property
-    def _before(self) -> tuple[int, tuple[int, ...]]:
-        """A common denominator of the shares, and the cumulative numerators, 0 first."""
-        unit = lcm(*(end.denominator for end in self.ends))
-        return unit, (0, *(end.numerator * (unit // end.denominator) for end in self.ends))
-
-    def start(self, piece: int) -> int:
-        """Return the start of a piece (bytes)."""
-        unit, before = self._before
-        return before[piece] * self.elements // unit * self.element_bytes
+def by_shares(shares: Sequence[Fraction], elements: int, element_bytes: int) -> RangedLayout:
+    """Return the layout of pieces with given shares of the elements, which sum to 1."""
+    unit = lcm(*(share.denominator for share in shares))
+    weights = (share.numerator * (unit // share.denominator) for share in shares)
+    return RangedLayout(tuple(range(len(shares) + 1)), tuple(weights), elements, element_bytes)
 
 
 @dataclass(frozen=True)

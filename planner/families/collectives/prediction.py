@@ -12,21 +12,17 @@ machines.
 Complexity: O(tables · sizes). Source: own; the costs are those of `planner.collectives`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import log2
-from typing import Literal
 
-from planner.families.collectives.bruck import bruck_cost
+from planner.families.collectives.ring import bruck_cost
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective, Measured, MeasuredNetwork, never_falling
 from planner.model.network import scattered
-
-Basis = Literal["measured", "interpolated", "extrapolated", "taken for another"]
-"""Evidence of a cost: a table of these ranks, tables around, tables on one side, or of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +31,6 @@ class Predicted:
 
     cost: TableCost
     notes: tuple[str, ...] = ()
-    basis: Basis = "measured"
 
 
 @lru_cache(maxsize=256)
@@ -79,8 +74,7 @@ def predicted(
         )
         same = [table for table in alike if table.ranks == ranks]
         if same:
-            return Predicted(same[0].cost, tuple(notes), "taken for another")
-    other = bool(notes)
+            return Predicted(same[0].cost, tuple(notes))
     alike.sort(key=lambda table: table.ranks)
     below = [table for table in alike if table.ranks < ranks]
     above = [table for table in alike if table.ranks > ranks]
@@ -89,17 +83,18 @@ def predicted(
         notes.append(
             f"{collective} among {ranks} ranks interpolated between {low.ranks} and {high.ranks}"
         )
-        cost = TableCost(never_falling(_between(low, high, ranks)))
-        return Predicted(cost, tuple(notes), "taken for another" if other else "interpolated")
+        return _made(_between(low, high, ranks), notes)
     base = below[-1] if below else above[0]
     measured = ", ".join(str(table.ranks) for table in alike)
     notes.append(
         f"{collective} among {ranks} ranks extrapolated from {measured} by "
         + _grounds(network, collective, ranks, per_host)
     )
-    rows = _beyond(network, alike, base, ranks, per_host)
-    cost = TableCost(never_falling(rows))
-    return Predicted(cost, tuple(notes), "taken for another" if other else "extrapolated")
+    return _made(_beyond(network, alike, base, ranks, per_host), notes)
+
+
+def _made(rows: Iterable[tuple[int, tuple[int]]], notes: Iterable[str]) -> Predicted:
+    return Predicted(TableCost(never_falling(rows)), tuple(notes))
 
 
 def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
@@ -132,18 +127,16 @@ def _of_others(
         sizes = sorted({size for half in halves for size, _ in half.cost.points})
         rows = [(size, (first.cost.cost_ns(size) + second.cost.cost_ns(size),)) for size in sizes]
         note = "all_reduce was not measured: taken for both halves, one after the other"
-        cost = TableCost(never_falling(rows))
-        return Predicted(cost, (*first.notes, *second.notes, note), "taken for another")
+        return _made(rows, (*first.notes, *second.notes, note))
     other: Collective = "reduce_scatter" if collective == "all_gather" else "all_gather"
     if other in known:
         half = predicted(network, other, ranks, per_host)
         note = f"{collective} was not measured: taken for {other}"
-        return Predicted(half.cost, (*half.notes, note), "taken for another")
+        return Predicted(half.cost, (*half.notes, note))
     whole = predicted(network, "all_reduce", ranks, per_host)
     rows = [(size, (-(-time // 2),)) for size, time in whole.cost.points]
     note = f"{collective} was not measured: taken for half of an all_reduce"
-    cost = TableCost(never_falling(rows))
-    return Predicted(cost, (*whole.notes, note), "taken for another")
+    return _made(rows, (*whole.notes, note))
 
 
 def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measured]:

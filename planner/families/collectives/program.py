@@ -91,6 +91,11 @@ class Program(ABC):
     exclusive: bool = True
     even: bool = True
 
+    def _derive(self, **values: object) -> None:
+        """Set attributes that follow from the fields; a frozen program does so once, when made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     def sends(self, rank: int) -> Iterator[Message]:
         """Yield the messages that a rank sends, in the order of steps."""
         return self._of(rank, sent=True)
@@ -147,15 +152,9 @@ class ListedProgram(Program):
     placed: Callable[[int, int], Layout] | None = None
     exclusive: bool = False
 
-    @property
-    def even(self) -> bool:  # type: ignore[override]  # derived, not a field
-        """Whether chunks share the data evenly."""
-        return self.placed is None
-
-    @cached_property
-    def steps(self) -> int:  # type: ignore[override]
-        """Number of steps."""
-        return max((message.step + 1 for message in self.listed), default=0)
+    def __post_init__(self) -> None:
+        steps = max((message.step + 1 for message in self.listed), default=0)
+        self._derive(even=self.placed is None, steps=steps)
 
     @cached_property
     def _by_rank(self) -> tuple[list[list[Message]], list[list[Message]]]:

@@ -16,9 +16,9 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple
 
+from planner.families.collectives.exchange import staged
 from planner.families.collectives.program import Program
 from planner.families.collectives.ring import ring_program
-from planner.families.collectives.staged import staged
 from planner.model.errors import NotApplicableError
 from planner.model.network import scattered
 from planner.model.topologies import Rails
@@ -95,22 +95,20 @@ def _wire(rails: Rails) -> Callable[[int, int, int], int]:
     return lambda sender, receiver, _: int(sender // size != receiver // size)
 
 
-def _digits(rails: Rails, name: str, radices: list[int]) -> Program:
-    return staged(name, radices, [range(len(radices))], links=2, wire=_wire(rails))
+def _staged(name: str, radices: Callable[[Rails], list[int]]) -> Callable[[Rails], Program]:
+    """Return the generator of a digit-by-digit exchange over digits with these radices."""
+
+    def program(rails: Rails) -> Program:
+        digits = radices(rails)
+        named = f"{name}{_shape(rails)}"
+        return staged(named, digits, [range(len(digits))], links=2, wire=_wire(rails))
+
+    return program
 
 
-def _hierarchical_program(rails: Rails) -> Program:
-    return _digits(rails, f"hierarchical{_shape(rails)}", [rails.accelerators, rails.hosts])
-
-
-def _halving_doubling_program(rails: Rails) -> Program:
+def _bits(rails: Rails) -> list[int]:
     _halving_doubling(rails)  # raises if it does not apply
-    bits = rails.servers.bit_length() - 1
-    return _digits(rails, f"halving_doubling{_shape(rails)}", [2] * bits)
-
-
-def _direct_program(rails: Rails) -> Program:
-    return _digits(rails, f"direct{_shape(rails)}", [rails.servers])
+    return [2] * (rails.servers.bit_length() - 1)
 
 
 def _ring_program(rails: Rails) -> Program:
@@ -140,11 +138,13 @@ def _shape(rails: Rails) -> str:
     return f" on {rails.hosts} hosts of {rails.accelerators}, "
 
 
+_direct_program = _staged("direct", lambda rails: [rails.servers])
+
 RAIL_PROGRAMS: Mapping[str, Callable[[Rails], Program]] = MappingProxyType(
     {
         "ring": _ring_program,
-        "halving_doubling": _halving_doubling_program,
-        "hierarchical": _hierarchical_program,
+        "halving_doubling": _staged("halving_doubling", _bits),
+        "hierarchical": _staged("hierarchical", lambda rails: [rails.accelerators, rails.hosts]),
         "ps": _direct_program,
         "shuffle": _direct_program,
     }

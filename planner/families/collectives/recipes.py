@@ -1,31 +1,43 @@
-"""Recipes: the name of a program's generator and a few numbers, as answers carry them.
+"""Algorithms by name: their costs, their programs, and recipes, as answers carry them.
 
-A program of many ranks is long, but its generator's name and shape determine it. `made` builds it
-again; `planner.families.bml.program` does so for programs around failures.
+A program of many ranks is long, but the name of its generator and a few numbers, its recipe,
+determine it. `made` builds it again; `planner.families.bml.program` does so for programs around
+failures.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from planner.families.collectives.bml import bml_program
-from planner.families.collectives.bruck import bruck_program
-from planner.families.collectives.exchange import direct_program, routed_program
-from planner.families.collectives.halving_doubling import (
+from planner.families.collectives.cost import Collective, Fabric
+from planner.families.collectives.exchange import (
+    bml_on,
+    bml_program,
+    direct_on,
+    direct_program,
+    groups_of,
     halving_doubling_bcube_program,
+    halving_doubling_on,
     halving_doubling_program,
-)
-from planner.families.collectives.hierarchical import (
     hierarchical_bcube_program,
+    hierarchical_on,
     hierarchical_program,
+    routed_program,
 )
 from planner.families.collectives.program import Program
 from planner.families.collectives.rails import RAIL_PROGRAMS
-from planner.families.collectives.ring import ring_bcube_program, ring_program
-from planner.model.errors import InvalidInputError
+from planner.families.collectives.ring import (
+    bruck_program,
+    ring_bcube_program,
+    ring_on,
+    ring_program,
+)
+from planner.families.collectives.tensor_servers import tensors_on, tensors_program
+from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Rails
 from planner.model.validation import integer
 from planner.solving.methods import known_method
@@ -52,24 +64,14 @@ class Recipe(NamedTuple):
     failed: Failures = Failures()
 
 
-def _ranks(make: Callable[[int], Program], shape: tuple[int, ...]) -> Program:
-    return make(*_numbers(shape, 1))
+_Place = int | tuple[int, ...] | BCube | Rails
 
 
-def _groups(shape: tuple[int, ...]) -> Program:
-    return hierarchical_program(_numbers(shape, None))
+class _Generator(NamedTuple):
+    """What a shape describes, checked, and the program of that."""
 
-
-def _bcube(make: Callable[[BCube], Program], shape: tuple[int, ...]) -> Program:
-    n, k = _numbers(shape, 2)
-    _numbers((n,) * k, None)
-    return make(BCube(n, k))
-
-
-def _rails(name: str, shape: tuple[int, ...]) -> Program:
-    hosts, accelerators = _numbers(shape, 2)
-    _numbers((hosts * accelerators,), 1)
-    return RAIL_PROGRAMS[name](Rails(hosts, accelerators, Fraction(1)))
+    place: Callable[[tuple[int, ...]], _Place]
+    make: Callable[[Any], Program]
 
 
 def _numbers(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
@@ -87,19 +89,35 @@ def _numbers(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
     return numbers
 
 
-GENERATORS: Mapping[str, Callable[[tuple[int, ...]], Program]] = MappingProxyType(
+def _ranks(shape: tuple[int, ...]) -> int:
+    return _numbers(shape, 1)[0]
+
+
+def _bcube(shape: tuple[int, ...]) -> BCube:
+    n, k = _numbers(shape, 2)
+    _numbers((n,) * k, None)
+    return BCube(n, k)
+
+
+def _rails(shape: tuple[int, ...]) -> Rails:
+    hosts, accelerators = _numbers(shape, 2)
+    _numbers((hosts * accelerators,), 1)
+    return Rails(hosts, accelerators, Fraction(1))
+
+
+GENERATORS: Mapping[str, _Generator] = MappingProxyType(
     {
-        "ring": partial(_ranks, ring_program),
-        "halving_doubling": partial(_ranks, halving_doubling_program),
-        "bruck": partial(_ranks, bruck_program),
-        "direct": partial(_ranks, direct_program),
-        "hierarchical": _groups,
-        "bml": partial(_bcube, bml_program),
-        "ring_bcube": partial(_bcube, ring_bcube_program),
-        "halving_doubling_bcube": partial(_bcube, halving_doubling_bcube_program),
-        "hierarchical_bcube": partial(_bcube, hierarchical_bcube_program),
-        "routed_bcube": partial(_bcube, routed_program),
-        **{f"{name}_rails": partial(_rails, name) for name in RAIL_PROGRAMS},
+        "ring": _Generator(_ranks, ring_program),
+        "halving_doubling": _Generator(_ranks, halving_doubling_program),
+        "bruck": _Generator(_ranks, bruck_program),
+        "direct": _Generator(_ranks, direct_program),
+        "hierarchical": _Generator(partial(_numbers, count=None), hierarchical_program),
+        "bml": _Generator(_bcube, bml_program),
+        "ring_bcube": _Generator(_bcube, ring_bcube_program),
+        "halving_doubling_bcube": _Generator(_bcube, halving_doubling_bcube_program),
+        "hierarchical_bcube": _Generator(_bcube, hierarchical_bcube_program),
+        "routed_bcube": _Generator(_bcube, routed_program),
+        **{f"{name}_rails": _Generator(_rails, make) for name, make in RAIL_PROGRAMS.items()},
     }
 )
 """The generators by name."""
@@ -107,18 +125,142 @@ GENERATORS: Mapping[str, Callable[[tuple[int, ...]], Program]] = MappingProxyTyp
 
 def made(recipe: Recipe) -> Program:
     """Return the program of a recipe; recipes with failures are for `bml.replan`."""
-    make = GENERATORS[known_method(recipe.generator, GENERATORS, "generator")]
+    place, make = GENERATORS[known_method(recipe.generator, GENERATORS, "generator")]
     if recipe.failed:
         raise InvalidInputError("failed", f"{recipe.generator} knows no failures")
-    return make(recipe.shape)
+    return make(place(recipe.shape))
 
 
 def ranks_of(recipe: Recipe) -> int:
     """Return the number of ranks of a recipe's program, without generating it."""
-    generator, shape, _ = recipe
-    if generator == "bml" or generator.endswith("_bcube"):
-        n, k = _numbers(shape, 2)
-        _numbers((n,) * k, None)
-        return int(n**k)
-    pairs = generator.endswith("_rails")
-    return prod(_numbers(shape, 2 if pairs else None if generator == "hierarchical" else 1))
+    place = GENERATORS[recipe.generator].place(recipe.shape)
+    if isinstance(place, int | tuple):
+        return place if isinstance(place, int) else prod(place)
+    return place.servers
+
+
+# ---
+# All algorithms for the servers of one BCube, and the choice among them.
+
+Tensors = Sequence[Any] | None
+
+
+class Algorithm(NamedTuple):
+    """The cost and the program of an algorithm, for a BCube's servers and their tensors."""
+
+    cost: Callable[[BCube, Tensors], Collective]
+    program: Callable[[BCube, Tensors], Program]
+
+
+def _on_bcube(
+    cost: Callable[[BCube], Collective], program: Callable[[BCube], Program]
+) -> Algorithm:
+    return Algorithm(lambda bcube, _: cost(bcube), lambda bcube, _: program(bcube))
+
+
+def _on_fattree(
+    cost: Callable[[Fabric], Collective], program: Callable[[int], Program]
+) -> Algorithm:
+    """Return an algorithm on a Fat-Tree with as many servers, and switches with as many ports."""
+    return Algorithm(
+        lambda bcube, _: cost(Fabric.beside(bcube)), lambda bcube, _: program(bcube.servers)
+    )
+
+
+def _tensors(*, balanced: bool) -> Algorithm:
+    def given(tensors: Tensors) -> Sequence[Any]:
+        if tensors is None:
+            reason = "whole tensors cannot be placed without their sizes"
+            raise NotApplicableError("tensors", reason)
+        return tensors
+
+    return Algorithm(
+        lambda bcube, known: tensors_on(Fabric.beside(bcube), given(known), balanced=balanced),
+        lambda bcube, known: tensors_program(given(known), bcube.servers, balanced=balanced),
+    )
+
+
+_ps, _shuffle = partial(direct_on, "ps"), partial(direct_on, "shuffle")
+
+COLLECTIVES: Mapping[str, Algorithm] = MappingProxyType(
+    {
+        "bml_bcube": _on_bcube(bml_on, bml_program),
+        "ps_bcube": _on_bcube(_ps, routed_program),
+        "ring_bcube": _on_bcube(ring_on, ring_bcube_program),
+        "shuffle_bcube": _on_bcube(_shuffle, routed_program),
+        "halving_doubling_bcube": _on_bcube(halving_doubling_on, halving_doubling_bcube_program),
+        "hierarchical_bcube": _on_bcube(hierarchical_on, hierarchical_bcube_program),
+        "ring_fattree": _on_fattree(ring_on, ring_program),
+        "ps_fattree": _on_fattree(_ps, direct_program),
+        "hierarchical_fattree": Algorithm(
+            lambda bcube, _: hierarchical_on(Fabric.beside(bcube)),
+            lambda bcube, _: hierarchical_program(groups_of(Fabric.beside(bcube))),
+        ),
+        "halving_doubling_fattree": _on_fattree(halving_doubling_on, halving_doubling_program),
+        "shuffle_fattree": _on_fattree(_shuffle, direct_program),
+        "k_nics_fattree": Algorithm(
+            lambda bcube, _: direct_on("k_nics", Fabric.beside(bcube, bcube.k)),
+            lambda bcube, _: direct_program(bcube.servers, bcube.k),
+        ),
+        "ps_tensors_fattree": _tensors(balanced=False),
+        "ps_tensors_greedy_fattree": _tensors(balanced=True),
+    }
+)
+"""Each algorithm on each topology, for the servers and switch ports of a BCube."""
+
+
+def program(name: str, bcube: BCube, *, tensors: Tensors = None) -> Program:
+    """Return the program of an algorithm of `COLLECTIVES`, message by message.
+
+    Parameters and errors are those of `collective`.
+    """
+    return COLLECTIVES[known_method(name, COLLECTIVES)].program(bcube, tensors)
+
+
+def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collective:
+    """Return the cost of an algorithm of `COLLECTIVES`; NotApplicableError if it does not apply.
+
+    A Fat-Tree has as many servers as the BCube, and switches with as many ports. `tensors` are the
+    bytes of each tensor, in order of creation, for the algorithms that place whole tensors.
+    """
+    return COLLECTIVES[known_method(name, COLLECTIVES)].cost(bcube, tensors)
+
+
+def compare(bcube: BCube, *, tensors: Tensors = None) -> tuple[Collective, ...]:
+    """Return the costs of all algorithms that apply to the servers of a BCube.
+
+    Parameters and errors are those of `collective`.
+    """
+    applicable = []
+    for name in COLLECTIVES:
+        try:
+            applicable.append(collective(name, bcube, tensors=tensors))
+        except NotApplicableError:
+            continue
+    return tuple(applicable)
+
+
+def choose(collectives: Iterable[Collective], network: Network, gradient_bytes: int) -> Collective:
+    """Return the fastest algorithm; ties go to the one with the least hardware.
+
+    Further ties go to fewer switches, then fewer NICs, fewer steps, and the name.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are no algorithms, or a time does not fit in 63 bits.
+    """
+    best = min(
+        collectives,
+        key=lambda candidate: (
+            candidate.time_ns(network, gradient_bytes),
+            candidate.switches,
+            candidate.nics,
+            candidate.steps,
+            candidate.name,
+        ),
+        default=None,
+    )
+    if best is None:
+        raise InvalidInputError("collectives", "expected at least one, got none")
+    return best

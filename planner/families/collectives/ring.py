@@ -1,8 +1,9 @@
-"""Ring all-reduce: N pieces go round twice, N-1 steps to be summed up and N-1 to be handed out.
+"""All-reduces around a circle of ranks: the ring, and Bruck's algorithm, which doubles its steps.
 
-On a BCube ring neighbours have to be BCube neighbours: the modular n-ary Gray code is a
-Hamiltonian cycle in which consecutive servers differ in one digit. Each server then sends over one
-NIC and receives over one NIC; its other NICs idle.
+Ring: N pieces go round twice, N-1 steps to be summed up and N-1 to be handed out. On a BCube ring
+neighbours have to be BCube neighbours: the modular n-ary Gray code is a Hamiltonian cycle in which
+consecutive servers differ in one digit. Each server then sends over one NIC and receives over one
+NIC; its other NICs idle.
 
 Guarantee: volume 2(N-1)/N, the lower bound for one NIC, in 2(N-1) steps.
 Complexity: O(1) for the cost, O(k) per server of the cycle, O(N) for the program.
@@ -12,24 +13,16 @@ Knuth, "The Art of Computer Programming", volume 4A, section 7.2.1.1.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 
-from planner.families.collectives.cost import Collective, Fabric, on_bcube, on_fabric
+from planner.families.collectives.cost import Collective, Cost, Fabric, placed
 from planner.families.collectives.symmetric import Hop, SymmetricProgram, one_link
 from planner.model.network import scattered
 from planner.model.topologies import BCube
 
 
-def ring_bcube(bcube: BCube) -> Collective:
-    """Return the cost on a BCube, along `gray_cycle`."""
-    steps, volume = _ring(bcube.servers)
-    return on_bcube("ring", bcube, steps, volume)
-
-
-def ring_fattree(fabric: Fabric) -> Collective:
-    """Return the cost on a Fat-Tree, in any order of servers."""
-    steps, volume = _ring(fabric.servers)
-    return on_fabric("ring", fabric, steps, volume)
+def ring_on(place: BCube | Fabric) -> Collective:
+    """Return the cost on a BCube, along `gray_cycle`, or on a Fat-Tree, in any order of servers."""
+    return placed("ring", place, 2 * (place.servers - 1), 2 * scattered(place.servers))
 
 
 def ring_program(
@@ -70,10 +63,6 @@ def ring_bcube_program(bcube: BCube) -> SymmetricProgram:
     return ring_program(bcube.servers, [cycle], name="ring_bcube", links=bcube.k, wire=bcube.wire)
 
 
-def _ring(servers: int) -> tuple[int, Fraction]:
-    return 2 * (servers - 1), 2 * scattered(servers)
-
-
 def gray_cycle(bcube: BCube) -> Iterator[int]:
     """Yield the servers in an order in which neighbours, also last and first, differ in one digit.
 
@@ -87,3 +76,36 @@ def gray_cycle(bcube: BCube) -> Iterator[int]:
             server += (digit - rest) % bcube.n * stride
             stride *= bcube.n
         yield server
+
+
+# ---
+# Bruck's algorithm: halving and doubling for any number of ranks, each with a share in between.
+#
+# Method: ranks stand in a circle. In step i of the all-gather a rank sends the 2^i shares that
+# begin with its own, or as many as are missing, to the rank 2^i places before it. The
+# reduce-scatter is the same backwards, with additions.
+# Guarantee: per half ⌈log2 N⌉ steps, the fewest possible, and volume (N-1)/N, the lower bound for
+# one NIC; one partner per step. At powers of two the cost is that of `halving_doubling`.
+# Complexity: O(1) for the cost; O(N) chunks per rank and half for the program, by symmetry.
+# Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient Algorithms for All-to-All
+# Communications in Multiport Message-Passing Systems", IEEE TPDS 1997; Jeaugey, "PAT: a new
+# algorithm for all-gather and reduce-scatter operations at scale", 2025: NCCL has both halves.
+
+
+def bruck_cost(ranks: int) -> Cost:
+    """Return the cost of an all-reduce on a network where every rank reaches every other."""
+    share = scattered(ranks)
+    return Cost(steps=2 * (ranks - 1).bit_length(), volume=2 * share, reduced=share)
+
+
+def bruck_program(ranks: int) -> SymmetricProgram:
+    """Return the program for any number of ranks."""
+    levels = (ranks - 1).bit_length()
+    up, down = [], []
+    for level in range(levels):
+        far = 1 << level
+        missing = min(far, ranks - far)
+        up.append(Hop(levels - 1 - level, 0, (far,), (far,), 1, adds=True, run=missing))
+        down.append(Hop(levels + level, 0, (ranks - far,), (0,), 1, adds=False, run=missing))
+    hops = (*reversed(up), *down)
+    return SymmetricProgram(f"bruck({ranks})", (ranks,), ((0,),), hops, levels, 2 * levels)

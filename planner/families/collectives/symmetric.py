@@ -88,25 +88,14 @@ class SymmetricProgram(Program):
     places: tuple[Sequence[int], ...] = ()
     kind: Kind = "all_reduce"
 
-    @cached_property
-    def ranks(self) -> int:  # type: ignore[override]  # derived, not a field
-        """Number of ranks."""
-        return prod(self.radices)
-
-    @property
-    def lanes(self) -> int:  # type: ignore[override]
-        """Number of lanes of a rank."""
-        return len(self.orders)
+    def __post_init__(self) -> None:
+        ranks, lanes = prod(self.radices), len(self.orders)
+        self._derive(ranks=ranks, lanes=lanes, chunks=lanes * ranks)  # a chunk per rank and lane
 
     @cached_property
-    def exclusive(self) -> bool:  # type: ignore[override]
+    def exclusive(self) -> bool:  # type: ignore[override]  # derived, not a field
         """Whether no link carries two messages in a step: no runs, and lanes cannot meet."""
         return len(self.places) < 2 and all(hop.run == 1 for hop in self.hops)
-
-    @property
-    def chunks(self) -> int:  # type: ignore[override]
-        """Number of chunks: one per rank and lane."""
-        return self.lanes * self.ranks
 
     @cached_property
     def _strides(self) -> tuple[int, ...]:
@@ -145,9 +134,10 @@ class SymmetricProgram(Program):
         return replace(self, kind=kind)
 
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
-        numbers = [self._number(rank, lane) for lane in range(self.lanes)]
-        own = [self._digits(number) for number in numbers]
         radices, strides = self.radices, self._strides
+        numbers = [of[rank] for of in self._numbers] if self.places else [rank] * self.lanes
+        sizes = tuple(zip(strides, radices, strict=True))
+        own = [[number // stride % radix for stride, radix in sizes] for number in numbers]
         sign = 1 if sent else -1
         for hop in self.hops:
             if not self._is_of_kind(hop.step):
@@ -179,18 +169,9 @@ class SymmetricProgram(Program):
             if whole > end:
                 yield message._replace(first=start, stop=start + whole - end)
 
-    def _number(self, rank: int, lane: int) -> int:
-        return self._numbers[lane][rank] if self.places else rank
-
     def rank(self, number: int, lane: int) -> int:
         """Return the rank of a number in a lane."""
         return self.places[lane][number] if self.places else number
-
-    def _digits(self, number: int) -> tuple[int, ...]:
-        return tuple(
-            number // stride % radix
-            for stride, radix in zip(self._strides, self.radices, strict=True)
-        )
 
     def _singles(self, hop: Hop) -> Iterator[Hop]:
         """Yield one hop for each value of a run."""

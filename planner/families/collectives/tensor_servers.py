@@ -16,11 +16,10 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import partial
 from heapq import heapreplace
-from itertools import accumulate
 from typing import Any
 
-from planner.families.collectives.cost import Collective, Fabric, on_fabric
-from planner.families.collectives.layout import WeightedLayout
+from planner.families.collectives.cost import Collective, Fabric, placed
+from planner.families.collectives.layout import by_shares
 from planner.families.collectives.program import ListedProgram, Message
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integers, total
@@ -69,7 +68,7 @@ def tensors_program(tensors: Iterable[Any], servers: int, *, balanced: bool) -> 
                 Message(0, 0, worker, owner, *ends, adds=True),
                 Message(1, 0, owner, worker, *ends, adds=False),
             ]
-    edges = tuple(Fraction(end, sum(sizes)) for end in accumulate(sizes))
+    shares = tuple(Fraction(size, sum(sizes)) for size in sizes)
     return ListedProgram(
         f"tensors({servers})",
         servers,
@@ -79,26 +78,17 @@ def tensors_program(tensors: Iterable[Any], servers: int, *, balanced: bool) -> 
         tuple(messages),
         owners,
         1,
-        placed=partial(WeightedLayout, edges),
+        placed=partial(by_shares, shares),
         exclusive=False,
     )
 
 
-def ps_tensors_fattree(fabric: Fabric, tensors: Iterable[Any]) -> Collective:
-    """Return the cost with tensors placed round robin."""
-    loads = round_robin(tensors, fabric.servers)
-    return _placed("ps_tensors", fabric, loads)
-
-
-def ps_tensors_greedy_fattree(fabric: Fabric, tensors: Iterable[Any]) -> Collective:
-    """Return the cost with each tensor on the least loaded server."""
-    loads = least_loaded(tensors, fabric.servers)
-    return _placed("ps_tensors_greedy", fabric, loads)
-
-
-def _placed(algorithm: str, fabric: Fabric, loads: tuple[int, ...]) -> Collective:
+def tensors_on(fabric: Fabric, tensors: Iterable[Any], *, balanced: bool) -> Collective:
+    """Return the cost on a Fat-Tree; `balanced` is that of `tensors_program`."""
+    loads = (least_loaded if balanced else round_robin)(tensors, fabric.servers)
     busiest = (fabric.servers - 1) * Fraction(max(loads), sum(loads))
-    return on_fabric(algorithm, fabric, 2, 2 * busiest, busiest)
+    name = "ps_tensors_greedy" if balanced else "ps_tensors"
+    return placed(name, fabric, 2, 2 * busiest, busiest)
 
 
 def _checked(tensors: Iterable[Any]) -> tuple[int, ...]:

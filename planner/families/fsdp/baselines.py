@@ -10,13 +10,14 @@ Complexity: O(layers · meshes).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from planner.families.fsdp.checker import checked_peak
 from planner.families.fsdp.evaluation import Load, load_of, loads_of, merit
 from planner.families.fsdp.min_memory import spread, wrapped
-from planner.families.fsdp.prefetch import Needs, Shape, at_use, issued_by, needs_of
-from planner.families.fsdp.problem import Plan, Problem, Unit
+from planner.families.fsdp.prefetch import Needs, issued_by, needs_of
+from planner.families.fsdp.problem import Plan, Problem, Unit, at_use
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
 from planner.solving.pareto import staircase
@@ -39,9 +40,11 @@ def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
     """Return the plan in which every block is a unit, gathered twice, when the pass issues it."""
     ranges = wrapped(problem)
     count = len(ranges)
-    no = (False,) * count
-    shape = Shape(mesh, ranges, no, no, _buffers(problem, ranges))
-    needs, plan = needs_of(problem, shape), at_use(shape)
+    made = problem.prefixes["gradients"]
+    largest = max(made[stop] - made[start] for start, stop in ranges)
+    buffers = min(max(IN_FLIGHT_BYTES // max(largest, 1), 1), count)
+    plan = at_use(mesh, ((*layers, False, False) for layers in ranges), buffers)
+    needs = needs_of(problem, plan)
     loads = loads_of(problem, plan)
     allowed = needs.least + min(MORE_BYTES, needs.least // MORE_PARTS)
     left = {gather: loads[plan.unit_of(gather)].gather_ns for gather in needs.needed}
@@ -73,7 +76,7 @@ def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
             scattered.append(load.reduce_ns)
     room = needs.within(None)
     assert room is not None
-    return issued_by(shape, room, issues)
+    return issued_by(plan, room, issues)
 
 
 def _may(needs: Needs, step: int, gather: int, allowed: int) -> bool:
@@ -97,13 +100,6 @@ def _hidden(exposed: list[int], time: int) -> tuple[list[int], int]:
         if each > hidden:
             rest.append(each - hidden)
     return rest, time
-
-
-def _buffers(problem: Problem, ranges: tuple[tuple[int, int], ...]) -> int:
-    """Return the most inputs of reduce-scatters that the pass keeps."""
-    sums = problem.prefixes["gradients"]
-    largest = max(sums[stop] - sums[start] for start, stop in ranges)
-    return min(max(IN_FLIGHT_BYTES // max(largest, 1), 1), len(ranges))
 
 
 # ---
@@ -215,26 +211,32 @@ def _recomputed(problem: Problem, plan: Plan) -> Plan:
     return replace(plan, units=tuple(units))
 
 
-def fsdp2(problem: Problem, mesh: int = 0) -> Plan:
-    """Return FSDP2's default: every block a unit, gathered twice, with implicit prefetching."""
-    return _streams(mesh, wrapped(problem), keep=False, ahead=1)
+def fsdp2(
+    problem: Problem,
+    mesh: int = 0,
+    ranges: Sequence[tuple[int, int]] | None = None,
+    *,
+    keep: bool = False,
+    ahead: int = 1,
+) -> Plan:
+    """Return FSDP2's plan: each block, or each of `ranges`, a unit, with prefetch lists.
 
-
-def fsdp2_ahead_2(problem: Problem, mesh: int = 0) -> Plan:
-    """Return FSDP2's plan with prefetch lists of two modules."""
-    return _streams(mesh, wrapped(problem), keep=False, ahead=2)
-
-
-def no_reshard(problem: Problem, mesh: int = 0) -> Plan:
-    """Return FSDP2's plan that keeps every block until its backward computation."""
-    return _streams(mesh, wrapped(problem), keep=True, ahead=1)
+    By default every unit is gathered twice, and prefetched a module `ahead`, as FSDP2 does itself.
+    """
+    units: list[Unit] = []
+    blocks = wrapped(problem) if ranges is None else ranges
+    last = 2 * len(blocks) - 1
+    for u, (start, stop) in enumerate(blocks):
+        back = u if u + 1 == len(blocks) else max(last - u - ahead, len(blocks))
+        units.append(Unit(start, stop, keep, False, max(u - ahead - 1, 0), None if keep else back))
+    return Plan(mesh, tuple(units))
 
 
 def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
     """Return FSDP2's plan with the units of PyTorch's integer program."""
     most = sum(problem.parameter_bytes)
     while True:
-        plan = _streams(mesh, units_exposing_least(problem, mesh, most), keep=False, ahead=1)
+        plan = fsdp2(problem, mesh, units_exposing_least(problem, mesh, most))
         fits = problem.memory_bytes is None or checked_peak(problem, plan) <= problem.memory_bytes
         if fits or most <= min(problem.parameter_bytes):
             return plan
@@ -243,7 +245,7 @@ def fsdp_milp(problem: Problem, mesh: int = 0) -> Plan:
 
 def one_unit(problem: Problem, mesh: int = 0) -> Plan:
     """Return the plan that gathers and scatters everything at once."""
-    return _streams(mesh, ((0, problem.layers),), keep=True, ahead=1)
+    return fsdp2(problem, mesh, ((0, problem.layers),), keep=True)
 
 
 def zero_3(problem: Problem, mesh: int = 0) -> Plan:
@@ -255,20 +257,21 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
     for u in reversed(range(count)):
         keep[u] = between < REUSE_ELEMENTS
         between += 2 * elements[u]
-    shape = Shape(mesh, ranges, tuple(keep), (False,) * count, 1)
-    room = needs_of(problem, shape).within(None)
+    rows = zip(ranges, keep, strict=True)
+    plan = at_use(mesh, ((*layers, kept, False) for layers, kept in rows))
+    room = needs_of(problem, plan).within(None)
     assert room is not None
     needed, issues = room.needed, []
     live = following = 0
     for step in range(2 * count):
-        u = step if step < count else 2 * count - 1 - step
+        u = plan.unit_of(step)
         if following < len(needed) and needed[following] == step:
             live += elements[u]
             following += 1
         fetched, most = 0, min(PREFETCH_ELEMENTS, LIVE_ELEMENTS - live)
         while following < len(needed) and fetched < most:
             target = needed[following]
-            unit = target if target < count else 2 * count - 1 - target
+            unit = plan.unit_of(target)
             if target >= count and unit >= step:  # still there from the forward pass
                 break
             fetched += elements[unit]
@@ -277,24 +280,13 @@ def zero_3(problem: Problem, mesh: int = 0) -> Plan:
         if step >= count or not keep[u]:
             live -= elements[u]
         issues.append(following)
-    return issued_by(shape, room, issues)
-
-
-def _streams(mesh: int, ranges: Sequence[tuple[int, int]], *, keep: bool, ahead: int) -> Plan:
-    """Return FSDP2's plan with prefetch lists of `ahead` modules."""
-    count = len(ranges)
-    last = 2 * count - 1
-    units = []
-    for u, (start, stop) in enumerate(ranges):
-        back = u if u + 1 == count else max(last - u - ahead, count)
-        units.append(Unit(start, stop, keep, False, max(u - ahead - 1, 0), None if keep else back))
-    return Plan(mesh, tuple(units))
+    return issued_by(plan, room, issues)
 
 
 RULES: Mapping[str, Rule] = {
     "fsdp2": fsdp2,
-    "fsdp2_ahead_2": fsdp2_ahead_2,
-    "no_reshard": no_reshard,
+    "fsdp2_ahead_2": partial(fsdp2, ahead=2),
+    "no_reshard": partial(fsdp2, keep=True),
     "one_unit": one_unit,
     "zero_3": zero_3,
     "overlap_pass": overlap_pass,

@@ -164,30 +164,34 @@ class Schedule(NamedTuple):
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a plan that `planner.families.fsdp.checker.check` accepts."""
-    loads = loads_of(problem, plan)
-    schedule = _scheduled(problem, plan, loads)
+    mesh, loads = problem.meshes[plan.mesh], loads_of(problem, plan)
+    schedule = follow(plan, loads, problem.channels, apart=problem.apart(mesh))
+    return evaluation_of(plan, loads, schedule, problem.state_bytes(mesh.shards))
+
+
+def evaluation_of(
+    plan: Plan, loads: Sequence[Load], schedule: Schedule, state_bytes: int
+) -> Evaluation:
+    """Return the evaluation of a plan with the schedule of `follow`."""
+    passes = sum(load.forward_ns + load.backward_ns for load in loads)
     again = sum(
-        sum(problem.forward_ns[unit.start : unit.stop]) for unit in plan.units if unit.recompute
+        load.forward_ns for unit, load in zip(plan.units, loads, strict=True) if unit.recompute
     )
     return Evaluation(
         schedule.iteration_ns,
-        problem.compute_ns,
+        passes - again,
         again,
         *schedule[1:],
-        problem.state_bytes(problem.meshes[plan.mesh].shards),
+        state_bytes,
         tuple(levels(plan, loads)),
-        loads,
+        tuple(loads),
     )
 
 
 def iteration_ns(problem: Problem, plan: Plan) -> int:
     """Return the iteration time, ignoring memory."""
-    return _scheduled(problem, plan, loads_of(problem, plan)).iteration_ns
-
-
-def _scheduled(problem: Problem, plan: Plan, loads: Sequence[Load]) -> Schedule:
     apart = problem.apart(problem.meshes[plan.mesh])
-    return follow(plan, loads, problem.channels, apart=apart)
+    return follow(plan, loads_of(problem, plan), problem.channels, apart=apart).iteration_ns
 
 
 def peak_of(problem: Problem, plan: Plan) -> int:
@@ -198,19 +202,15 @@ def peak_of(problem: Problem, plan: Plan) -> int:
 
 def merit(problem: Problem, plan: Plan) -> Merit:
     """Return a plan's criteria."""
-    ranges = tuple((unit.start, unit.stop) for unit in plan.units)
-    sent = sent_by(problem, plan.mesh, ranges, tuple(unit.keep for unit in plan.units))
-    return Merit(iteration_ns(problem, plan), *sent, peak_of(problem, plan))
+    return Merit(iteration_ns(problem, plan), *sent_by(problem, plan), peak_of(problem, plan))
 
 
-def sent_by(
-    problem: Problem, mesh: int, ranges: Sequence[tuple[int, int]], keep: Sequence[bool]
-) -> tuple[int, int]:
+def sent_by(problem: Problem, plan: Plan) -> tuple[int, int]:
     """Return the number of transfers of an iteration, and the bytes that it gathers."""
-    sizes, count = problem.prefixes["parameter_bytes"], len(ranges)
-    twice = [layers for layers, kept in zip(ranges, keep, strict=True) if not kept]
-    sums = count if problem.meshes[mesh].replicas > 1 else 0
-    again = sum(sizes[stop] - sizes[start] for start, stop in twice)
+    sizes, count = problem.prefixes["parameter_bytes"], len(plan.units)
+    twice = [unit for unit in plan.units if not unit.keep]
+    sums = count if problem.meshes[plan.mesh].replicas > 1 else 0
+    again = sum(sizes[unit.stop] - sizes[unit.start] for unit in twice)
     return 2 * count + len(twice) + sums, sizes[-1] + again
 
 

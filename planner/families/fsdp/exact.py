@@ -10,6 +10,7 @@ Complexity: exponential, about 3^layers shapes, 5^layers with recomputation. Sou
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -24,8 +25,8 @@ from planner.families.fsdp.evaluation import (
 )
 from planner.families.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
 from planner.families.fsdp.min_memory import finest
-from planner.families.fsdp.prefetch import Room, Shape, at_use, issued_by, needs_of
-from planner.families.fsdp.problem import Plan, Problem, Unit, layer_ranges
+from planner.families.fsdp.prefetch import Room, issued_by, needs_of
+from planner.families.fsdp.problem import Plan, Problem, Unit, at_use, layer_ranges
 from planner.families.fsdp.search import search
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
@@ -49,7 +50,9 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         for mesh in range(len(problem.meshes)):
             for ranges in _partitions(problem):
                 deadline.check()
-                if _least_ns(problem, mesh, ranges) > best.iteration_ns:
+                units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
+                least = Plan(mesh, units, len(units))  # nothing of these units is faster
+                if follow(least, loads_of(problem, least), "two").iteration_ns > best.iteration_ns:
                     continue
                 for shape in _shapes(problem, mesh, ranges):
                     deadline.check()
@@ -71,14 +74,7 @@ def _partitions(problem: Problem) -> Iterator[tuple[tuple[int, int], ...]]:
         yield tuple(layer_ranges(chosen, problem.layers))
 
 
-def _least_ns(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound for plans with these units (ns)."""
-    units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
-    plan = Plan(mesh, units, len(units))
-    return follow(plan, loads_of(problem, plan), "two").iteration_ns
-
-
-def _shapes(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> Iterator[Shape]:
+def _shapes(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) -> Iterator[Plan]:
     """Yield every shape with these units that may be optimal."""
     count = len(ranges)
     known = problem.checkpoint_bytes is not None
@@ -88,15 +84,17 @@ def _shapes(problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]) ->
     ]
     for recompute in product(*options):
         for keeps in product((False, True), repeat=count - 1):
+            rows = zip(ranges, (*keeps, True), recompute, strict=True)
+            shape = at_use(mesh, ((*layers, keep, again) for layers, keep, again in rows))
             for buffers in range(1, count + 1):
-                yield Shape(mesh, ranges, (*keeps, True), recompute, buffers)
+                yield replace(shape, buffers=buffers)
 
 
-def _better(problem: Problem, shape: Shape, best: Merit) -> Plan | None:
+def _better(problem: Problem, shape: Plan, best: Merit) -> Plan | None:
     """Return the best plan of a shape if it is better than `best`, else None."""
     needs, memory = needs_of(problem, shape), problem.memory_bytes
     plan = _fastest(problem, shape, needs.within(memory), best.iteration_ns - 1)
-    sent = sent_by(problem, shape.mesh, shape.ranges, shape.keep)
+    sent = sent_by(problem, shape)
     known = best.transfers, best.gathered_bytes
     if plan is None and sent <= known:
         most = memory if sent < known else best.peak_bytes - 1
@@ -114,7 +112,7 @@ def _better(problem: Problem, shape: Shape, best: Merit) -> Plan | None:
     return plan
 
 
-def _fastest(problem: Problem, shape: Shape, room: Room | None, most_ns: int) -> Plan | None:
+def _fastest(problem: Problem, shape: Plan, room: Room | None, most_ns: int) -> Plan | None:
     """Return the fastest plan of a shape in the given memory, or None if slower than `most_ns`."""
     if room is None:
         return None
@@ -139,8 +137,8 @@ class _State(NamedTuple):
 class _Issues:
     """Depth-first search for the steps that issue the gathers of a shape."""
 
-    def __init__(self, problem: Problem, shape: Shape, room: Room, best_ns: int) -> None:
-        loads = loads_of(problem, at_use(shape))
+    def __init__(self, problem: Problem, shape: Plan, room: Room, best_ns: int) -> None:
+        loads = loads_of(problem, shape)
         self._shape, self._room, self._best_ns = shape, room, best_ns
         self._loads = [*loads, *reversed(loads)]  # by step
         self._compute = [load.forward_ns for load in loads]
@@ -190,7 +188,7 @@ class _Issues:
         for gather in range(number, issued):
             waited.append(lanes.issue(GATHERS, self._gather_ns(gather), start))
         ready = start + self._compute[step]
-        if step >= len(self._shape.ranges):
+        if step >= len(self._shape.units):
             while len(held) >= self._shape.buffers:
                 ready = max(ready, lanes.end(held.popleft()))
             load = self._loads[step]

@@ -18,12 +18,10 @@ from planner.families.fsdp.checker import check, checked_peak
 from planner.families.fsdp.evaluation import Evaluation, evaluate, iteration_ns
 from planner.families.fsdp.exact import exact
 from planner.families.fsdp.min_memory import finest, too_little
-from planner.families.fsdp.neighbourhood import changes
-from planner.families.fsdp.prefetch import FARTHEST, filled, shape_of
-from planner.families.fsdp.problem import CHANNELS, Cost, Mesh, Plan, Problem
-from planner.families.fsdp.search import improved, search
+from planner.families.fsdp.prefetch import FARTHEST, changes, filled
+from planner.families.fsdp.problem import CHANNELS, Cost, Mesh, Plan, Problem, at_use
+from planner.families.fsdp.search import refit, search
 from planner.model.costs import scaled_cost
-from planner.model.errors import InvalidPlanError
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns
 from planner.solving.compare import IGNORE_MEMORY, Case, Column, Option
@@ -33,33 +31,6 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.result import Infeasibility
 from planner.solving.scenarios import Scenario, later, refuse_changes
-
-# ---
-# Warm start (`refit`): adapt an old plan to a problem with other numbers, in milliseconds.
-#
-# Method: keep the old mesh and units; issue gathers as early as memory allows. If the units no
-# longer fit, keep no parameters. Then local search (`planner.families.fsdp.neighbourhood`) within
-# `EFFORT` steps. Guarantee: never worse than the old plan if that still fits; fits if the old units
-# fit without kept parameters. Complexity: O(EFFORT) steps simulated. Source: own.
-
-EFFORT = 400
-"""Steps simulated, which takes milliseconds."""
-
-
-def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return an old plan improved; raise `InvalidPlanError` if its units do not fit into memory."""
-    shape = shape_of(plan)
-    bare = shape._replace(keep=(False,) * len(plan.units), buffers=1)
-    try:
-        check(problem, plan)
-        old = [plan]
-    except InvalidPlanError:
-        old = []
-    made = improved(problem, (shape, bare), old, EFFORT, deadline)
-    if made is None:
-        raise InvalidPlanError("units", "they do not fit into memory_bytes any more")
-    return Outcome(made, timed_out=deadline.passed)
-
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -167,8 +138,9 @@ class _Fsdp(Family[Problem, Plan, Evaluation]):
         self, problem: Problem, variants: Sequence[Problem], plan: Plan
     ) -> Iterator[Plan]:
         """Yield plans with one change of units, of what they keep, or of how early they gather."""
-        for shape, ahead in changes(problem, shape_of(plan), FARTHEST):
-            changed = filled(problem, shape, ahead)
+        shape = at_use(plan.mesh, plan.units, plan.buffers)
+        for other, ahead in changes(problem, shape, FARTHEST):
+            changed = filled(problem, other, ahead)
             if changed is not None:
                 yield changed
 

@@ -17,8 +17,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from planner.families.fsdp.evaluation import evaluate
-from planner.families.fsdp.prefetch import Shape, at_use
-from planner.families.fsdp.problem import Problem, layer_ranges
+from planner.families.fsdp.problem import Plan, Problem, at_use, layer_ranges
 from planner.model.units import format_bytes
 from planner.solving.pareto import staircase
 from planner.solving.result import Infeasibility
@@ -28,10 +27,10 @@ MAX_UNITS = 100
 
 
 class Least(NamedTuple):
-    """The smallest peak (bytes), and a shape that has it."""
+    """The smallest peak (bytes), and a plan (`at_use`) that has it."""
 
     memory_bytes: int
-    shape: Shape
+    plan: Plan
 
 
 def finest(problem: Problem) -> tuple[tuple[int, int], ...]:
@@ -66,21 +65,21 @@ def spread(problem: Problem, ranges: Sequence[tuple[int, int]], most: int) -> li
 def least_memory(problem: Problem, mesh: int) -> Least:
     """Return the smallest peak on a mesh; on long chains, of the smallest units."""
     low, high = 0, 1
-    while (shape := _shape(problem, mesh, high, 1)) is None:
+    while (plan := _plan(problem, mesh, high, 1)) is None:
         low, high = high, 2 * high
-    best = _halved(problem, mesh, low, Least(high, shape), 1)
-    if len(shape.ranges) > MAX_UNITS:
+    best = _halved(problem, mesh, low, Least(high, plan), 1)
+    if len(plan.units) > MAX_UNITS:
         return best
     low = _always_there(problem, mesh) - 1
     return best if low + 1 >= best.memory_bytes else _halved(problem, mesh, low, best, None)
 
 
-def fitting(problem: Problem, mesh: int, memory_bytes: int) -> Shape | None:
-    """Return a shape that fits into the given memory, or None."""
-    shape = _shape(problem, mesh, memory_bytes, 1)
-    if shape is None and memory_bytes >= _always_there(problem, mesh):
-        shape = _shape(problem, mesh, memory_bytes, None)
-    return shape
+def fitting(problem: Problem, mesh: int, memory_bytes: int) -> Plan | None:
+    """Return a plan (`at_use`) that fits into the given memory, or None."""
+    plan = _plan(problem, mesh, memory_bytes, 1)
+    if plan is None and memory_bytes >= _always_there(problem, mesh):
+        plan = _plan(problem, mesh, memory_bytes, None)
+    return plan
 
 
 def too_little(problem: Problem) -> Infeasibility | None:
@@ -94,7 +93,7 @@ def too_little(problem: Problem) -> Infeasibility | None:
     for mesh in range(1, len(problem.meshes)):
         if fitting(problem, mesh, least.memory_bytes - 1) is not None:
             least = least_memory(problem, mesh)
-    evaluation = evaluate(problem, at_use(least.shape))
+    evaluation = evaluate(problem, least.plan)
     peak = evaluation.peak
     parts = (
         (peak.activations, "activations", "a smaller batch size or recomputing them"),
@@ -107,13 +106,13 @@ def too_little(problem: Problem) -> Infeasibility | None:
         (peak.gradients, "gradients", "smaller layers or more shards"),
     )
     size, dominant, remedy = max(parts, key=lambda part: part[0])
-    unit = least.shape.ranges[at_use(least.shape).unit_of(peak.step)]
+    unit = least.plan.units[least.plan.unit_of(peak.step)]
     return Infeasibility(
         f"memory: no plan fits into memory_bytes ({limit}); {format_bytes(least.memory_bytes)} "
         f"({least.memory_bytes} bytes) would do, mostly for {dominant} "
         f"({format_bytes(size)}): {remedy} would help",
         ("memory_bytes",),
-        tuple(range(*unit)),
+        tuple(range(unit.start, unit.stop)),
     )
 
 
@@ -121,11 +120,11 @@ def _halved(problem: Problem, mesh: int, low: int, best: Least, longest: int | N
     """Return the least memory above `low`, for units of at most `longest` smallest units."""
     while low + 1 < best.memory_bytes:
         middle = (low + best.memory_bytes) // 2
-        shape = _shape(problem, mesh, middle, longest)
-        if shape is None:
+        plan = _plan(problem, mesh, middle, longest)
+        if plan is None:
             low = middle
         else:
-            best = Least(middle, shape)
+            best = Least(middle, plan)
     return best
 
 
@@ -155,8 +154,8 @@ class _Unit(NamedTuple):
     following: Any  # the next unit
 
 
-def _shape(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) -> Shape | None:
-    """Return a shape that fits, with units of at most `longest` smallest units, or None."""
+def _plan(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) -> Plan | None:
+    """Return a plan that fits, with units of at most `longest` smallest units, or None."""
     shards = problem.meshes[mesh].shards
     room = memory_bytes - problem.state_bytes(shards)
     starts = [*(start for start, _ in finest(problem)), problem.layers]
@@ -179,20 +178,12 @@ def _shape(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) 
         )
     if not firsts[0]:
         return None
-    ranges: list[tuple[int, int]] = []
-    chosen: list[_Unit] = []
+    rows = []
     start, unit = 0, max(firsts[0], key=lambda unit: unit.before)
     while unit.following is not None:
-        ranges.append((start, unit.stop))
-        chosen.append(unit)
+        rows.append((start, unit.stop, unit.keep, unit.recompute))
         start, unit = unit.stop, unit.following
-    return Shape(
-        mesh,
-        tuple(ranges),
-        tuple(unit.keep for unit in chosen),
-        tuple(unit.recompute for unit in chosen),
-        1,
-    )
+    return at_use(mesh, rows)
 
 
 def _first(

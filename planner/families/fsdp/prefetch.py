@@ -9,22 +9,14 @@ Complexity: O(units · log units). Source: own.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from planner.families.fsdp.evaluation import levels, loads_of
-from planner.families.fsdp.problem import Plan, Problem, Unit
-
-
-class Shape(NamedTuple):
-    """A plan without the steps that issue gathers; fields as in `Plan` and `Unit`."""
-
-    mesh: int
-    ranges: tuple[tuple[int, int], ...]
-    keep: tuple[bool, ...]
-    recompute: tuple[bool, ...]
-    buffers: int
+from planner.families.fsdp.min_memory import finest
+from planner.families.fsdp.problem import Plan, Problem, Unit, at_use
 
 
 class Ahead(NamedTuple):
@@ -46,32 +38,8 @@ class Room(NamedTuple):
     most: tuple[int, ...]  # most gathers issued when each step has begun to compute
 
 
-def shape_of(plan: Plan) -> Shape:
-    """Return the shape of a plan."""
-    units = plan.units
-    return Shape(
-        plan.mesh,
-        tuple((unit.start, unit.stop) for unit in units),
-        tuple(unit.keep for unit in units),
-        tuple(unit.recompute for unit in units),
-        plan.buffers,
-    )
-
-
-def at_use(shape: Shape) -> Plan:
-    """Return the plan that issues every gather in its own step."""
-    last = 2 * len(shape.ranges) - 1
-    units = (
-        Unit(start, stop, keep, recompute, u, None if keep else last - u)
-        for u, ((start, stop), keep, recompute) in enumerate(
-            zip(shape.ranges, shape.keep, shape.recompute, strict=True)
-        )
-    )
-    return Plan(shape.mesh, tuple(units), shape.buffers)
-
-
 class Needs(NamedTuple):
-    """Memory that a shape needs if every gather is issued in its own step (bytes)."""
+    """Memory that units need if every gather is issued in its own step (bytes)."""
 
     needed: tuple[int, ...]
     used: tuple[int, ...]
@@ -103,19 +71,18 @@ class Needs(NamedTuple):
         return Room(self.needed, self.used, tuple(_falling(most)))
 
 
-def needs_of(problem: Problem, shape: Shape) -> Needs:
-    """Return the memory that a shape needs."""
-    plan = at_use(shape)
-    count = len(plan.units)
-    kept_from = max((u for u, keep in enumerate(shape.keep) if not keep), default=count)
+def needs_of(problem: Problem, plan: Plan) -> Needs:
+    """Return the memory that a plan needs which issues every gather in its own step (`at_use`)."""
+    count, keep = len(plan.units), [unit.keep for unit in plan.units]
+    kept_from = max((u for u, kept in enumerate(keep) if not kept), default=count)
     needed = [*range(count)]
-    needed += [2 * count - 1 - u for u in reversed(range(count)) if not shape.keep[u]]
+    needed += [2 * count - 1 - u for u in reversed(range(count)) if not keep[u]]
     loads = loads_of(problem, plan)
     sizes = (loads[plan.unit_of(step)].parameter_bytes for step in needed)
     uses = [0] * (2 * count)
     for step in needed:
         uses[step] = 1
-    state = problem.state_bytes(problem.meshes[shape.mesh].shards)
+    state = problem.state_bytes(problem.meshes[plan.mesh].shards)
     computing, before = [state] * (2 * count), [state] * (2 * count)
     for level in levels(plan, loads):
         side = before if level.stage in ("wait", "copy") else computing
@@ -130,44 +97,87 @@ def needs_of(problem: Problem, shape: Shape) -> Needs:
     )
 
 
-def room_of(problem: Problem, shape: Shape) -> Room | None:
-    """Return the room for gathers ahead, or None if the shape does not fit into memory."""
-    return needs_of(problem, shape).within(problem.memory_bytes)
-
-
-def filled(problem: Problem, shape: Shape, ahead: Ahead = FARTHEST) -> Plan | None:
+def filled(problem: Problem, plan: Plan, ahead: Ahead = FARTHEST) -> Plan | None:
     """Return the plan with the earliest issues possible, or None if it does not fit into memory."""
-    room = room_of(problem, shape)
-    return None if room is None else filled_room(shape, room, ahead)
+    room = needs_of(problem, plan).within(problem.memory_bytes)
+    return None if room is None else filled_room(plan, room, ahead)
 
 
-def filled_room(shape: Shape, room: Room, ahead: Ahead = FARTHEST) -> Plan:
+def filled_room(plan: Plan, room: Room, ahead: Ahead = FARTHEST) -> Plan:
     """Return the plan with the earliest issues that the room allows."""
-    count = len(shape.ranges)
+    count = len(plan.units)
     most = list(room.most)
     for step, used in enumerate(room.used):
         limit = ahead.forward if step < count else ahead.backward
         if limit is not None:
             most[step] = min(most[step], used + limit)
-    return issued_by(shape, room, _falling(most))
+    return issued_by(plan, room, _falling(most))
 
 
-def issued_by(shape: Shape, room: Room, issued: Sequence[int]) -> Plan:
+def issued_by(plan: Plan, room: Room, issued: Sequence[int]) -> Plan:
     """Return the plan in which this many gathers are issued when each step computes."""
-    count = len(shape.ranges)
-    at: list[int] = [0] * (2 * count)
+    last = 2 * len(plan.units) - 1
+    at: list[int] = [0] * (last + 1)
     step = 0
     for number, needed in enumerate(room.needed):
         while step < needed and issued[step] <= number:
             step += 1
         at[needed] = min(step, needed)
     units = (
-        unit._replace(forward_at=at[u], backward_at=None if unit.keep else at[2 * count - 1 - u])
-        for u, unit in enumerate(at_use(shape).units)
+        unit._replace(forward_at=at[u], backward_at=None if unit.keep else at[last - u])
+        for u, unit in enumerate(plan.units)
     )
-    return Plan(shape.mesh, tuple(units), shape.buffers)
+    return Plan(plan.mesh, tuple(units), plan.buffers)
 
 
 def _falling(most: Sequence[int]) -> list[int]:
     """Return the largest non-decreasing sequence below the given one."""
     return list(accumulate(reversed(most), min))[::-1]
+
+
+# ---
+# Neighbourhood of the local search: every plan (`at_use`) and prefetch distance one change away.
+#
+# Changes: one buffer more or less; a unit kept or not, recomputed or not; another prefetch
+# distance; a unit boundary moved, removed or added.
+# Complexity: O(units) neighbours, each in O(units). Source: own.
+
+
+def changes(problem: Problem, plan: Plan, ahead: Ahead) -> Iterator[tuple[Plan, Ahead]]:
+    """Yield everything that is one change away."""
+    units, count = plan.units, len(plan.units)
+
+    def changed(first: int, stop: int, *others: Unit, buffers: int = plan.buffers) -> Plan:
+        """Return the plan with other units in place of some."""
+        return at_use(plan.mesh, (*units[:first], *others, *units[stop:]), buffers)
+
+    for buffers in (plan.buffers + 1, plan.buffers - 1):
+        if 1 <= buffers <= count:
+            yield replace(plan, buffers=buffers), ahead
+    for u, unit in enumerate(units):
+        yield changed(u, u + 1, unit._replace(keep=not unit.keep)), ahead
+    if problem.channels != "two":
+        for distance in (1, 2, 3, 4, 6, 8, None):
+            yield plan, Ahead(ahead.forward, distance)
+            yield plan, Ahead(distance, ahead.backward)
+    starts = [start for start, _ in finest(problem)]
+    places = {start: place for place, start in enumerate(starts)}
+    for u, (before, unit) in enumerate(pairwise(units), 1):
+        place = places[unit.start]
+        for other in (place - 1, place + 1, place - 3, place + 3):
+            if 0 < other < len(starts) and before.start < starts[other] < unit.stop:
+                cut = starts[other]
+                halves = before._replace(stop=cut), unit._replace(start=cut)
+                yield changed(u - 1, u + 1, *halves), ahead
+    for u, (before, unit) in enumerate(pairwise(units), 1):
+        whole, most = unit._replace(start=before.start), min(plan.buffers, count - 1)
+        yield changed(u - 1, u + 1, whole, buffers=most), ahead
+    for u, unit in enumerate(units):
+        inside = [cut for cut in starts if unit.start < cut < unit.stop]
+        for cut in inside[len(inside) // 2 : len(inside) // 2 + 1]:
+            halves = unit._replace(stop=cut), unit._replace(start=cut)
+            yield changed(u, u + 1, *halves), ahead
+    if problem.checkpoint_bytes is not None:
+        for u, unit in enumerate(units):
+            if any(problem.activations[unit.start : unit.stop]):
+                yield changed(u, u + 1, unit._replace(recompute=not unit.recompute)), ahead

@@ -396,6 +396,20 @@ class Plan:
         return step if step < len(self.units) else 2 * len(self.units) - 1 - step
 
 
+def at_use(mesh: int, units: Iterable[Sequence[Any]], buffers: int = 1) -> Plan:
+    """Return the plan that issues every gather in its own step.
+
+    `units` are rows of `Unit`'s start, stop, keep and recompute; what follows is ignored.
+    """
+    rows = tuple(units)
+    last = 2 * len(rows) - 1
+    made = (
+        Unit(start, stop, keep, recompute, u, None if keep else last - u)
+        for u, (start, stop, keep, recompute, *_) in enumerate(rows)
+    )
+    return Plan(mesh, tuple(made), buffers)
+
+
 def layer_ranges(cuts: Iterable[int], layers: int) -> list[tuple[int, int]]:
     """Return the ranges of layers that begin at the cuts; the first cut is 0."""
     starts = list(cuts)

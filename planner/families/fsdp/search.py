@@ -5,21 +5,20 @@ mesh: (1) units from `planner.families.fsdp.min_memory` and `planner.families.fs
 for several largest sizes, the default blocks, and the smallest units; (2) keep the parameters of as
 many last units as memory allows, which are needed first, or recompute the units that save most
 memory for their time; (3) try numbers of buffers and prefetch distances
-(`planner.families.fsdp.prefetch`); (4) local search from the best
-(`planner.families.fsdp.neighbourhood`); (5) tie-breaking
-(`planner.families.fsdp.memory_tie_break`). Effort counts simulated steps, not time, so the same
-problem has the same plan. Guarantee: fits if anything does; never slower than the baselines that
-fit. Complexity: O(EFFORT · log meshes) steps. Source: own.
+(`planner.families.fsdp.prefetch`); (4) local search from the best (`changes` there); (5) a plan as
+fast with fewer transfers, fewer bytes, less memory. Effort counts simulated steps, not time, so the
+same problem has the same plan. Guarantee: fits if anything does; never slower than the baselines
+that fit. Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from planner.families.fsdp.baselines import RULES, fitted
 from planner.families.fsdp.bounds import MeshBounds
+from planner.families.fsdp.checker import check
 from planner.families.fsdp.evaluation import Merit, iteration_ns, merit, peak_of, sent_by
-from planner.families.fsdp.memory_tie_break import slimmed
 from planner.families.fsdp.min_memory import (
     cheapest_units,
     finest,
@@ -28,14 +27,25 @@ from planner.families.fsdp.min_memory import (
     too_little,
     wrapped,
 )
-from planner.families.fsdp.neighbourhood import changes
-from planner.families.fsdp.prefetch import FARTHEST, Ahead, Shape, at_use, filled, room_of
-from planner.families.fsdp.problem import Plan, Problem
+from planner.families.fsdp.prefetch import (
+    FARTHEST,
+    Ahead,
+    Needs,
+    changes,
+    filled,
+    filled_room,
+    needs_of,
+)
+from planner.families.fsdp.problem import Plan, Problem, at_use
+from planner.model.errors import InvalidPlanError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
 EFFORT = 100_000
 """Simulated steps for the best mesh and local search; half for each next mesh and long chains."""
+
+REFITTING = 400
+"""Simulated steps to improve an old plan."""
 
 MAX_STARTS = 160
 """Most layers at which units may begin; longer chains are cut at this many."""
@@ -43,9 +53,16 @@ MAX_STARTS = 160
 
 class _Candidate(NamedTuple):
     merit: Merit
-    shape: Shape
+    shape: Plan  # whose gathers are issued at their use
     ahead: Ahead
     plan: Plan
+
+
+def keeping_last(plan: Plan, kept: int, buffers: int) -> Plan:
+    """Return a plan (`at_use`) that keeps the parameters of the last units, first needed again."""
+    first = len(plan.units) - kept
+    units = (unit._replace(keep=u >= first) for u, unit in enumerate(plan.units))
+    return at_use(plan.mesh, units, buffers)
 
 
 def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -84,27 +101,27 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(best if cut else slimmed(problem, best, ahead, deadline), pool.bound_ns, cut)
 
 
-def improved(
-    problem: Problem,
-    shapes: Iterable[Shape],
-    plans: Iterable[Plan],
-    effort: int,
-    deadline: Deadline,
-) -> Plan | None:
-    """Return the best of some plans and of a local search from the first shape that fits.
+def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return an old plan improved within `REFITTING` simulated steps, which takes milliseconds.
 
-    `effort` is in simulated steps. None if there are no plans and no shape fits.
+    It keeps the mesh and the units, and issues gathers as early as memory allows. If the units do
+    not fit any more, it keeps no parameters; if that does not fit, it is an `InvalidPlanError`.
+    Then local search. Never worse than the old plan if that still fits.
     """
-    known = list(plans)
-    pool = _Pool(problem, 0)
-    for shape in shapes:
-        if pool.offer(shape, FARTHEST):
-            break
-    if pool.best is not None:
+    known, pool = [], _Pool(problem, 0)
+    with suppress(InvalidPlanError):
+        check(problem, plan)
+        known = [plan]
+    shape = at_use(plan.mesh, plan.units, plan.buffers)
+    if pool.offer(shape, FARTHEST) or pool.offer(keeping_last(shape, 0, 1), FARTHEST):
         with suppress(TimeUpError):
-            pool.improve(deadline, effort)
+            pool.improve(deadline, REFITTING)
+        assert pool.best is not None
         known.append(pool.best.plan)
-    return min(known, key=lambda plan: merit(problem, plan), default=None)
+    if not known:
+        raise InvalidPlanError("units", "they do not fit into memory_bytes any more")
+    best = min(known, key=lambda each: merit(problem, each))
+    return Outcome(best, timed_out=deadline.passed)
 
 
 class _Pool:
@@ -114,7 +131,7 @@ class _Pool:
         self.problem, self.bound_ns = problem, bound_ns
         self.best: _Candidate | None = None
         self.left = EFFORT
-        self._seen: set[tuple[Shape, Ahead]] = set()
+        self._seen: set[tuple[Plan, Ahead]] = set()
 
     @property
     def settled(self) -> bool:
@@ -123,25 +140,24 @@ class _Pool:
             return True
         return self.best is not None and self.best.merit.iteration_ns <= self.bound_ns
 
-    def offer(self, shape: Shape, ahead: Ahead) -> bool:
-        """Price a shape; return whether it fits."""
+    def offer(self, shape: Plan, ahead: Ahead) -> bool:
+        """Price a plan with its gathers issued early; return whether it fits."""
         if (shape, ahead) in self._seen:
             return True
         self._seen.add((shape, ahead))
-        self.left -= 2 * len(shape.ranges)
+        self.left -= 2 * len(shape.units)
         plan = filled(self.problem, shape, ahead)
         if plan is None:
             return False
         self._take(shape, ahead, plan)
         return True
 
-    def _take(self, shape: Shape, ahead: Ahead, plan: Plan) -> None:
+    def _take(self, shape: Plan, ahead: Ahead, plan: Plan) -> None:
         """Replace the incumbent if the plan is better."""
         time = iteration_ns(self.problem, plan)
         if self.best is not None and time > self.best.merit.iteration_ns:
             return
-        sent = sent_by(self.problem, shape.mesh, shape.ranges, shape.keep)
-        own = Merit(time, *sent, peak_of(self.problem, plan))
+        own = Merit(time, *sent_by(self.problem, plan), peak_of(self.problem, plan))
         if self.best is None or own < self.best.merit:
             self.best = _Candidate(own, shape, ahead, plan)
 
@@ -151,33 +167,27 @@ class _Pool:
         bounds.refine(self.best.merit.iteration_ns)
         self.bound_ns = -int(-bounds.least // 1)
 
-    def try_all(self, shape: Shape) -> None:
-        """Try a shape with several numbers of buffers, kept units, and prefetch distances."""
-        count = len(shape.ranges)
+    def try_all(self, shape: Plan) -> None:
+        """Try units with several numbers of buffers, kept units, and prefetch distances."""
+        count, aheads = len(shape.units), [FARTHEST]
+        if self.problem.channels != "two":
+            aheads += (Ahead(None, distance) for distance in (1, 2, 4))
         for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
-            for keep in self._keeps(shape._replace(buffers=buffers)):
-                for ahead in self._aheads():
+            for number in self._keeps(shape, buffers):
+                kept = keeping_last(shape, number, buffers)
+                for ahead in aheads:
                     if self.settled:
                         return
-                    kept = shape._replace(buffers=buffers, keep=keep)
                     if not self.offer(kept, ahead):
                         break
 
-    def _aheads(self) -> Iterable[Ahead]:
-        if self.problem.channels == "two":
-            return (FARTHEST,)
-        return (FARTHEST, *(Ahead(None, distance) for distance in (1, 2, 4)))
-
-    def _keeps(self, shape: Shape) -> Iterator[tuple[bool, ...]]:
-        """Yield choices that keep some last units, from the most that fit downwards."""
-        count = len(shape.ranges)
-
-        def of(number: int) -> tuple[bool, ...]:
-            return tuple(u >= count - number for u in range(count))
+    def _keeps(self, shape: Plan, buffers: int) -> Iterator[int]:
+        """Yield how many last units to keep, from the most that fit downwards."""
+        count = len(shape.units)
 
         def fits(number: int) -> bool:
             self.left -= count
-            return filled(self.problem, shape._replace(keep=of(number))) is not None
+            return filled(self.problem, keeping_last(shape, number, buffers)) is not None
 
         most = count
         if self.problem.memory_bytes is not None and not fits(count):
@@ -189,7 +199,7 @@ class _Pool:
         tried = {most, most - 1, most - 2, most * 3 // 4, most // 2, most // 4, 1, 0}
         for number in sorted(tried, reverse=True):
             if 0 <= number <= most:
-                yield of(number)
+                yield number
 
     def fallback(self, deadline: Deadline) -> None:
         """Start from a shape that fits if any does."""
@@ -197,14 +207,13 @@ class _Pool:
         for mesh in range(len(self.problem.meshes)):
             if self.best is not None and deadline.passed:
                 return
-            if limit is None:
-                ranges = finest(self.problem)
-                no = (False,) * len(ranges)
-                shape: Shape | None = Shape(mesh, ranges, no, no, 1)
-            else:
-                shape = fitting(self.problem, mesh, limit)
+            shape = (
+                at_use(mesh, ((*layers, False, False) for layers in finest(self.problem)))
+                if limit is None
+                else fitting(self.problem, mesh, limit)
+            )
             if shape is not None:
-                self._take(shape, FARTHEST, filled(self.problem, shape) or at_use(shape))
+                self._take(shape, FARTHEST, filled(self.problem, shape) or shape)
 
     def improve(self, deadline: Deadline, effort: int) -> None:
         """Run the local search from the incumbent."""
@@ -226,17 +235,22 @@ class _Pool:
         return False
 
 
-def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Shape]:
-    """Yield shapes with units and recomputation chosen, and nothing kept."""
+def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Plan]:
+    """Yield plans (`at_use`) with units and recomputation chosen, and nothing kept."""
     seen = set()
     for ranges, recompute in _tight(problem, mesh):
-        yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
+        yield _bare(mesh, ranges, recompute)
     for ranges in _partitions(problem, mesh, deadline):
         if ranges in seen:
             continue
         seen.add(ranges)
         for recompute in _recomputed(problem, mesh, ranges):
-            yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
+            yield _bare(mesh, ranges, recompute)
+
+
+def _bare(mesh: int, ranges: Sequence[tuple[int, int]], recompute: Sequence[bool]) -> Plan:
+    rows = zip(ranges, recompute, strict=True)
+    return at_use(mesh, ((*layers, False, again) for layers, again in rows))
 
 
 def _tight(
@@ -305,8 +319,8 @@ def _recomputed(
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
-        keep = (*none[1:], True)
-        if room_of(problem, Shape(mesh, ranges, keep, of(middle), 1)) is None:
+        shape = keeping_last(_bare(mesh, ranges, of(middle)), 1, 1)
+        if needs_of(problem, shape).within(problem.memory_bytes) is None:
             low = middle + 1
         else:
             high = middle
@@ -315,3 +329,92 @@ def _recomputed(
     for number in sorted(numbers):
         if 0 < number <= len(ordered):
             yield of(number)
+
+
+# ---
+# Tie-breaking: among plans of equal time fewest transfers, then fewest bytes, then least memory.
+#
+# Method: with the same units, less memory leaves less room for gathers ahead; bisection finds the
+# least memory at which the time stays the same. The same for other numbers of kept units and
+# buffers, and for local search. Guarantee: fits, and is no worse in the criteria of `Merit`.
+# Complexity: O(SLIMMING) steps simulated. Source: own.
+
+SLIMMING = 30_000
+"""Steps simulated for the tie-breaking."""
+
+CLOSE = 2**10
+"""The least memory is found to within this fraction (1/CLOSE)."""
+
+
+def slimmed(problem: Problem, plan: Plan, ahead: Ahead, deadline: Deadline) -> Plan:
+    """Return a plan that is no worse; `ahead` is the prefetch distance of the given plan."""
+    slim = _Slim(problem, plan, ahead)
+    with suppress(TimeUpError):
+        slim.improve(deadline)
+    return slim.plan
+
+
+class _Slim:
+    """The incumbent of the tie-breaking."""
+
+    def __init__(self, problem: Problem, plan: Plan, ahead: Ahead) -> None:
+        self._problem, self._ahead = problem, ahead
+        self.plan, self._merit = plan, merit(problem, plan)
+        self._shape = at_use(plan.mesh, plan.units, plan.buffers)
+        self._left = SLIMMING
+
+    def improve(self, deadline: Deadline) -> None:
+        """Try less memory, fewer kept units and fewer buffers, then local search."""
+        self._offer(self._shape, self._ahead)
+        count, buffers = len(self._shape.units), self._shape.buffers
+        for most in sorted({1, 2, buffers}):
+            for kept in sorted({1, count // 4, count // 2, count * 3 // 4, count} - {0}):
+                deadline.check()
+                self._offer(keeping_last(self._shape, kept, min(most, count)), self._ahead)
+        while self._left > 0 and self._changed(deadline):
+            pass
+
+    def _changed(self, deadline: Deadline) -> bool:
+        """Take the first improving change; return whether there was one."""
+        for shape, ahead in changes(self._problem, self._shape, self._ahead):
+            deadline.check()
+            if self._left <= 0:
+                return False
+            if self._offer(shape, ahead):
+                return True
+        return False
+
+    def _offer(self, shape: Plan, ahead: Ahead) -> bool:
+        """Take units with their least memory at equal time if that is better; return whether so."""
+        self._left -= 2 * len(shape.units)
+        needs, sent = needs_of(self._problem, shape), sent_by(self._problem, shape)
+        known = self._merit.transfers, self._merit.gathered_bytes
+        if sent > known:
+            return False
+        high = self._merit.peak_bytes - 1 if sent == known else self._problem.memory_bytes
+        best = self._as_fast(shape, ahead, needs, high)
+        if best is None:
+            return False
+        low, high = needs.least - 1, peak_of(self._problem, best)
+        while low + 1 + high // CLOSE < high and self._left > 0:
+            middle = (low + high) // 2
+            plan = self._as_fast(shape, ahead, needs, middle)
+            if plan is None:
+                low = middle
+            else:
+                best, high = plan, peak_of(self._problem, plan)
+        self.plan, self._merit = best, merit(self._problem, best)
+        self._shape, self._ahead = shape, ahead
+        return True
+
+    def _as_fast(
+        self, shape: Plan, ahead: Ahead, needs: Needs, memory_bytes: int | None
+    ) -> Plan | None:
+        """Return the plan with these units in the given memory, or None if it is slower."""
+        self._left -= 2 * len(shape.units)
+        room = needs.within(memory_bytes)
+        if room is None:
+            return None
+        plan = filled_room(shape, room, ahead)
+        slower = iteration_ns(self._problem, plan) > self._merit.iteration_ns
+        return None if slower else plan

@@ -5,7 +5,7 @@ of BML's re-plan, and a lower bound over all algorithms. Method: an algorithm wo
 messages use working links between working servers. All but the ring send over every NIC; the ring
 uses those along its cycle. The re-plan (`planner.families.bml.program`) is priced from its program:
 per step the busiest NIC's bytes and messages. Guarantee: exact for pieces that divide evenly. The
-bound is half that of `planner.families.bml.damage`: docs/iteration.md, "Why the bounds hold".
+bound is half that of `planner.families.bml.reroute`: docs/iteration.md, "Why the bounds hold".
 Complexity: that of the re-plan's program, once per cluster. Source: own.
 """
 
@@ -15,9 +15,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.families.bml.damage import Damage
 from planner.families.bml.methods import infeasibility_of
 from planner.families.bml.program import replanned
+from planner.families.bml.reroute import Damage
 from planner.families.collectives.cost import loads
 from planner.families.collectives.program import Kind
 from planner.families.collectives.ring import gray_cycle

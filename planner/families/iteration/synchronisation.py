@@ -17,19 +17,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from planner.families.bml.program import REPLAN
-from planner.families.collectives import (
-    RAILS,
-    collective,
-    hierarchical_cost,
-    lower_bound,
-    tree_groups,
-)
-from planner.families.collectives.bruck import bruck_cost
+from planner.families.collectives import RAILS, collective, lower_bound
 from planner.families.collectives.cost import Cost, Fabric
-from planner.families.collectives.exchange import ps_fattree, shuffle_fattree
+from planner.families.collectives.exchange import direct_on, hierarchical_cost, tree_groups
 from planner.families.collectives.rails import RailSteps
 from planner.families.collectives.recipes import Recipe
-from planner.families.collectives.ring import ring_fattree
+from planner.families.collectives.ring import bruck_cost, ring_on
 from planner.families.iteration.damaged import ROUNDS, half_of_replan, least_volume, refuse_broken
 from planner.families.iteration.measured import least_rates, measured_on
 from planner.families.iteration.ways import BML, IN_ROUNDS, MEASURED, MIXED, Synchronisation
@@ -179,13 +172,13 @@ def _on_fabric(cluster: Cluster, name: str) -> Cost:
     fabric = Fabric(machines, topology.ports if isinstance(topology, FatTree) else machines)
     match name:
         case "ring":
-            return ring_fattree(fabric)
+            return ring_on(fabric)
         case "halving_doubling":
             return bruck_cost(machines)  # also the cost of halving-doubling at powers of two
         case "ps":
-            return ps_fattree(fabric)
+            return direct_on("ps", fabric)
         case "shuffle":
-            return shuffle_fattree(fabric)
+            return direct_on("shuffle", fabric)
         case "hierarchical" if isinstance(topology, FatTree):
             return hierarchical_cost(tree_groups(machines, topology))
         case "hierarchical":

@@ -33,11 +33,14 @@ _MAX_MEMORY_BITS = 62
 def applicable(problem: Problem) -> bool:
     """Return whether the graph is small enough."""
     kinds = [it.kind for it in problem.collectives if problem.kinds[it.kind].mergeable]
+    # The model's largest sum of memory: tensors, and buffers of all sets of collectives.
+    packed = sum(it.pack_bytes + it.unpack_bytes for it in problem.collectives)
+    occupied = sum(tensor.size_bytes for tensor in problem.tensors) + (packed << MAX_MERGED)
     return (
         len(problem.nodes) <= MAX_NODES
         and max((kinds.count(kind) for kind in set(kinds)), default=0) <= MAX_MERGED
         and _horizon(problem).bit_length() <= _MAX_BITS
-        and _occupied(problem).bit_length() <= _MAX_MEMORY_BITS
+        and occupied.bit_length() <= _MAX_MEMORY_BITS
     )
 
 
@@ -75,12 +78,6 @@ def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     )
     bound = -int(-solver.best_objective_bound // 1)
     return Outcome(Plan(tuple(order), merged), bound, status != cp_model.OPTIMAL)
-
-
-def _occupied(problem: Problem) -> int:
-    """Return the model's largest sum of memory: tensors, and buffers of all sets of collectives."""
-    packed = sum(it.pack_bytes + it.unpack_bytes for it in problem.collectives)
-    return sum(tensor.size_bytes for tensor in problem.tensors) + (packed << MAX_MERGED)
 
 
 def _horizon(problem: Problem) -> int:
@@ -173,7 +170,10 @@ class _Model:
                     rule = model.add(begin[second] >= begin[first] + busy[first])
                     if not isinstance(x, int):
                         rule.only_enforce_if(x)
-        together = self._together()
+        together: dict[tuple[int, int], list[Any]] = {}
+        for s, x in self.groups:
+            for a, b in combinations(sorted(s), 2):
+                together.setdefault((a, b), []).append(x)
         makespan = model.new_int_var(0, self.horizon, "")
         for node in range(count):
             model.add(makespan >= begin[node] + busy[node])
@@ -199,13 +199,6 @@ class _Model:
                 if conditions:
                     rule.only_enforce_if(*conditions)
         model.minimize(makespan)
-
-    def _together(self) -> dict[tuple[int, int], list[Any]]:
-        result: dict[tuple[int, int], list[Any]] = {}
-        for s, x in self.groups:
-            for a, b in combinations(sorted(s), 2):
-                result.setdefault((a, b), []).append(x)
-        return result
 
     def _memory(self, limit: int) -> None:
         problem, model = self.problem, self.model

@@ -15,11 +15,12 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
-from planner.families.overlap.units import Units
 from planner.solving.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from planner.families.overlap.merging import Units
 
 _NOTHING = -(2**62)
 """Memory at a place that has been issued: never a maximum."""
@@ -49,7 +50,7 @@ class Profile:
     last: list[int]  # by tensor: the place after which it is freed; -1 if it is kept
 
 
-def profile_of(units: Units, order: Sequence[int]) -> Profile:
+def profile_of(units: "Units", order: Sequence[int]) -> Profile:
     """Return the profile of an order; O(n log n)."""
     place = [0] * len(order)
     for number, unit in enumerate(order):
@@ -67,7 +68,7 @@ def profile_of(units: Units, order: Sequence[int]) -> Profile:
     return Profile(order, place, np.array(row, dtype=np.int64), last)
 
 
-def _freed(units: Units, unit: int, left: list[int]) -> list[tuple[int, int]]:
+def _freed(units: "Units", unit: int, left: list[int]) -> list[tuple[int, int]]:
     """Count a unit's reads; return (tensor or -1, bytes) of all memory that it frees."""
     freed = [(-1, units.releases[unit])] if units.releases[unit] else []
     for tensor in units.reads[unit]:
@@ -77,7 +78,7 @@ def _freed(units: Units, unit: int, left: list[int]) -> list[tuple[int, int]]:
     return freed
 
 
-def topological(units: Units, keys: Sequence[float]) -> list[int]:
+def topological(units: "Units", keys: Sequence[float]) -> list[int]:
     """Return a topological order of the units, smallest key first."""
     missing = list(units.missing)
     ready: list[tuple[float, int]] = []
@@ -95,7 +96,7 @@ def topological(units: Units, keys: Sequence[float]) -> list[int]:
     return order
 
 
-def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[float], list[float]]:
+def due_keys(units: "Units", order: Sequence[int], rules: Rules) -> tuple[list[float], list[float]]:
     """Return when each unit is due along an order, and when its result is needed."""
     count = len(order)
     moment, now = [0.0] * count, 0
@@ -139,31 +140,22 @@ def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[flo
 
 
 def list_schedule(
-    units: Units,
+    units: "Units",
     profile: Profile,
     rules: Rules,
     limit: int | None,
     deadline: Deadline = NEVER,
 ) -> list[int] | None:
     """Return the order of a list schedule along the profile's; None if memory or time runs out."""
-    keys, need = due_keys(units, profile.order, rules)
-    return _Listing(units, profile, rules, limit, keys, need).run(deadline)
+    return _Listing(units, profile, rules, limit).run(deadline)
 
 
 class _Listing:
     """State of one list schedule."""
 
-    def __init__(
-        self,
-        units: Units,
-        profile: Profile,
-        rules: Rules,
-        limit: int | None,
-        keys: list[float],
-        need: list[float],
-    ) -> None:
-        self.units, self.profile, self.rules = units, profile, rules
-        self.limit, self.keys, self.need = limit, keys, need
+    def __init__(self, units: "Units", profile: Profile, rules: Rules, limit: int | None) -> None:
+        self.units, self.profile, self.rules, self.limit = units, profile, rules, limit
+        self.keys, _ = due_keys(units, profile.order, rules)
         self.now = 0
         self.held = units.resident
         self.left = list(units.readers)

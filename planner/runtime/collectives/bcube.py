@@ -8,7 +8,7 @@ one.
 from collections.abc import Mapping
 from typing import Any
 
-from planner.families.bml.problem import Plan
+from planner.families.bml.trees import Plan
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.model.topologies import BCube
 from planner.programs.collectives import bcube_program

@@ -12,10 +12,13 @@ import torch
 from torch import Tensor, distributed
 
 from planner.families import bml
-from planner.families.collectives.bml import bml_program
-from planner.families.collectives.exchange import direct_program, routed_program
-from planner.families.collectives.halving_doubling import halving_doubling_program
-from planner.families.collectives.hierarchical import hierarchical_program
+from planner.families.collectives.exchange import (
+    bml_program,
+    direct_program,
+    halving_doubling_program,
+    hierarchical_program,
+    routed_program,
+)
 from planner.families.collectives.program import ListedProgram, Program
 from planner.families.collectives.ring import ring_program
 from planner.model.errors import CommunicationError
