@@ -21,7 +21,7 @@ from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import Trace, read_trace
 from planner.model.errors import InvalidInputError
 from planner.model.units import format_bytes
-from planner.traces import breakdown_of
+from planner.traces.recorded import breakdown_of
 
 SOURCES = """\
 Traces: tests/data of facebookresearch/HolisticTraceAnalysis (names that begin with HTA, the folder

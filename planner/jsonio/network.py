@@ -5,21 +5,21 @@ cluster, or what ``planner calibrate network`` measured.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.measured_network import Collectives, Links, measured_of
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
+from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of, or_none
 from planner.model.clusters import Nic
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.fitting import Model
-from planner.model.measured import Collective, Measured, MeasuredNetwork
+from planner.model.measured import MAX_RANKS, Collective, Link, Measured, MeasuredNetwork
 from planner.model.network import AnyNetwork
 from planner.model.validation import inside
 
@@ -28,7 +28,10 @@ MAX_DEPTH = 64
 MODELS: dict[Model, str] = {"table": "network", "affine": "affine", "two_point": "two_point"}
 """Field of a measured network that holds each model of its times."""
 
-_FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+Forms = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
+"""Required and optional fields of each form of a document."""
+
+_FORMS: Forms = {
     "table": (("table",), ("depths", "interference")),
     "affine": (("startup_ns", "ns_per_byte"), ("depths", "interference")),
     "depths": (("depths",), ("interference",)),
@@ -39,7 +42,6 @@ _FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "tables": (("collectives",), ("links", "provenance", "interference")),
 }
-"""Required and optional fields of each form."""
 
 _MARKS = {
     "collectives": "tables",
@@ -51,19 +53,23 @@ _MARKS = {
 """Field that identifies each form; the first match counts."""
 
 
+def one_of(forms: Forms, rules: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the JSON Schema rule that a document has one of the given forms.
+
+    `rules` are those of single fields, by form.
+    """
+    known = sorted({field for both in forms.values() for group in both for field in group})
+    rows = []
+    for name, (needed, optional) in forms.items():
+        others = {field: False for field in known if field not in (*needed, *optional)}
+        rows.append({"required": list(needed), "properties": {**others, **rules.get(name, {})}})
+    return {"oneOf": rows}
+
+
 def _forms(*names: str) -> dict[str, Any]:
-    """Return the JSON Schema rule that a document has one of the given forms."""
-    known = sorted({field for name in names for both in _FORMS[name] for field in both})
-    forms: list[dict[str, Any]] = []
-    for name in names:
-        needed, optional = _FORMS[name]
-        fields: dict[str, Any] = {
-            field: False for field in known if field not in (*needed, *optional)
-        }
-        if name == "depths":
-            fields["depths"] = {"required": ["1"]}
-        forms.append({"required": list(needed), "properties": fields})
-    return {"oneOf": forms}
+    return one_of(
+        {name: _FORMS[name] for name in names}, {"depths": {"depths": {"required": ["1"]}}}
+    )
 
 
 _DEPTH_KEY = {"pattern": r"^([1-9]|[1-5][0-9]|6[0-4])$"}
@@ -124,6 +130,65 @@ class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     two_point_error: float | UnsetType = UNSET
 
 
+# ---
+# Measured times of collectives, for several numbers of ranks; a cluster may contain them, too:
+# ``{"all_reduce": [{"ranks": 16, "ranks_per_host": 8, "table": [[8, 20000], …]}]}``.
+
+Ranks = Annotated[int, Meta(ge=2, le=MAX_RANKS)]
+
+
+class TableDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The times of one collective among so many ranks, so many a host."""
+
+    ranks: Ranks
+    ranks_per_host: Annotated[int, Meta(ge=1, le=MAX_RANKS)] = 1
+    table: Rows
+
+
+Collectives = Annotated[
+    dict[Collective, Annotated[tuple[TableDocument, ...], Meta(min_length=1)]],
+    Meta(min_length=1, description="by collective, one table for each number of ranks"),
+]
+
+
+class LinkDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The slowest link that is needed to join so many ranks of a host, by its data sheet."""
+
+    ranks: Ranks
+    bytes_per_s: PositiveRate
+
+
+Links = Annotated[
+    tuple[LinkDocument, ...],
+    Meta(description="where a host has several kinds of link, by rising ranks"),
+]
+
+
+class MeasuredDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was measured of a cluster's network, and where the numbers come from."""
+
+    collectives: Collectives
+    links: Links | UnsetType = UNSET
+    provenance: dict[str, Any] | UnsetType = UNSET
+
+    def typed(self) -> MeasuredNetwork:
+        """Return the typed tables; errors carry a path into the document."""
+        return _measured(self.collectives, self.links)
+
+
+def _measured(collectives: Collectives, links: Links | UnsetType) -> MeasuredNetwork:
+    tables = []
+    for collective, documents in collectives.items():
+        for place, document in enumerate(documents):
+            with inside(f"collectives.{collective}[{place}]"):
+                tables.append(
+                    Measured(collective, document.ranks, document.ranks_per_host, document.table)
+                )
+    return MeasuredNetwork(
+        tuple(tables), tuple(Link(link.ranks, link.bytes_per_s) for link in or_none(links) or ())
+    )
+
+
 class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A network: what transfers cost; NICs, as a cluster has; or what was measured.
 
@@ -135,7 +200,7 @@ class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_f
     message_ns: Time | UnsetType = UNSET
     network: Costs | UnsetType = UNSET
     collective: Collective | UnsetType = UNSET
-    ranks: Annotated[int, Meta(ge=2, le=2**16)] | UnsetType = UNSET
+    ranks: Ranks | UnsetType = UNSET
     algorithm: str | UnsetType = UNSET
     affine: Costs | UnsetType = UNSET
     two_point: Costs | UnsetType = UNSET
@@ -198,7 +263,8 @@ def described(
         if field not in (*needed, *optional) and _has(document, field):
             reason = f"not together with {needed[0]}"
             if form == "affine":
-                reason = "missing beside it: " + _mark_of(field)
+                forms = (form for form in _FORMS.values() if any(field in group for group in form))
+                reason = f"missing beside it: {next(forms)[0][0]}"
             raise InvalidInputError(_at(path, field), reason)
     if model is not None and form != "measured":
         raise InvalidInputError(_at(path, MODELS[model]), "missing: this network was not measured")
@@ -207,26 +273,25 @@ def described(
     if form == "tables":
         assert document.collectives is not UNSET
         with inside(path):
-            tables = measured_of(document.collectives, document.links)
-        return Described(tables.most_ranks.cost, interference=disturbs, tables=tables)
+            timed = _measured(document.collectives, document.links)
+        return Described(timed.most_ranks.cost, interference=disturbs, tables=timed)
     if form == "measured":
         name = MODELS[model or "table"]
         if not _has(document, name):
             raise InvalidInputError(_at(path, name), "missing: this model was not fitted")
-        assert document.collective is not UNSET
-        assert document.ranks is not UNSET
-        algorithm = "" if document.algorithm is UNSET else document.algorithm
+        collective, ranks = document.collective, document.ranks
+        assert collective is not UNSET
+        assert ranks is not UNSET
         costs = _costs(getattr(document, name), _at(path, name))
-        return Described(
-            costs,
-            document.collective,
-            algorithm,
-            document.ranks,
-            disturbs,
-            _one_table(document.collective, document.ranks, costs),
-        )
-    network = _nic(document, path) if form == "nic" else _costs(document, path)
-    return Described(network, interference=disturbs)
+        tables = _one_table(collective, ranks, costs)
+        algorithm = or_none(document.algorithm) or ""
+        return Described(costs, collective, algorithm, ranks, disturbs, tables)
+    if form == "nic":
+        fields = fields_of(document)
+        fields.pop("interference", None)
+        with inside(path):
+            return Described(Nic(**fields), interference=disturbs)
+    return Described(_costs(document, path), interference=disturbs)
 
 
 def measured_as(
@@ -269,18 +334,6 @@ def _has(document: Struct, field: str) -> bool:
 
 def _at(path: str, field: str) -> str:
     return f"{path}.{field}" if path else field
-
-
-def _mark_of(field: str) -> str:
-    """Return the identifying field of the form to which a field belongs."""
-    return next(both[0][0] for both in _FORMS.values() if any(field in group for group in both))
-
-
-def _nic(document: NetworkDocument, path: str) -> Nic:
-    fields = fields_of(document)
-    fields.pop("interference", None)
-    with inside(path):
-        return Nic(**fields)
 
 
 def _costs(document: CostsDocument, path: str) -> AffineCost | TableCost | DepthCost:

@@ -24,11 +24,12 @@ from planner.model.validation import integer, integers
 
 Model = Literal["table", "affine", "two_point"]
 
-ELEMENT_BYTES = 4
-"""Transfers consist of numbers of this size (bytes)."""
+ELEMENT_BYTES = 4  # transfers consist of numbers of this size
 
-_APART = 1.4
-"""Sizes closer than this factor show noise rather than a slope."""
+SMALL_BYTES, LARGE_BYTES = 64, 4 * 10**6
+"""Sizes of the two micro-benchmarks."""
+
+_APART = 1.4  # sizes closer than this factor show noise rather than a slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +155,10 @@ def _fit(timings: Sequence[Timing]) -> DepthFit:
 
 
 def _two_point(medians: dict[int, int]) -> AffineCost | None:
-    if SMALL_BYTES not in medians or LARGE_BYTES not in medians:
-        return None
     try:
         return two_point_model([medians[SMALL_BYTES]], [medians[LARGE_BYTES]])
-    except InvalidInputError:
+    except (KeyError, InvalidInputError):  # one was not measured, or the line is invalid
         return None
-
-
-SMALL_BYTES = 64
-
-
-LARGE_BYTES = 4 * 10**6
-"""Sizes of the two micro-benchmarks."""
 
 
 def two_point_model(small_ns: Sequence[int], large_ns: Sequence[int]) -> AffineCost:
@@ -246,8 +238,6 @@ def fit_table(samples: Iterable[tuple[int, int]]) -> TableCost:
     InvalidInputError
         If there are fewer than two sizes, or the last slope is negative.
     """
-    from statistics import median_low
-
     by_size: dict[int, list[int]] = {}
     for size, time in _checked_samples(samples):
         by_size.setdefault(size, []).append(time)

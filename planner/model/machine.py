@@ -28,12 +28,7 @@ def processor(described: Path = Path("/proc/cpuinfo")) -> str:
 
 def versions(**others: str) -> dict[str, str]:
     """Return the versions of Python, of `others`, and of this package."""
-    return {"python": platform.python_version(), **others, "planner": own_version()}
-
-
-def own_version() -> str:
-    """Return the version of this package."""
-    return VERSION
+    return {"python": platform.python_version(), **others, "planner": VERSION}
 
 
 def affinity() -> frozenset[int]:

@@ -51,12 +51,7 @@ class Network:
     def step(self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0) -> Fraction:
         """Return the unrounded time of one step.
 
-        Parameters
-        ----------
-        sent_bytes : Fraction or int
-            Bytes that the busiest NIC sends or receives.
-        reduced_bytes : Fraction or int
-            Bytes that the busiest server adds.
+        The busiest NIC sends or receives `sent_bytes`; the busiest server adds `reduced_bytes`.
         """
         return self.time(sent_bytes, reduced_bytes, 1) if sent_bytes else Fraction(0)
 

@@ -38,8 +38,7 @@ STATISTICS: Mapping[str, Callable[[Sequence[int]], float]] = {
 }
 """How the times of several runs become one, by the name in a provenance."""
 
-NUMBER_BYTES = 4
-"""Size of a single-precision number, the type of most parameters."""
+NUMBER_BYTES = 4  # of a single-precision number, the type of most parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,29 +278,12 @@ class Profile:
         """Return the profile with all times multiplied, each rounded to whole nanoseconds."""
         if computation == 1:
             return self
-        times = (
-            "forward_ns",
-            "backward_ns",
-            "gradient_ready_ns",
-            "forward_spread_ns",
-            "backward_spread_ns",
-        )
-
-        def at(layer: Layer) -> Layer:
-            known = {name: getattr(layer, name) for name in times}
-            return replace(
-                layer,
-                **{
-                    name: round(time * computation)
-                    for name, time in known.items()
-                    if time is not None
-                },
-            )
-
-        graph = self.graph
-        if graph is not None:
-            ops = tuple(
-                replace(op, duration_ns=round(op.duration_ns * computation)) for op in graph.ops
-            )
-            graph = Graph(ops, graph.parameters)
-        return replace(self, layers=tuple(map(at, self.layers)), graph=graph)
+        spreads = ("forward_spread_ns", "backward_spread_ns")
+        names = ("forward_ns", "backward_ns", "gradient_ready_ns", *spreads)
+        layers = []
+        for layer in self.layers:
+            known = {name: getattr(layer, name) for name in names}
+            times = {name: round(time * computation) for name, time in known.items() if time}
+            layers.append(replace(layer, **times))
+        graph = None if self.graph is None else self.graph.scaled(computation)
+        return replace(self, layers=tuple(layers), graph=graph)

@@ -12,14 +12,23 @@ with unsynchronised clocks.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import attrgetter
 
-from planner.model.costs import AffineCost
-from planner.traces.breakdown import both, clipped, length, merged, periods_of, without
-from planner.traces.recorded import Recorded, Spans, Transfer
-from planner.traces.saving import fastest
+from planner.model.costs import AffineCost, lower_lines
+from planner.traces.recorded import (
+    Recorded,
+    Spans,
+    Transfer,
+    both,
+    clipped,
+    length,
+    merged,
+    periods_of,
+    without,
+)
 
 CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "bytes", "undivided")
 
@@ -166,3 +175,24 @@ def _before_launch(recorded: Recorded, exposed: Spans) -> Spans:
         if place < len(recorded.launched):
             spans.append((start, min(end, max(start, recorded.launched[place][1]))))
     return tuple((start, end) for start, end in spans if start < end)
+
+
+# ---
+# Estimates the cost of a transfer without waiting: the highest line below all recorded transfers.
+#
+# Method: of all lines below the fastest transfer of each size, with start-up and slope >= 0, take
+# the one nearest to these in sum: an edge of the lower convex hull, or the line through the origin
+# and one point. Guarantee: no recorded transfer was faster than its line. With a single size the
+# start-up is unknown and taken as 0. Complexity: O(n log n) for the hull, O(edges · sizes) for the
+# choice. Source: own.
+
+
+def fastest(points: Iterable[tuple[int, int]]) -> AffineCost:
+    """Return the lower envelope of transfers, given as bytes (at least 1) and time (ns)."""
+    least: dict[int, int] = {}
+    for size, time in points:
+        least[size] = min(time, least.get(size, time))
+    origin = (Fraction(0), min(Fraction(time, size) for size, time in least.items()))
+    lines = (origin,) if len(least) == 1 else (origin, *lower_lines(least))
+    startup, slope = max(lines, key=lambda line: sum(line[0] + line[1] * size for size in least))
+    return AffineCost(int(startup), slope)

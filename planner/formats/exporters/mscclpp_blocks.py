@@ -12,14 +12,9 @@ Complexity: linear in the operations. Source: own.
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-MAX_OPERATIONS = 64
-"""Operations of a thread block."""
-
-MAX_CHANNELS = 16
-"""Channels of a thread block, and buffers of other ranks that it puts into."""
-
-MAX_AT_ONCE = 8
-"""Channels of an operation, and buffers that are added to another one."""
+MAX_OPERATIONS = 64  # operations of a thread block
+MAX_CHANNELS = 16  # channels of a thread block, and buffers of other ranks that it puts into
+MAX_AT_ONCE = 8  # channels of an operation, and buffers that are added to another one
 
 Channel = tuple[int, int, int]
 """Lane, link and peer."""
