@@ -5,7 +5,7 @@ cluster, or what ``planner calibrate network`` measured.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -49,6 +49,8 @@ _MARKS = {
     "bytes_per_s": "nic",
     "table": "table",
     "startup_ns": "affine",
+    "ns_per_byte": "affine",
+    "depths": "depths",
 }
 """Field that identifies each form; the first match counts."""
 
@@ -173,10 +175,10 @@ class MeasuredDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def typed(self) -> MeasuredNetwork:
         """Return the typed tables; errors carry a path into the document."""
-        return _measured(self.collectives, self.links)
+        return _measured(self.collectives, or_none(self.links) or ())
 
 
-def _measured(collectives: Collectives, links: Links | UnsetType) -> MeasuredNetwork:
+def _measured(collectives: Collectives, links: Iterable[LinkDocument]) -> MeasuredNetwork:
     tables = []
     for collective, documents in collectives.items():
         for place, document in enumerate(documents):
@@ -184,9 +186,8 @@ def _measured(collectives: Collectives, links: Links | UnsetType) -> MeasuredNet
                 tables.append(
                     Measured(collective, document.ranks, document.ranks_per_host, document.table)
                 )
-    return MeasuredNetwork(
-        tuple(tables), tuple(Link(link.ranks, link.bytes_per_s) for link in or_none(links) or ())
-    )
+    known = tuple(Link(link.ranks, link.bytes_per_s) for link in links)
+    return MeasuredNetwork(tuple(tables), known)
 
 
 class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -249,49 +250,43 @@ def described(
     document: NetworkDocument, path: str = "network", model: Model | None = None
 ) -> Described:
     """Return the typed network; errors carry `path`. `model` is that of `decode_network`."""
-    form = next((name for mark, name in _MARKS.items() if _has(document, mark)), "affine")
-    if form == "affine" and _has(document, "depths"):
-        form = (
-            "affine" if _has(document, "startup_ns") or _has(document, "ns_per_byte") else "depths"
-        )
+    with inside(path):
+        return _described(document, model)
+
+
+def _described(document: NetworkDocument, model: Model | None) -> Described:
+    given = fields_of(document)
+    form = next((name for mark, name in _MARKS.items() if mark in given), "affine")
     needed, optional = _FORMS[form]
     if form in ("nic", "measured", "tables"):
         for field in needed:
-            if not _has(document, field):
-                raise InvalidInputError(_at(path, field), f"missing: it comes with {needed[0]}")
-    for field in document.__struct_fields__:
-        if field not in (*needed, *optional) and _has(document, field):
+            if field not in given:
+                raise InvalidInputError(field, f"missing: it comes with {needed[0]}")
+    for field in given:
+        if field not in (*needed, *optional):
             reason = f"not together with {needed[0]}"
             if form == "affine":
                 forms = (form for form in _FORMS.values() if any(field in group for group in form))
                 reason = f"missing beside it: {next(forms)[0][0]}"
-            raise InvalidInputError(_at(path, field), reason)
+            raise InvalidInputError(field, reason)
     if model is not None and form != "measured":
-        raise InvalidInputError(_at(path, MODELS[model]), "missing: this network was not measured")
-    beside = document.interference
-    disturbs = ALONE if beside is UNSET else beside.typed(_at(path, "interference"))
+        raise InvalidInputError(MODELS[model], "missing: this network was not measured")
+    beside: InterferenceDocument | None = given.pop("interference", None)
+    disturbs = ALONE if beside is None else beside.typed("interference")
     if form == "tables":
-        assert document.collectives is not UNSET
-        with inside(path):
-            timed = _measured(document.collectives, document.links)
+        timed = _measured(given["collectives"], given.get("links", ()))
         return Described(timed.most_ranks.cost, interference=disturbs, tables=timed)
     if form == "measured":
         name = MODELS[model or "table"]
-        if not _has(document, name):
-            raise InvalidInputError(_at(path, name), "missing: this model was not fitted")
-        collective, ranks = document.collective, document.ranks
-        assert collective is not UNSET
-        assert ranks is not UNSET
-        costs = _costs(getattr(document, name), _at(path, name))
+        if name not in given:
+            raise InvalidInputError(name, "missing: this model was not fitted")
+        with inside(name):
+            costs = _costs(given[name])
+        collective, ranks = given["collective"], given["ranks"]
         tables = _one_table(collective, ranks, costs)
-        algorithm = or_none(document.algorithm) or ""
-        return Described(costs, collective, algorithm, ranks, disturbs, tables)
-    if form == "nic":
-        fields = fields_of(document)
-        fields.pop("interference", None)
-        with inside(path):
-            return Described(Nic(**fields), interference=disturbs)
-    return Described(_costs(document, path), interference=disturbs)
+        return Described(costs, collective, given.get("algorithm", ""), ranks, disturbs, tables)
+    network = Nic(**given) if form == "nic" else _costs(document)
+    return Described(network, interference=disturbs)
 
 
 def measured_as(
@@ -301,21 +296,21 @@ def measured_as(
 
     `beside` says whether the plans count contention; if not, a network with contention is an error.
     """
-    if not beside and not measured.interference.is_none:
-        raise InvalidInputError(
-            _at(path, "interference"),
-            "only plans of caramel, ibatch and iteration count it: leave it out here",
-        )
-    if measured.tables is not None and measured.collective is None:
-        raise InvalidInputError(path, "expected NICs or links, got measured collectives")
-    if wanted is None and measured.collective is not None:
-        raise InvalidInputError(path, "expected NICs or links, got a measured collective")
-    if measured.collective not in (None, wanted):
-        raise InvalidInputError(
-            _at(path, "collective"),
-            f"expected {wanted}, which is what these plans do, got {measured.collective}: measure "
-            f"with --collective {wanted}",
-        )
+    known = measured.collective
+    with inside(path):
+        if not beside and not measured.interference.is_none:
+            what = "only plans of caramel, ibatch and iteration count it: leave it out here"
+            raise InvalidInputError("interference", what)
+        if measured.tables is not None and known is None:
+            raise InvalidInputError("", "expected NICs or links, got measured collectives")
+        if wanted is None and known is not None:
+            raise InvalidInputError("", "expected NICs or links, got a measured collective")
+        if known not in (None, wanted):
+            raise InvalidInputError(
+                "collective",
+                f"expected {wanted}, which is what these plans do, got {known}: measure with "
+                f"--collective {wanted}",
+            )
     return measured.network
 
 
@@ -328,52 +323,40 @@ def _one_table(
     return MeasuredNetwork((Measured(collective, ranks, 1, cost.points),))
 
 
-def _has(document: Struct, field: str) -> bool:
-    return getattr(document, field) is not UNSET
-
-
-def _at(path: str, field: str) -> str:
-    return f"{path}.{field}" if path else field
-
-
-def _costs(document: CostsDocument, path: str) -> AffineCost | TableCost | DepthCost:
+def _costs(document: CostsDocument) -> AffineCost | TableCost | DepthCost:
     if document.depths is UNSET:
-        return _cost(document, path)
-    has_base = any(_has(document, field) for field in ("startup_ns", "ns_per_byte", "table"))
-    by_depth: dict[int, AffineCost | TableCost] = {}
-    if has_base:
-        by_depth[1] = _cost(document, path)
+        return _cost(document)
+    has_base = len(fields_of(document).keys() & {"startup_ns", "ns_per_byte", "table"}) > 0
+    by_depth = {1: _cost(document)} if has_base else {}
     for key, at_depth in document.depths.items():
-        place = _at(path, f"depths.{key}")
-        if not re.fullmatch(_DEPTH_KEY["pattern"], key):
-            raise InvalidInputError(place, f"expected a depth from 1 to {MAX_DEPTH}")
-        cost = _cost(at_depth, place)
-        if has_base and key == "1" and cost != by_depth[1]:
-            raise InvalidInputError(place, "not the cost given beside depths: give it once")
+        with inside(f"depths.{key}"):
+            if not re.fullmatch(_DEPTH_KEY["pattern"], key):
+                raise InvalidInputError("", f"expected a depth from 1 to {MAX_DEPTH}")
+            cost = _cost(at_depth)
+            if has_base and key == "1" and cost != by_depth[1]:
+                raise InvalidInputError("", "not the cost given beside depths: give it once")
         by_depth[int(key)] = cost
     if 1 not in by_depth:
-        raise InvalidInputError(
-            _at(path, "depths.1"), "missing: give the cost at depth 1 here or beside depths"
-        )
+        what = "missing: give the cost at depth 1 here or beside depths"
+        raise InvalidInputError("depths.1", what)
     return DepthCost(tuple(sorted(by_depth.items(), key=lambda pair: pair[0])))
 
 
-def _cost(document: CostDocument, path: str) -> AffineCost | TableCost:
-    """Return one typed cost; errors carry a path into the request."""
+def _cost(document: CostDocument) -> AffineCost | TableCost:
+    """Return one typed cost; errors carry a path into the document."""
+    startup, rate = document.startup_ns, document.ns_per_byte
     if document.table is not UNSET:
         for name in ("startup_ns", "ns_per_byte"):
-            if _has(document, name):
-                raise InvalidInputError(_at(path, name), "not together with table")
+            if getattr(document, name) is not UNSET:
+                raise InvalidInputError(name, "not together with table")
         try:
             return TableCost(document.table)
         except InvalidInputError as error:
-            inner = error.path.replace("cost_table", "table", 1)
-            raise InvalidInputError(_at(path, inner), error.message) from None
-    startup, rate = document.startup_ns, document.ns_per_byte
+            where = error.path.replace("cost_table", "table", 1)
+            raise InvalidInputError(where, error.message) from None
     if startup is UNSET:
         or_table = "; or give a table" if rate is UNSET else ""
-        raise InvalidInputError(_at(path, "startup_ns"), f"missing{or_table}")
+        raise InvalidInputError("startup_ns", f"missing{or_table}")
     if rate is UNSET:
-        raise InvalidInputError(_at(path, "ns_per_byte"), "missing: it comes with startup_ns")
-    with inside(path):
-        return AffineCost(startup, rate)
+        raise InvalidInputError("ns_per_byte", "missing: it comes with startup_ns")
+    return AffineCost(startup, rate)

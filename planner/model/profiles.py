@@ -15,7 +15,7 @@ from statistics import fmean, median
 from typing import Literal
 
 from planner.model.errors import InvalidInputError
-from planner.model.graphs import Graph
+from planner.model.graphs import Graph, Phase
 from planner.model.layers import (
     Layer,
     graph_of_layers,
@@ -146,16 +146,17 @@ class Profile:
     @property
     def forward_ns(self) -> int:
         """Time of the whole forward pass, of the layers or else of the graph."""
-        if not self.layers and self.graph is not None:
-            return sum(op.duration_ns for op in self.graph.ops if op.phase == "forward")
-        return sum(layer.forward_ns for layer in self.layers)
+        return self._pass_ns("forward")
 
     @property
     def backward_ns(self) -> int:
         """Time of the whole backward pass, of the layers or else of the graph."""
+        return self._pass_ns("backward")
+
+    def _pass_ns(self, phase: Phase) -> int:
         if not self.layers and self.graph is not None:
-            return sum(op.duration_ns for op in self.graph.ops if op.phase == "backward")
-        return sum(layer.backward_ns for layer in self.layers)
+            return sum(op.duration_ns for op in self.graph.ops if op.phase == phase)
+        return sum(getattr(layer, f"{phase}_ns") for layer in self.layers)
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -278,12 +279,6 @@ class Profile:
         """Return the profile with all times multiplied, each rounded to whole nanoseconds."""
         if computation == 1:
             return self
-        spreads = ("forward_spread_ns", "backward_spread_ns")
-        names = ("forward_ns", "backward_ns", "gradient_ready_ns", *spreads)
-        layers = []
-        for layer in self.layers:
-            known = {name: getattr(layer, name) for name in names}
-            times = {name: round(time * computation) for name, time in known.items() if time}
-            layers.append(replace(layer, **times))
         graph = None if self.graph is None else self.graph.scaled(computation)
-        return replace(self, layers=tuple(layers), graph=graph)
+        layers = tuple(layer.scaled(computation) for layer in self.layers)
+        return replace(self, layers=layers, graph=graph)
