@@ -212,28 +212,22 @@ class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_f
     interference: InterferenceDocument | UnsetType = UNSET
 
 
-NETWORK_RULES = _forms(*_FORMS)
-"""JSON Schema rules of a network that field types cannot express."""
+NETWORK_RULES = _forms(*_FORMS)  # JSON Schema rules of a network that field types cannot express
 
 Network = Annotated[NetworkDocument, Meta(extra_json_schema=NETWORK_RULES)]
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A network and, if it was measured, how.
-
-    `collective` was carried out by `algorithm` among `ranks` ranks. `tables` holds all
-    measurements; `settled` derives `network` from them. `notes` are warnings about parts of the
-    cost that were not measured.
-    """
+    """A network and, if it was measured, how."""
 
     network: AnyNetwork  # cost of a communication, or NICs
     collective: Collective | None = None
-    algorithm: str = ""
+    algorithm: str = ""  # that carried out the collective
     ranks: int | None = None
     interference: Interference = ALONE
-    tables: MeasuredNetwork | None = None
-    notes: tuple[str, ...] = ()
+    tables: MeasuredNetwork | None = None  # all measurements; `settled` derives `network`
+    notes: tuple[str, ...] = ()  # warnings about parts of the cost that were not measured
 
 
 def decode_network(data: bytes, model: Model | None = None) -> Described:

@@ -7,7 +7,7 @@ wrap around; a time that does not fit is an error.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -309,19 +309,23 @@ def scaled_cost(
     return TableCost(tuple(rows))
 
 
+def piece_ends(cost: TransferCost, largest: int) -> Iterator[tuple[LinearPiece, int]]:
+    """Yield each piece with the first and the last of its sizes from 1 to `largest` bytes."""
+    for piece in cost.pieces():
+        first = max(piece.start, 1)
+        last = largest if piece.stop is None else min(piece.stop, largest)
+        if first <= last:
+            yield piece, first
+            yield piece, last
+
+
 def least_rate(cost: TransferCost, total_bytes: int) -> Fraction:
     """Return the least unrounded time per byte of any transfer of 1 to `total_bytes` bytes.
 
     On a linear piece, time over size, ``slope + (value - slope·start) / size``, is monotone, so the
     minimum is at an end of a piece.
     """
-    rates = []
-    for piece in cost.pieces():
-        first = max(piece.start, 1)
-        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
-        if first <= last:
-            rates += [piece.time(first) / first, piece.time(last) / last]
-    return min(rates)
+    return min(piece.time(size) / size for piece, size in piece_ends(cost, total_bytes))
 
 
 def _one_by_one(cost: AffineCost | TableCost, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
@@ -339,8 +343,7 @@ def _fitting(times: "NDArray[np.int64]") -> "NDArray[np.int64]":
     return times
 
 
-Line = tuple[Fraction, Fraction]
-"""An affine cost: start-up α (ns) and β (ns per byte)."""
+Line = tuple[Fraction, Fraction]  # an affine cost: start-up α (ns) and β (ns per byte)
 
 
 @lru_cache(maxsize=256)  # all plans for a network share these lines
@@ -350,11 +353,8 @@ def supporting_lines(cost: TransferCost, largest: int) -> tuple[Line, ...]:
     They are the `lower_lines` of the cost.
     """
     corners: dict[int, Fraction] = {}
-    for piece in cost.pieces():
-        stop = largest if piece.stop is None else min(piece.stop, largest)
-        for size in (max(piece.start, 1), stop):
-            if piece.start <= size <= stop:
-                corners[size] = min(piece.time(size), corners.get(size, piece.time(size)))
+    for piece, size in piece_ends(cost, largest):
+        corners[size] = min(piece.time(size), corners.get(size, piece.time(size)))
     return lower_lines(corners)
 
 

@@ -15,8 +15,7 @@ from typing import Any, Literal
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, did_you_mean, set_integer, shown
 
-Phase = Literal["forward", "backward"]
-"""The two passes of an iteration."""
+Phase = Literal["forward", "backward"]  # the two passes of an iteration
 
 
 @dataclass(frozen=True, slots=True)

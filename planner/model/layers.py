@@ -317,8 +317,7 @@ def parameters_of_layers(
 # Guarantee: the text is not longer than requested, unless even the count is; it shows whole
 # components of names only. Complexity: O(components of the first and last name). Source: own.
 
-_MOST = 3
-"""Up to this number of parameters, all names are listed if they fit."""
+_MOST = 3  # up to this number of parameters, all names are listed if they fit
 
 
 def module_range(names: Sequence[str], length: int) -> str:

@@ -13,8 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-Spans = tuple[tuple[int, int], ...]
-"""Starts and ends (ns), sorted, without overlaps."""
+Spans = tuple[tuple[int, int], ...]  # starts and ends (ns), sorted, without overlaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ class Breakdown:
     """Times of one rank over the whole trace (ns).
 
     Idle, compute and non-compute time sum to the whole. Communication is overlapped by computation
-    or exposed. `input_ns` is the part of the idle time in which the host waited for data.
+    or exposed.
     """
 
     whole_ns: int
@@ -200,7 +199,7 @@ class Breakdown:
     communication_ns: int
     overlapped_ns: int
     exposed_ns: int
-    input_ns: int
+    input_ns: int  # part of the idle time in which the host waited for data
 
     @property
     def overlap(self) -> float | None:

@@ -35,18 +35,14 @@ CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "byt
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The wait of one rank for one transfer (ns), divided by cause.
-
-    `last_rank` is the rank that came last; None if only one was recorded. `step` is a position in
-    `Recorded.steps`; -1: unknown.
-    """
+    """The wait of one rank for one transfer (ns), divided by cause."""
 
     rank: int
     transfer: Transfer
     waited_ns: int
     causes: Mapping[str, int]
-    last_rank: int | None = None
-    step: int = -1
+    last_rank: int | None = None  # the rank that came last; None if only one was recorded
+    step: int = -1  # position in `Recorded.steps`; -1: unknown
 
 
 def one_of_several(ranks: Sequence[Recorded]) -> bool:

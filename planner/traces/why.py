@@ -47,21 +47,15 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """The possible saving per step (ns).
+    """The possible saving per step (ns)."""
 
-    `exposed_ns` is the mean wait for transfers without the host's delays; `straggler_ns` the part
-    of it due to late ranks, which a plan for one rank does not claim to save. `least_ns` is waited
-    under any plan, `plan_ns` under `planned`; both are None without a plan, for the `reason`.
-    `doubtful_ns` would be waited too if the doubtful kernels were transfers.
-    """
-
-    exposed_ns: int
-    straggler_ns: int
-    least_ns: int
-    plan_ns: int | None = None
+    exposed_ns: int  # mean wait for transfers without the host's delays
+    straggler_ns: int  # part of it due to late ranks, which a plan does not claim to save
+    least_ns: int  # waited under any plan
+    plan_ns: int | None = None  # waited under `planned`
     planned: Planned | None = None
-    reason: str = ""
-    doubtful_ns: int = 0
+    reason: str = ""  # why there is no plan
+    doubtful_ns: int = 0  # waited too if the doubtful kernels were transfers
 
     @property
     def at_most_ns(self) -> int:

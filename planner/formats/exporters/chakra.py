@@ -203,8 +203,7 @@ def encoded(nodes: Sequence[MessageNode], first: int, needs: Sequence[int]) -> l
     ]
 
 
-_ALL_REDUCE = 0
-"""Value of the enumeration CollectiveCommType."""
+_ALL_REDUCE = 0  # value of the enumeration CollectiveCommType
 
 
 def write_chakra(

@@ -30,11 +30,9 @@ ItemT = TypeVar("ItemT")
 MAX_BLOCKS = 64
 """Thread blocks of a rank: all run at once, and a GPU has not many more multiprocessors."""
 
-MAX_BYTES = 2**32 - 1
-"""The executor keeps offsets in 32 bits."""
+MAX_BYTES = 2**32 - 1  # the executor keeps offsets in 32 bits
 
-_Places = Mapping[Message, int]
-"""Where messages arrive in their receivers' scratch buffers."""
+_Places = Mapping[Message, int]  # where messages arrive in their receivers' scratch buffers
 
 
 def write_mscclpp(

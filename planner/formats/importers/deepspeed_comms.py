@@ -23,8 +23,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective
 from planner.model.validation import MAX_VALUE, shown
 
-HEADER = re.compile(r"Comm\. Op\s+Message Size\s+Count\b")
-"""The header of either table."""
+HEADER = re.compile(r"Comm\. Op\s+Message Size\s+Count\b")  # the header of either table
 
 _VARIANTS: Mapping[Collective, str] = {
     "all_reduce": "all_reduce all_reduce_coalesced inference_all_reduce",

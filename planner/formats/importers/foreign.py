@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from planner.formats.importers import deepspeed_comms, nccl_tables
 
-SEARCHED = 1 << 24
-"""Bytes in which a mark is sought."""
+SEARCHED = 1 << 24  # bytes in which a mark is sought
 
 
 class Foreign(NamedTuple):

@@ -53,13 +53,7 @@ _INPUT = "enumerate(DataLoader)"
 _WAITS = re.compile(r"Synchronize")
 
 
-def recorded_in(
-    trace: Trace,
-    rank: int,
-    *,
-    but_last: bool = False,
-    transfers: re.Pattern[str] | None = None,
-) -> Recorded:
+def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = None) -> Recorded:
     """Return the computation and the transfers of a trace.
 
     Parameters
@@ -68,9 +62,6 @@ def recorded_in(
         The trace.
     rank : int
         Its rank, if the trace does not say it.
-    but_last : bool
-        Whether to leave out, of several steps, what no step or the last one launched, which may
-        lack its end: other tools count so.
     transfers : pattern, optional
         Pattern in the names of further transfers: kernels, or operators without a device. All
         others then compute, and none is doubtful.
@@ -81,12 +72,8 @@ def recorded_in(
         for mark in trace.ranges
         if mark.name.startswith(STEP)
     )
-    ran: Sequence[Event] = trace.kernels
-    if but_last and len(steps) > 1:
-        begin, end = steps[0].start_ns, steps[-1].start_ns
-        ran = [kernel for kernel, at in _launched(trace, ran) if begin <= at < end]
     inside = launched_by_sending(trace)
-    sends, copies, kernels = told_apart(ran, inside, transfers)
+    sends, copies, kernels = told_apart(trace.kernels, inside, transfers)
     if trace.device:
         busy, moved = kernels, list(_with_ranges(trace, sends, ranges))
     else:
@@ -122,7 +109,7 @@ def recorded_in(
         launched=tuple(sorted((kernel.start_ns, at) for kernel, at in launched)),
         input=_spans(mark for mark in trace.ranges if mark.name.startswith(_INPUT)),
         synchronised=_spans(call for call in trace.runtime_calls if _WAITS.search(call.name)),
-        periods=_periods(trace, ran, steps) if trace.device else _on_the_host(steps, sent),
+        periods=_periods(trace, steps) if trace.device else _on_the_host(steps, sent),
         counted=by_name(sends),
         doubtful=by_name(doubtful),
         certain=_spans(event for event in busy if event.index not in doubts),
@@ -156,16 +143,14 @@ def _with_ranges(
         yield send, around, call.start_ns
 
 
-def _periods(
-    trace: Trace, ran: Iterable[Event], steps: Sequence[Step]
-) -> tuple[tuple[int, int], ...]:
+def _periods(trace: Trace, steps: Sequence[Step]) -> tuple[tuple[int, int], ...]:
     """Return start and end of each step on the device; empty if launches are unknown."""
     starts = [step.start_ns for step in steps]
     last = max((step.end_ns for step in steps), default=0)
     ends: list[int | None] = [None] * len(steps)
     own: list[Event] = []
     others: list[Event] = []
-    for kernel in ran:
+    for kernel in trace.kernels:
         at = trace.launched_ns(kernel)
         place = -1 if at is None else bisect_right(starts, at) - 1
         if at is None or place < 0 or at >= last:

@@ -120,8 +120,7 @@ def _moves(kernel: Event) -> bool:
 
 
 _UPDATE = "Optimizer.step#"
-_APART = ("Optimizer.", "enumerate(DataLoader)")
-"""Ranges whose operators belong to no pass."""
+_APART = ("Optimizer.", "enumerate(DataLoader)")  # ranges whose operators belong to no pass
 _REMEDY = "record steps of one forward and one backward pass, without gradient accumulation"
 _NO_FORWARD = (
     "no forward op has the Sequence number of a backward op: record the forward and the backward "
@@ -151,29 +150,24 @@ class BackwardOp:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient with shape and size; `node` is the position of its last backward op."""
+    """A gradient with shape and size."""
 
-    node: int
+    node: int  # position of its last backward op
     shape: tuple[int, ...]
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """One training step.
-
-    `operators` holds the operator of each forward op with its inputs; `gradients` are in order of
-    completion; `times` those of the ops, forward ones first. `skipped_ns` is the time of operators
-    before the first one that autograd numbers.
-    """
+    """One training step."""
 
     name: str
     forward: tuple[str, ...]
-    operators: tuple[tuple[str, Inputs | None], ...]
+    operators: tuple[tuple[str, Inputs | None], ...]  # of each forward op, with its inputs
     backward: tuple[BackwardOp, ...]
-    gradients: tuple[Gradient, ...]
-    times: Times
-    skipped_ns: int
+    gradients: tuple[Gradient, ...]  # in order of completion
+    times: Times  # of the ops, forward ones first
+    skipped_ns: int  # time of operators before the first one that autograd numbers
 
 
 def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:

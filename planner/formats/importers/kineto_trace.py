@@ -47,17 +47,12 @@ class _Outside(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator that no other operator called.
-
-    `module` is the module around it, such as ``Linear_0``, empty if unknown; `inside` holds the
-    operator itself and all operators that it called, by start; `kernels` the kernels and copies
-    that were started during it.
-    """
+    """An operator that no other operator called."""
 
     event: Event
-    module: str
-    inside: tuple[Event, ...]
-    kernels: tuple[Event, ...] = ()
+    module: str  # around it, such as ``Linear_0``; empty if unknown
+    inside: tuple[Event, ...]  # the operator itself and all operators that it called, by start
+    kernels: tuple[Event, ...] = ()  # kernels and copies that were started during it
 
 
 @dataclass(frozen=True, slots=True)

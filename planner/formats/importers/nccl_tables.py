@@ -58,8 +58,7 @@ class Side(NamedTuple):
     wrong: float
 
 
-Sides = tuple[Side | None, Side | None]
-"""Measurements out of place and in place."""
+Sides = tuple[Side | None, Side | None]  # measurements out of place and in place
 
 
 class ListedRank(NamedTuple):

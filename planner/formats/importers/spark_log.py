@@ -34,14 +34,11 @@ _RAW, _PACKED = 0x10, 0x20
 
 
 class Line(NamedTuple):
-    """A line of a log, without its line end.
-
-    `where` names its place, such as ``line 12``; `whole` says whether it had a line end.
-    """
+    """A line of a log, without its line end."""
 
     text: bytes
-    where: str
-    whole: bool
+    where: str  # its place, such as ``line 12``
+    whole: bool  # whether it had a line end
 
 
 def parts_of(path: Path) -> tuple[list[Path], list[str]]:

@@ -25,8 +25,7 @@ from planner.model.validation import MAX_VALUE, shown
 LINES = 5  # largest number of lines that a warning lists
 MOST_SIZES = 96  # largest number of sizes in a table; beyond it neighbours are merged into medians
 
-FALLS = Fraction(4, 5)
-"""A time below this share of the time of a smaller size gets a warning."""
+FALLS = Fraction(4, 5)  # a time below this share of the time of a smaller size gets a warning
 
 
 Read = tuple[list["TimedRow"], tuple[str, ...]]
