@@ -129,13 +129,7 @@ def _apart(size: int, others: Sequence[int]) -> bool:
 
 
 def fit_network(sweep: Sweep) -> NetworkFit:
-    """Fit all models to a sweep.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are fewer than two sizes at some depth, or a time is not positive.
-    """
+    """Fit all models to a sweep, which needs two sizes at each depth and times above 0."""
     return NetworkFit(tuple((depth, _fit(sweep.at(depth))) for depth in sweep.depths))
 
 
@@ -209,12 +203,7 @@ def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
     Parameters
     ----------
     samples : iterable of (int, int)
-        Measured pairs (bytes, nanoseconds) with at least two different sizes.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are fewer than two sizes, or a time is not positive.
+        Measured pairs (bytes, nanoseconds) with at least two different sizes, and times above 0.
     """
     import numpy as np
     from scipy.optimize import nnls
@@ -233,10 +222,7 @@ def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
 def fit_table(samples: Iterable[tuple[int, int]]) -> TableCost:
     """Return the table of the median time of each measured size.
 
-    Raises
-    ------
-    InvalidInputError
-        If there are fewer than two sizes, or the last slope is negative.
+    Fewer than two sizes, or a negative last slope, are an InvalidInputError.
     """
     by_size: dict[int, list[int]] = {}
     for size, time in _checked_samples(samples):

@@ -74,10 +74,7 @@ def scaled_network(
 def batch_cost(network: AnyNetwork) -> AffineCost | TableCost:
     """Return the cost of one communication over all NICs of a machine at once.
 
-    Raises
-    ------
-    InvalidInputError
-        If the cost has several depths.
+    A cost of several depths is an InvalidInputError.
     """
     if isinstance(network, DepthCost):
         raise InvalidInputError("network.depths", "only transfers of an all-reduce are cut")

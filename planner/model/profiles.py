@@ -175,12 +175,8 @@ class Profile:
     def dataflow(self) -> Graph:
         """Return the dataflow graph; without one, the chain of the layers.
 
-        Ops that are a layer's pass get the layer's spread unless they have one.
-
-        Raises
-        ------
-        InvalidInputError
-            If there is no graph, and no layer has gradients to send.
+        Ops that are a layer's pass get the layer's spread unless they have one. Without a graph and
+        without gradients to send: an InvalidInputError.
         """
         if self.graph is None:
             return graph_of_layers(self.layers, pairwise(range(len(self.layers))))
@@ -199,14 +195,10 @@ class Profile:
 
         If no layer lists its parameters, they are derived from the graph: a parameter belongs to
         the layer in which it is first read (`planner.model.layers`). Frozen parameters are
-        missing then, because the graph only holds parameters with gradients.
-
-        Returns
-        -------
-        tuple of tuple of str, or None
-            One tuple per layer. None if a layer with gradients lists no parameter, or if the graph
-            does not fit: its ops are not those of the layers, or the derived parameters have more
-            bytes than the layer's parameters, or fewer than its gradients.
+        missing then, because the graph only holds parameters with gradients. None if a layer with
+        gradients lists no parameter, or if the graph does not fit: its ops are not those of the
+        layers, or the derived parameters have more bytes than the layer's parameters, or fewer than
+        its gradients.
         """
         if any(layer.parameters for layer in self.layers):
             if any(layer.pushed_bytes and not layer.parameters for layer in self.layers):
@@ -234,12 +226,7 @@ class Profile:
         only excludes batches. Units without parameters join the preceding unit with parameters,
         leading ones the next. Sums of times and sizes are kept. The graph is left out, because a
         chain is its own dataflow. Where the layers' parameters are known (`layer_parameters`), each
-        unit lists its own.
-
-        Raises
-        ------
-        InvalidInputError
-            If there are no layers, or none with parameters.
+        unit lists its own. Without layers, or parameters: an InvalidInputError.
         """
         if granularity not in ("block", "layer"):
             raise InvalidInputError(

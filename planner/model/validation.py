@@ -156,10 +156,9 @@ def exact(
     raise InvalidInputError(path, f"expected {expected}, got {shown(value)}")
 
 
-def set_exact(owner: object, name: str, *, positive: bool = False, path: str = "") -> None:
+def set_exact(owner: object, name: str, *, positive: bool = False) -> None:
     """Check an attribute of a frozen instance with `exact`, and store the result."""
-    value = exact(getattr(owner, name), path or name, positive=positive)
-    object.__setattr__(owner, name, value)
+    object.__setattr__(owner, name, exact(getattr(owner, name), name, positive=positive))
 
 
 def _fraction(value: Any, path: str, decimals: int) -> Fraction | None:

@@ -232,6 +232,8 @@ def deepspeed_settings(
     names = whole_names(batches)
     elements = _elements_of(names, parameter_bytes, element_bytes)
     filled = [name for group in names for name in group] if order is None else list(order)
+    if sorted(filled) != sorted(elements):
+        raise InvalidInputError("order", "expected each parameter of the plan once")
     size, made = _nearest(names, elements, filled, fitting_buckets)
     return {
         "zero_optimization": _zero(2, size),
@@ -268,20 +270,15 @@ def _zero(stage: int, bucket_size: int) -> dict[str, Any]:
 
 
 def megatron_settings(
-    batches: Sequence[Batch],
-    parameter_bytes: Mapping[str, int],
-    element_bytes: int = 4,
-    order: Sequence[str] | None = None,
+    batches: Sequence[Batch], parameter_bytes: Mapping[str, int], element_bytes: int = 4
 ) -> dict[str, Any]:
     """Return the arguments of Megatron-LM nearest to a gradient plan, as plain values.
 
-    `order` lists all parameters in the reverse of the model's order; by default the reverse of
-    `parameter_bytes`. A cut parameter is a `NotApplicableError`.
+    `parameter_bytes` is in the model's order. A cut parameter is a `NotApplicableError`.
     """
     names = whole_names(batches)
     elements = _elements_of(names, parameter_bytes, element_bytes)
-    model = [name for name in parameter_bytes if name in elements]
-    filled = model[::-1] if order is None else list(order)
+    filled = [name for name in parameter_bytes if name in elements][::-1]
 
     def rule(sizes: Sequence[int], limit: int) -> list[int]:
         return ddp_buckets(sizes, limit, limit)
@@ -303,8 +300,6 @@ def _nearest(
 
     The tool's `rule` fills buckets with the parameters `filled`, in this order.
     """
-    if sorted(filled) != sorted(elements):
-        raise InvalidInputError("order", "expected each parameter of the plan once")
     size, counts = nearest_size(filled, [elements[name] for name in filled], names, rule)
     buckets = [filled[a:b] for a, b in pairwise(accumulate(counts, initial=0))]
     made = set(map(frozenset, buckets))
