@@ -185,11 +185,8 @@ def has_several(trace: Trace, *, sent: bool) -> bool:
     """Return whether the trace shows a job of more than one rank."""
     if trace.ranks is not None:
         return trace.ranks > 1
-    return sent or any(
-        event.name.startswith(("c10d::", "_c10d_functional", "record_param_comms", "symm_mem::"))
-        for call in trace.calls
-        for event in call.inside
-    )
+    names = ("c10d::", "_c10d_functional", "record_param_comms", "symm_mem::")
+    return sent or any(event.name.startswith(names) for event in trace.operators)
 
 
 def in_doubt(kernels: Sequence[Event], inside: Mapping[int, str], *, sent: bool) -> list[Event]:

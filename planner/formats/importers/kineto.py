@@ -236,8 +236,7 @@ def _doubts(
         yield "times are those of a single step; record several, after a warm-up"
     if trace.stacks:
         yield "recorded with Python's stack, which slows down what it times"
-    events = (event for call in trace.calls for event in call.inside)
-    if any(event.name.startswith(_COMMUNICATION) for event in events):
+    if any(event.name.startswith(_COMMUNICATION) for event in trace.operators):
         waits = "its waiting may count as computation"
         if first.times.device:
             waits = "what waits for it starts later, which the profile does not show"

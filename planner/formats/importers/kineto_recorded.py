@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import prod
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from planner.formats.importers.communication_kernels import (
@@ -91,8 +92,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
     several = has_several(trace, sent=bool(sent))
     doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
     doubts = {kernel.index for kernel in doubtful}
-    launched = list(_launched(trace, kernels))
-    ready = _Ready(launched) if trace.device else None
+    launched = [(one, at) for one in kernels if (at := trace.launched_ns(one)) is not None]
     return Recorded(
         rank=rank if trace.rank is None else trace.rank,
         ranks=trace.ranks,
@@ -100,10 +100,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         computation=_spans(busy),
         memory=_spans(copies),
         transfers=tuple(
-            sorted(
-                _with_gradients(trace, sent, asked, ready),
-                key=lambda transfer: (transfer.start_ns, transfer.end_ns),
-            )
+            sorted(_made_ready(trace, sent, asked, launched), key=attrgetter("start_ns", "end_ns"))
         ),
         steps=steps,
         launched=tuple(sorted((kernel.start_ns, at) for kernel, at in launched)),
@@ -115,14 +112,6 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
         certain=_spans(event for event in busy if event.index not in doubts),
         several=several,
     )
-
-
-def _launched(trace: Trace, kernels: Iterable[Event]) -> Iterator[tuple[Event, int]]:
-    """Yield the kernels whose launch is known, with its time."""
-    for kernel in kernels:
-        at = trace.launched_ns(kernel)
-        if at is not None:
-            yield kernel, at
 
 
 def _with_ranges(
@@ -190,20 +179,6 @@ def _following(begin: int, ends: Iterable[int | None]) -> tuple[tuple[int, int],
     return tuple(periods)
 
 
-class _Ready:
-    """Finds when everything launched up to some time has been computed."""
-
-    def __init__(self, launched: Iterable[tuple[Event, int]]) -> None:
-        known = sorted((at, kernel.end_ns) for kernel, at in launched)
-        self._launches = [launch for launch, _ in known]
-        self._ends = list(accumulate((end for _, end in known), max))
-
-    def at(self, asked_ns: int) -> int:
-        """Return the time at which everything launched up to `asked_ns` has been computed (ns)."""
-        place = bisect_right(self._launches, asked_ns) - 1
-        return asked_ns if place < 0 else max(asked_ns, self._ends[place])
-
-
 def _transfer(event: Event, around: Event | None, step: int) -> Transfer:
     message = event.message
     named = message.collective if message is not None else ""
@@ -253,20 +228,29 @@ def _step(steps: Sequence[Step], at: int) -> int:
     return place if place >= 0 and at < steps[place].end_ns else -1
 
 
-def _with_gradients(
-    trace: Trace, transfers: Sequence[Transfer], asked: Sequence[int], ready: _Ready | None
+def _made_ready(
+    trace: Trace,
+    transfers: Sequence[Transfer],
+    asked: Sequence[int],
+    launched: Iterable[tuple[Event, int]],
 ) -> Iterator[Transfer]:
     """Yield the transfers with the times at which their data was ready."""
-    gradients = [
+    known = sorted((at, kernel.end_ns) for kernel, at in launched)
+    ends = list(accumulate((end for _, end in known), max))
+
+    def ready(moment: int) -> int:
+        """Return the time at which everything launched up to a moment has been computed (ns)."""
+        place = bisect_right(known, moment, key=itemgetter(0)) - 1
+        return moment if place < 0 else max(moment, ends[place])
+
+    gradients = sorted(
         (event.start_ns, size)
-        for call in trace.calls
-        for event in call.inside
+        for event in trace.operators
         if event.name == ACCUMULATE and (size := _size(None, event))
-    ]
-    gradients.sort()
+    )
     place, matching = 0, True
     first: dict[int, tuple[int, int]] = {}
-    for at in sorted(range(len(transfers)), key=lambda at: asked[at]):
+    for at in sorted(range(len(transfers)), key=asked.__getitem__):
         size = transfers[at].size_bytes
         if transfers[at].collective != "all_reduce" or not size or not matching:
             continue
@@ -278,14 +262,10 @@ def _with_gradients(
         if matching:
             first[at] = gradients[begin][0], gradients[place - 1][0]
     for at, transfer in enumerate(transfers):
-        last = ready.at(asked[at]) if ready is not None else None
-        if at in first and matching:
-            begun, ended = first[at]
-            if ready is not None:
-                begun = ready.at(begun)
-            yield replace(transfer, first_ready_ns=begun, ready_ns=ended if last is None else last)
-        else:
-            yield replace(transfer, ready_ns=last)
+        begun, ended = first[at] if matching and at in first else (None, None)
+        if trace.device:
+            begun, ended = None if begun is None else ready(begun), ready(asked[at])
+        yield replace(transfer, first_ready_ns=begun, ready_ns=ended)
 
 
 def _spans(events: Iterable[Event]) -> tuple[tuple[int, int], ...]:

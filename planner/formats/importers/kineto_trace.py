@@ -11,7 +11,7 @@ Complexity: O(events · log events). Source: Google's description of the Trace E
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any, BinaryIO
@@ -79,6 +79,11 @@ class Trace:
     def device(self) -> bool:
         """Whether kernels ran on a device."""
         return bool(self.kernels)
+
+    @property
+    def operators(self) -> Iterator[Event]:
+        """All operators, those that others called included."""
+        return (event for call in self.calls for event in call.inside)
 
     def launched_ns(self, kernel: Event) -> int | None:
         """Return when the host launched a kernel; None if unknown."""
