@@ -129,10 +129,10 @@ def _claims(
         claims["slow"] = least_ns - cost.cost_ns(transfer.size_bytes)
         claims["startup"] = cost.startup_ns
     if transfer.ready_ns is not None:
-        claims["late"] = _idle(idle, transfer.ready_ns, transfer.start_ns)
+        claims["late"] = length(clipped(idle, (transfer.ready_ns, transfer.start_ns)))
         if transfer.first_ready_ns is not None:
             last = min(transfer.ready_ns, transfer.start_ns)
-            claims["large"] = _idle(idle, transfer.first_ready_ns, last)
+            claims["large"] = length(clipped(idle, (transfer.first_ready_ns, last)))
     claims["bytes"] = transfer.lasts_ns
     return claims
 
@@ -149,18 +149,6 @@ def _causes(recorded: Recorded, exposed: Spans, claims: dict[str, int]) -> dict[
         claims[cause] -= causes[cause]
         left -= causes[cause]
     return causes
-
-
-def _idle(idle: Spans, start: int, end: int) -> int:
-    """Return the idle time of the network between two times (ns)."""
-    if start >= end:
-        return 0
-    place = bisect_left(idle, end, key=lambda span: span[0])
-    total = 0
-    while place and idle[place - 1][1] > start:
-        place -= 1
-        total += min(end, idle[place][1]) - max(start, idle[place][0])
-    return total
 
 
 def _before_launch(recorded: Recorded, exposed: Spans) -> Spans:
