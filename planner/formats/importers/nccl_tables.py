@@ -8,15 +8,18 @@ same.
 Complexity: O(characters). Source: src/util.cu of NVIDIA/nccl-tests, and src/common.cu before 2.17.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from math import isfinite, nan
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType
 
 from planner.formats.importers.launchers import PrintedLine, printed_lines
+from planner.jsonio.decoding import decode, typed
+from planner.jsonio.types import Size
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
 from planner.model.validation import MAX_VALUE, shown
@@ -179,23 +182,52 @@ class TextRow(NamedTuple):
         )
 
 
+_Number = float | Literal["nan"]  # a missing number is written as a string
+
+
+class _JsonSide(Struct):
+    time: float | UnsetType = UNSET
+    alg_bw: _Number = nan
+    bus_bw: _Number = nan
+    nwrong: _Number | None = None
+    cpu_time: Any = None
+
+
+class _JsonResult(Struct):
+    size: Size
+    out_of_place: _JsonSide | None = None
+    in_place: _JsonSide | None = None
+
+
+class _JsonOutput(Struct):
+    results: tuple[_JsonResult, ...]
+    config: Any = None
+    devices: Any = None
+    args: Any = None
+
+
 class JsonRow(NamedTuple):
     """A row of JSON; it is read only if wanted."""
 
     run: Run
     where: str
-    size: int
-    row: Mapping[str, Any]
+    result: _JsonResult
 
     def read(self) -> tuple[int, Sides]:
         """Return its size and measurements."""
-        if not self.size:
-            return self.size, (None, None)
-        out_of_place, in_place = (
-            _json_side(self.row.get(key), f"{self.where}.{key}")
-            for key in ("out_of_place", "in_place")
-        )
-        return self.size, (out_of_place, in_place)
+        size = self.result.size
+        out, in_place = (self._side(key) if size else None for key in ("out_of_place", "in_place"))
+        return size, (out, in_place)
+
+    def _side(self, key: str) -> Side | None:
+        side: _JsonSide | None = getattr(self.result, key)
+        if side is None:
+            return None
+        if side.cpu_time is not None:
+            raise InvalidInputError(f"{self.where}.{key}.cpu_time", _CPU_TIMES)
+        if side.time is UNSET or not isfinite(side.time):
+            raise InvalidInputError(f"{self.where}.{key}.time", "expected a number")
+        return Side(side.time, float(side.alg_bw), float(side.bus_bw), float(side.nwrong or 0))
 
 
 def rows_of(text: str, name: str) -> Iterator[TextRow | JsonRow]:
@@ -320,59 +352,22 @@ def _number(cell: str) -> float | None:
 
 
 def _of_json(text: str) -> Iterator[JsonRow]:
-    try:
-        document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInputError("", f"no JSON: {error}") from None
-    config = _mapping(document.get("config"))
-    key = "devices" if document.get("devices") else "config.devices"
-    devices = document.get("devices") or config.get("devices") or []
-    arguments = document.get("args") or []
+    document = typed(decode(text), _JsonOutput)
+    config, arguments = _mapping(document.config), document.args
+    key = "devices" if document.devices else "config.devices"
+    devices = document.devices or config.get("devices")
     run = Run(_test_of(str(arguments[0]) if isinstance(arguments, list) and arguments else ""))
     for place, device in enumerate(devices if isinstance(devices, list) else []):
         known = _mapping(device)
         if isinstance(known.get("rank"), int):
             host, group = str(known.get("hostname")), str(known.get("group", ""))
             run.ranks.append(ListedRank(known["rank"], host, group, f"{key}[{place}]"))
-    counts = [config.get(key) for key in ("nthreads", "ngpus")]
-    if all(isinstance(count, int) for count in counts):
-        run.gpus = counts[0] * counts[1]  # type: ignore[operator]
-    results = document.get("results")
-    if not isinstance(results, list):
-        raise InvalidInputError("results", "missing: expected a list, as nccl-tests -J writes it")
-    for place, result in enumerate(results):
-        row, where = _mapping(result), f"results[{place}]"
-        size = row.get("size")
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_VALUE:
-            raise InvalidInputError(f"{where}.size", f"expected bytes, got {shown(size)}")
-
-        yield JsonRow(run, where, size, row)
+    threads, gpus = config.get("nthreads"), config.get("ngpus")
+    if isinstance(threads, int) and isinstance(gpus, int):
+        run.gpus = threads * gpus
+    for place, result in enumerate(document.results):
+        yield JsonRow(run, f"results[{place}]", result)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _json_side(value: Any, where: str) -> Side | None:
-    """Return one measurement of a JSON row, or None."""
-    if value is None:
-        return None
-    side = _mapping(value)
-    if "cpu_time" in side:
-        raise InvalidInputError(f"{where}.cpu_time", _CPU_TIMES)
-    time, *others = (
-        _json_number(side.get(key), f"{where}.{key}") for key in ("time", "alg_bw", "bus_bw")
-    )
-    if not isfinite(time):
-        raise InvalidInputError(f"{where}.time", f"expected a number, got {time}")
-    wrong = side.get("nwrong")
-    counted_wrong = 0.0 if wrong is None else _json_number(wrong, f"{where}.nwrong")
-    return Side(time, others[0], others[1], counted_wrong)
-
-
-def _json_number(value: Any, where: str) -> float:
-    if value == "nan":  # nccl-tests write a missing number so
-        return nan
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidInputError(where, f"expected a number, got {shown(value)}")
-    return float(value)
