@@ -16,14 +16,7 @@ from typing import Literal
 
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Phase
-from planner.model.layers import (
-    Layer,
-    graph_of_layers,
-    merged,
-    parameters_of_layers,
-    unique_names,
-    with_spreads,
-)
+from planner.model.layers import Layer, graph_of_layers, merged, with_spreads
 from planner.model.validation import integer, set_integer, shown
 
 Granularity = Literal["block", "layer"]
@@ -191,32 +184,12 @@ class Profile:
         return NUMBER_BYTES if whole else 1
 
     def layer_parameters(self) -> tuple[tuple[str, ...], ...] | None:
-        """Return the names of each layer's parameters, or None if they are unknown.
-
-        If no layer lists its parameters, they are derived from the graph: a parameter belongs to
-        the layer in which it is first read (`planner.model.layers`). Frozen parameters are
-        missing then, because the graph only holds parameters with gradients. None if a layer with
-        gradients lists no parameter, or if the graph does not fit: its ops are not those of the
-        layers, or the derived parameters have more bytes than the layer's parameters, or fewer than
-        its gradients.
-        """
-        if any(layer.parameters for layer in self.layers):
-            if any(layer.pushed_bytes and not layer.parameters for layer in self.layers):
-                return None
-            return tuple(layer.parameters for layer in self.layers)
-        if self.graph is None or not self.layers:
+        """Return the names of each layer's parameters; None if a layer with gradients has none."""
+        if not any(layer.parameters for layer in self.layers) or any(
+            layer.pushed_bytes and not layer.parameters for layer in self.layers
+        ):
             return None
-        derived = parameters_of_layers(
-            self.graph, unique_names(layer.name for layer in self.layers)
-        )
-        if derived is None:
-            return None
-        for layer, parameters in zip(self.layers, derived, strict=True):
-            size = sum(parameter.size_bytes for parameter in parameters)
-            least = min(layer.pushed_bytes, layer.parameter_bytes)
-            if not least <= size <= layer.parameter_bytes:
-                return None
-        return tuple(tuple(parameter.name for parameter in parameters) for parameters in derived)
+        return tuple(layer.parameters for layer in self.layers)
 
     def chain(self, granularity: Granularity = "layer") -> "Profile":
         """Return the profile as a chain of units that each have parameters.
