@@ -20,7 +20,6 @@ from peer_tables import markdown
 
 from planner.families.caramel import Problem, solve
 from planner.families.caramel.target_schedule import exported_to
-from planner.families.iteration.problem import scaled
 from planner.jsonio import decode_profile
 from planner.model.clusters import Nic
 from planner.model.network import ring_cost
@@ -53,7 +52,7 @@ class Case(NamedTuple):
 def case(profile: Profile, network: str, scale: str, workers: int) -> list[Case]:
     """Return the plans for all targets on one network."""
     cost = ring_cost(NETWORKS[network], workers)
-    graph = scaled(profile.dataflow(), Fraction(scale))
+    graph = profile.dataflow().scaled(Fraction(scale))
     problem = Problem(graph, cost, workers=workers, element_bytes=profile.element_bytes)
     free = solve(problem, time_limit=20).plan
     assert free is not None

@@ -12,6 +12,7 @@ an environment with HolisticTraceAnalysis: then its figures stand beside ours, o
 import argparse
 import json
 import subprocess
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import Trace, read_trace
 from planner.model.errors import InvalidInputError
 from planner.model.units import format_bytes
-from planner.traces import breakdown_of
+from planner.traces.recorded import breakdown_of
 
 SOURCES = """\
 Traces: tests/data of facebookresearch/HolisticTraceAnalysis (names that begin with HTA, the folder
@@ -61,9 +62,19 @@ def asked(python: str, paths: list[Path]) -> list[list[float] | None]:
     return rows
 
 
-def shares(trace: Trace, *, but_last: bool) -> list[float | None]:
+def in_whole_steps(trace: Trace) -> Trace:
+    """Return a trace as HTA counts it: without what no step or the last one launched."""
+    starts = [mark.start_ns for mark in trace.ranges if mark.name.startswith("ProfilerStep#")]
+    if len(starts) < 2:
+        return trace
+    launched = ((kernel, trace.launched_ns(kernel)) for kernel in trace.kernels)
+    kept = (one for one, at in launched if at is not None and starts[0] <= at < starts[-1])
+    return replace(trace, kernels=tuple(kept))
+
+
+def shares(trace: Trace) -> list[float | None]:
     """Return the percentages idle, computing, and of communication hidden."""
-    found = breakdown_of(recorded_in(trace, 0, but_last=but_last))
+    found = breakdown_of(recorded_in(trace, 0))
     whole = max(found.whole_ns, 1)
     overlap = None if found.overlap is None else 100 * found.overlap
     return [100 * found.idle_ns / whole, 100 * found.compute_ns / whole, overlap]
@@ -106,9 +117,9 @@ def main() -> None:
             said, shown = f"refused: {error}", ["–"] * 3
             ours.append(None)
         else:
-            said, whole = outcome(trace, path.name), shares(trace, but_last=False)
+            said, whole = outcome(trace, path.name), shares(trace)
             shown = list(map(cell, whole))
-            ours.append(shares(trace, but_last=True) if trace.device else None)
+            ours.append(shares(in_whole_steps(trace)) if trace.device else None)
         tried.append([path.name, format_bytes(path.stat().st_size), said, *shown])
     print("# Traces\n")
     print(SOURCES)

@@ -16,7 +16,7 @@ from typing import Any
 
 from planner.formats.importers.nccl_tests import read_nccl_tests
 from planner.formats.importers.timed_rows import TimedRow, network_of, read_vidur
-from planner.jsonio.measured_network import encode_measured
+from planner.jsonio.network_measurements import encode_measured
 from planner.model.measured import Link
 
 HERE = Path(__file__).parent / "clusters"

@@ -74,7 +74,7 @@ _HOMES = {
     "model.errors": ("InvalidInputError", "PlannerError"),
     "model.graphs": ("Graph", "Op", "Parameter"),
     "model.contention": ("Interference",),
-    "model.machine": ("own_version",),
+    "model.machine": ("VERSION",),
     "jsonio": ("read_cluster", "read_profile", "solve", "solve_many", "solve_or_raise"),
     "jsonio.generic": ("register",),
     "model.profiles": ("Layer", "Profile", "Provenance"),
@@ -88,7 +88,7 @@ _load = loader(__name__, _HOMES | dict.fromkeys(_FAMILIES, ()))
 
 def __getattr__(name: str) -> "Any":
     """Load what is asked for."""
-    return _load("own_version")() if name == "__version__" else _load(name)
+    return _load("VERSION" if name == "__version__" else name)
 
 
 def __dir__() -> list[str]:

@@ -38,7 +38,8 @@ check("import planner")
 for name in {list(PROBLEMS)}:
     getattr(planner, name).solve
     check(f"planner.{{name}}")
-import planner.formats.exporters.horovod, planner.jsonio, planner.model.profiles, planner.programs
+import planner.formats.exporters.frameworks, planner.jsonio
+import planner.model.profiles, planner.programs
 check("planner.jsonio")
 for request in json.load(sys.stdin):
     answer = planner.solve(request)

@@ -65,7 +65,7 @@ def test_profiles_say_where_their_numbers_come_from(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_derived_parameters_have_the_bytes_of_their_layers(name: str) -> None:
+def test_listed_parameters_have_the_bytes_of_their_layers(name: str) -> None:
     profile = load(name)
     assert profile.graph is not None
     sizes = {parameter.name: parameter.size_bytes for parameter in profile.graph.parameters}

@@ -103,7 +103,7 @@ def in_file(
     except InvalidInputError as error:
         if but is not None and error.path.startswith(but):
             raise
-        from planner.formats.importers.readers import foreign  # only then: it loads all readers
+        from planner.formats.importers.foreign import foreign  # only then: it loads readers
 
         name = "standard input" if path == "-" else path
         other = foreign(_start_of(path) if data is None else data, reader)
@@ -112,7 +112,7 @@ def in_file(
 
 def _start_of(path: str) -> bytes:
     """Return the first bytes of a file; nothing if the file cannot be read twice."""
-    from planner.formats.importers.readers import SEARCHED
+    from planner.formats.importers.foreign import SEARCHED
 
     try:
         if not Path(path).is_file():

@@ -161,12 +161,16 @@ def run(options: argparse.Namespace) -> int:
 def _settings(
     tool: str, answers: list[Any], graph: Graph | None, element_bytes: int
 ) -> dict[str, Any]:
-    from planner.formats.exporters.batches import gradients_of, pulls_of
-    from planner.formats.exporters.ddp import ddp_settings
-    from planner.formats.exporters.deepspeed import deepspeed_pull_settings, deepspeed_settings
+    from planner.formats.exporters.frameworks import (
+        ddp_settings,
+        deepspeed_pull_settings,
+        deepspeed_settings,
+        gradients_of,
+        horovod_settings,
+        megatron_settings,
+        pulls_of,
+    )
     from planner.formats.exporters.fsdp2 import fsdp2_settings, fsdp2_unit_settings
-    from planner.formats.exporters.horovod import horovod_settings
-    from planner.formats.exporters.megatron import megatron_settings
     from planner.jsonio.fsdp import FsdpAnswer
     from planner.jsonio.ibatch import IbatchAnswer
 

@@ -11,7 +11,7 @@ from planner.cli.common import check_outputs, in_file, read, warn, write_documen
 from planner.cli.writing import write_file
 from planner.families.collectives.layout import Layout
 from planner.families.collectives.program import in_parts, layouts_of
-from planner.formats.exporters.nccl_tuner import encode_rules, parse_rules, regret, rules_of
+from planner.formats.exporters.nccl_tuner import encode_rules, regret, rules_of
 from planner.jsonio.network import decode_network
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.graphs import Graph
@@ -172,9 +172,8 @@ def write_tuner(options: argparse.Namespace) -> int:
         networks[algorithm, protocol] = tables
     check_outputs({"--output": options.output}, files)
     rules = rules_of(networks)
-    text = encode_rules(rules, "written by planner from measured tables")
-    write_document(text, options.output)
-    asked, mean, worst = regret(parse_rules(text), networks)
+    write_document(encode_rules(rules, "written by planner from measured tables"), options.output)
+    asked, mean, worst = regret(rules, networks)
     summary = (
         f"{counted(len(rules), 'row')}; {asked:,} sizes cost {mean:.3%} more than the best of the "
         f"tables in the mean, {worst:.3%} at most"

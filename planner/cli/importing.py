@@ -23,11 +23,11 @@ from planner.formats import READERS
 from planner.formats.importers.deepspeed_comms import read_deepspeed_comms
 from planner.formats.importers.fx import check_ranks, problem_of
 from planner.formats.importers.nccl_tests import read_nccl_tests
-from planner.formats.importers.timed_rows import TimedRow, network_of, read_vidur
+from planner.formats.importers.timed_rows import Read, TimedRow, network_of, read_vidur
 from planner.jsonio import encode_profile
 from planner.jsonio.graphs import decode_fx
-from planner.jsonio.measured_network import encode_measured
 from planner.jsonio.network import decode_network
+from planner.jsonio.network_measurements import encode_measured
 from planner.jsonio.overlap import encode_request
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Link, MeasuredNetwork
@@ -40,10 +40,8 @@ FX, SPARK = "fx", "spark-events"
 _OF_MODELS = ("--name", "--batch-size")
 _OF_COLLECTIVES = ("--ranks", "--ranks-per-host", "--link", "--collective", "--in-place")
 
-Rows = tuple[list[TimedRow], tuple[str, ...]]
 
-
-def _document(data: bytes, **_: Any) -> Rows:
+def _document(data: bytes, **_: Any) -> Read:
     """Return the rows of a network document."""
     rows = [
         TimedRow(table.collective, table.ranks, table.per_host, size, time, "table")
@@ -60,7 +58,7 @@ def _tables(data: bytes) -> MeasuredNetwork:
     return tables
 
 
-NETWORKS: Mapping[str, tuple[Callable[..., Rows], str]] = {
+NETWORKS: Mapping[str, tuple[Callable[..., Read], str]] = {
     "nccl-tests": (
         read_nccl_tests,
         "what all_reduce_perf, all_gather_perf and reduce_scatter_perf print, or write as JSON",

@@ -11,7 +11,7 @@ from planner.cli.parsing import SuggestingParser, as_typed
 from planner.cli.telling import complain, telling
 from planner.cli.writing import writing
 from planner.model.errors import InvalidInputError, PlannerError
-from planner.model.machine import own_version
+from planner.model.machine import VERSION
 from planner.model.units import escaped
 
 _COMMANDS = (
@@ -87,7 +87,7 @@ def parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    known.add_argument("--version", action="version", version=f"planner {own_version()}")
+    known.add_argument("--version", action="version", version=f"planner {VERSION}")
     commands = known.add_subparsers(metavar="COMMAND", required=True)
     called = [word for word in arguments if not word.startswith("-")][:1]
     for name in called if called and called[0] in _COMMANDS else _COMMANDS:

@@ -137,7 +137,7 @@ def cluster_text(
     provenance: dict[str, Any],
 ) -> str:
     """Return the cluster file of a measured network."""
-    from planner.jsonio.measured_cluster import cluster_document, encode_cluster
+    from planner.jsonio.network_measurements import cluster_document, encode_cluster
 
     each = os.environ.get("LOCAL_WORLD_SIZE", "1")
     shared = int(each) if each.isdecimal() and int(each) else 1

@@ -24,7 +24,7 @@ from planner.jsonio.iteration import doubts
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.model.errors import InvalidInputError
-from planner.model.machine import own_version
+from planner.model.machine import VERSION
 from planner.model.units import counted, format_bytes, format_ns
 from planner.solving.comparison import Comparison, compare
 from planner.solving.deadline import Deadline
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         peers=_beside(made.others, result),
         sweeps=made.sweeps,
         command=_command(options),
-        version=own_version(),
+        version=VERSION,
     )
     write_document(page(report), options.output)
     if options.output != "-":

@@ -8,37 +8,22 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.links import FailedDocument, failures_of
-from planner.jsonio.measured_network import MeasuredDocument, measured_of
-from planner.jsonio.network import InterferenceDocument
+from planner.jsonio.network import Forms, InterferenceDocument, MeasuredDocument, one_of
 from planner.jsonio.translating import refuse_other
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, or_none
 from planner.model.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
 from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError
-from planner.model.measured import MeasuredNetwork
 from planner.model.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.model.validation import inside
 
-_FIELDS = {
-    "switch": ((), ()),
-    "bcube": (("n", "k"), ()),
-    "fattree": (("ports",), ()),
-    "rails": (("accelerators", "link_bytes_per_s"), ("link_startup_ns",)),
+_KINDS: Forms = {
+    "switch": (("kind",), ()),
+    "bcube": (("kind", "n", "k"), ()),
+    "fattree": (("kind", "ports"), ()),
+    "rails": (("kind", "accelerators", "link_bytes_per_s"), ("link_startup_ns",)),
 }
-"""Required and optional fields of each kind of topology."""
-
-_KNOWN = sorted({name for both in _FIELDS.values() for names in both for name in names})
-
-_TOPOLOGIES = [
-    {
-        "required": ["kind", *needed],
-        "properties": {
-            "kind": {"const": kind},
-            **{name: False for name in _KNOWN if name not in (*needed, *optional)},
-        },
-    }
-    for kind, (needed, optional) in _FIELDS.items()
-]
+_TOPOLOGIES = one_of(_KINDS, {kind: {"kind": {"const": kind}} for kind in _KINDS})
 
 Ports = Annotated[int, Meta(ge=1, le=2**22)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -88,7 +73,7 @@ class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     name: Text
     source: Text
     machines: Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
-    topology: Annotated[TopologyDocument, Meta(extra_json_schema={"oneOf": _TOPOLOGIES})]
+    topology: Annotated[TopologyDocument, Meta(extra_json_schema=_TOPOLOGIES)]
     nic: NicDocument
     cores: Annotated[int, Meta(ge=1, le=2**20)] = 1
     memory_bytes: PositiveSize | None = None
@@ -105,13 +90,7 @@ class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def decode_cluster(data: bytes | str) -> Cluster:
-    """Read a cluster from JSON text.
-
-    Raises
-    ------
-    InvalidInputError
-        If the text is not a valid cluster, with the path of the first wrong field.
-    """
+    """Read a cluster from JSON text; an error has the path of the first wrong field."""
     value = decode(data)
     refuse_other(value, "cluster")
     return cluster_of(typed(value, ClusterDocument))
@@ -131,6 +110,9 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
         with inside("nic"):
             nic = Nic(**msgspec.structs.asdict(document.nic))
         scheduling, beside = or_none(document.scheduling), or_none(document.interference)
+        measured = or_none(document.network)
+        with inside("network"):
+            network = None if measured is None else measured.typed()
         return Cluster(
             name=document.name,
             source=document.source,
@@ -145,21 +127,14 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             notes=document.notes,
             failed=_failures(topology, document.failed),
             interference=ALONE if beside is None else beside.typed("interference"),
-            network=_measured(document),
+            network=network,
         )
-
-
-def _measured(document: ClusterDocument) -> MeasuredNetwork | None:
-    if document.network is UNSET:
-        return None
-    with inside("network"):
-        return measured_of(document.network.collectives, document.network.links)
 
 
 def _topology(document: ClusterDocument) -> Topology:
     topology = document.topology
-    needed, optional = _FIELDS[topology.kind]
-    for name in _KNOWN:
+    needed, optional = _KINDS[topology.kind]
+    for name in topology.__struct_fields__:
         value = getattr(topology, name)
         if name in needed and value is UNSET:
             raise InvalidInputError(name, f"missing: kind {topology.kind} needs it")

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct
 
 from planner.families.collectives.nics import measured_nic
 from planner.families.collectives.prediction import predicted, range_note
-from planner.jsonio.network import Described, NetworkDocument, described, measured_as
+from planner.jsonio.network import Described, described, measured_as
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
@@ -17,6 +17,10 @@ from planner.model.network import Network as Links
 from planner.model.network import links
 from planner.model.topologies import BCube, Failures
 from planner.model.validation import MAX_VALUE, inside, integer
+
+if TYPE_CHECKING:
+    from planner.jsonio.bigdl import BigdlRequest
+    from planner.jsonio.bml import BmlRequest
 
 # ---
 # The cost of one collective among some ranks, from the measured tables of a network document.
@@ -64,26 +68,6 @@ def warnings_of(measured: Described, sizes: Sequence[int]) -> tuple[str, ...]:
     return (*measured.notes, beyond) if beyond else measured.notes
 
 
-class LinkFields(Protocol):
-    """Protocol of requests that describe the links between machines."""
-
-    @property
-    def link_bytes_per_s(self) -> Fraction | UnsetType:
-        """Bandwidth of a link (bytes/s)."""
-
-    @property
-    def latency_ns(self) -> int | UnsetType:
-        """Start-up cost of a step."""
-
-    @property
-    def network(self) -> NetworkDocument | UnsetType:
-        """Network document, in place of the other fields."""
-
-    @property
-    def reduce_ns_per_byte(self) -> Fraction | UnsetType:
-        """Time to add one byte (ns)."""
-
-
 LINK_RULES = {
     "oneOf": [
         {"required": ["link_bytes_per_s"], "properties": {"network": False}},
@@ -93,10 +77,12 @@ LINK_RULES = {
         },
     ]
 }
-"""JSON Schema rules of a request with `LinkFields`."""
+"""JSON Schema rules of a request that describes links: by their own fields, or as a network."""
 
 
-def links_of(request: LinkFields, levels: int, machines: int | None = None) -> Links:
+def links_of(
+    request: "BigdlRequest | BmlRequest", levels: int, machines: int | None = None
+) -> Links:
     """Return the links of a request for machines with `levels` NICs each.
 
     `machines` selects the measured collectives; by default those among the most ranks. Raises
@@ -117,7 +103,7 @@ def links_of(request: LinkFields, levels: int, machines: int | None = None) -> L
     return links(measured_as(known, None), levels, added)
 
 
-def link_notes(request: LinkFields, machines: int) -> tuple[str, ...]:
+def link_notes(request: "BigdlRequest | BmlRequest", machines: int) -> tuple[str, ...]:
     """Return warnings about links that were estimated from measured collectives."""
     if request.network is UNSET:
         return ()
@@ -169,16 +155,13 @@ def failures_of(bcube: BCube, document: FailedDocument, path: str = "failed") ->
 
 def failed_document(bcube: BCube, failed: Failures) -> FailedDocument:
     """Return the JSON form of failures; a failed link is stated as its NIC."""
+    switches = []
+    for level, switch in sorted(failed.switches):
+        digits = list(bcube.digits(bcube.on_switch(level, switch)[0]))
+        del digits[bcube.k - 1 - level]  # a switch has the digits of its servers but its level's
+        switches.append((level, tuple(digits)))
     return FailedDocument(
         servers=tuple(bcube.digits(server) for server in sorted(failed.servers)),
         nics=tuple((bcube.digits(server), level) for server, level in sorted(failed.nics)),
-        switches=tuple(
-            # A switch has the digits of its first server, without the level's digit.
-            (level, _without(bcube.digits(bcube.on_switch(level, switch)[0]), bcube.k - 1 - level))
-            for level, switch in sorted(failed.switches)
-        ),
+        switches=tuple(switches),
     )
-
-
-def _without(digits: tuple[int, ...], place: int) -> tuple[int, ...]:
-    return digits[:place] + digits[place + 1 :]

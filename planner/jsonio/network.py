@@ -5,21 +5,21 @@ cluster, or what ``planner calibrate network`` measured.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.measured_network import Collectives, Links, measured_of
 from planner.jsonio.translating import refuse_other
-from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
+from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of, or_none
 from planner.model.clusters import Nic
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import InvalidInputError
 from planner.model.fitting import Model
-from planner.model.measured import Collective, Measured, MeasuredNetwork
+from planner.model.measured import MAX_RANKS, Collective, Link, Measured, MeasuredNetwork
 from planner.model.network import AnyNetwork
 from planner.model.validation import inside
 
@@ -28,7 +28,10 @@ MAX_DEPTH = 64
 MODELS: dict[Model, str] = {"table": "network", "affine": "affine", "two_point": "two_point"}
 """Field of a measured network that holds each model of its times."""
 
-_FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+Forms = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
+"""Required and optional fields of each form of a document."""
+
+_FORMS: Forms = {
     "table": (("table",), ("depths", "interference")),
     "affine": (("startup_ns", "ns_per_byte"), ("depths", "interference")),
     "depths": (("depths",), ("interference",)),
@@ -39,7 +42,6 @@ _FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "tables": (("collectives",), ("links", "provenance", "interference")),
 }
-"""Required and optional fields of each form."""
 
 _MARKS = {
     "collectives": "tables",
@@ -47,23 +49,29 @@ _MARKS = {
     "bytes_per_s": "nic",
     "table": "table",
     "startup_ns": "affine",
+    "ns_per_byte": "affine",
+    "depths": "depths",
 }
 """Field that identifies each form; the first match counts."""
 
 
+def one_of(forms: Forms, rules: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the JSON Schema rule that a document has one of the given forms.
+
+    `rules` are those of single fields, by form.
+    """
+    known = sorted({field for both in forms.values() for group in both for field in group})
+    rows = []
+    for name, (needed, optional) in forms.items():
+        others = {field: False for field in known if field not in (*needed, *optional)}
+        rows.append({"required": list(needed), "properties": {**others, **rules.get(name, {})}})
+    return {"oneOf": rows}
+
+
 def _forms(*names: str) -> dict[str, Any]:
-    """Return the JSON Schema rule that a document has one of the given forms."""
-    known = sorted({field for name in names for both in _FORMS[name] for field in both})
-    forms: list[dict[str, Any]] = []
-    for name in names:
-        needed, optional = _FORMS[name]
-        fields: dict[str, Any] = {
-            field: False for field in known if field not in (*needed, *optional)
-        }
-        if name == "depths":
-            fields["depths"] = {"required": ["1"]}
-        forms.append({"required": list(needed), "properties": fields})
-    return {"oneOf": forms}
+    return one_of(
+        {name: _FORMS[name] for name in names}, {"depths": {"depths": {"required": ["1"]}}}
+    )
 
 
 _DEPTH_KEY = {"pattern": r"^([1-9]|[1-5][0-9]|6[0-4])$"}
@@ -124,6 +132,64 @@ class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     two_point_error: float | UnsetType = UNSET
 
 
+# ---
+# Measured times of collectives, for several numbers of ranks; a cluster may contain them, too:
+# ``{"all_reduce": [{"ranks": 16, "ranks_per_host": 8, "table": [[8, 20000], …]}]}``.
+
+Ranks = Annotated[int, Meta(ge=2, le=MAX_RANKS)]
+
+
+class TableDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The times of one collective among so many ranks, so many a host."""
+
+    ranks: Ranks
+    ranks_per_host: Annotated[int, Meta(ge=1, le=MAX_RANKS)] = 1
+    table: Rows
+
+
+Collectives = Annotated[
+    dict[Collective, Annotated[tuple[TableDocument, ...], Meta(min_length=1)]],
+    Meta(min_length=1, description="by collective, one table for each number of ranks"),
+]
+
+
+class LinkDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The slowest link that is needed to join so many ranks of a host, by its data sheet."""
+
+    ranks: Ranks
+    bytes_per_s: PositiveRate
+
+
+Links = Annotated[
+    tuple[LinkDocument, ...],
+    Meta(description="where a host has several kinds of link, by rising ranks"),
+]
+
+
+class MeasuredDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was measured of a cluster's network, and where the numbers come from."""
+
+    collectives: Collectives
+    links: Links | UnsetType = UNSET
+    provenance: dict[str, Any] | UnsetType = UNSET
+
+    def typed(self) -> MeasuredNetwork:
+        """Return the typed tables; errors carry a path into the document."""
+        return _measured(self.collectives, or_none(self.links) or ())
+
+
+def _measured(collectives: Collectives, links: Iterable[LinkDocument]) -> MeasuredNetwork:
+    tables = []
+    for collective, documents in collectives.items():
+        for place, document in enumerate(documents):
+            with inside(f"collectives.{collective}[{place}]"):
+                tables.append(
+                    Measured(collective, document.ranks, document.ranks_per_host, document.table)
+                )
+    known = tuple(Link(link.ranks, link.bytes_per_s) for link in links)
+    return MeasuredNetwork(tuple(tables), known)
+
+
 class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A network: what transfers cost; NICs, as a cluster has; or what was measured.
 
@@ -135,7 +201,7 @@ class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_f
     message_ns: Time | UnsetType = UNSET
     network: Costs | UnsetType = UNSET
     collective: Collective | UnsetType = UNSET
-    ranks: Annotated[int, Meta(ge=2, le=2**16)] | UnsetType = UNSET
+    ranks: Ranks | UnsetType = UNSET
     algorithm: str | UnsetType = UNSET
     affine: Costs | UnsetType = UNSET
     two_point: Costs | UnsetType = UNSET
@@ -146,28 +212,22 @@ class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_f
     interference: InterferenceDocument | UnsetType = UNSET
 
 
-NETWORK_RULES = _forms(*_FORMS)
-"""JSON Schema rules of a network that field types cannot express."""
+NETWORK_RULES = _forms(*_FORMS)  # JSON Schema rules of a network that field types cannot express
 
 Network = Annotated[NetworkDocument, Meta(extra_json_schema=NETWORK_RULES)]
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A network and, if it was measured, how.
-
-    `collective` was carried out by `algorithm` among `ranks` ranks. `tables` holds all
-    measurements; `settled` derives `network` from them. `notes` are warnings about parts of the
-    cost that were not measured.
-    """
+    """A network and, if it was measured, how."""
 
     network: AnyNetwork  # cost of a communication, or NICs
     collective: Collective | None = None
-    algorithm: str = ""
+    algorithm: str = ""  # that carried out the collective
     ranks: int | None = None
     interference: Interference = ALONE
-    tables: MeasuredNetwork | None = None
-    notes: tuple[str, ...] = ()
+    tables: MeasuredNetwork | None = None  # all measurements; `settled` derives `network`
+    notes: tuple[str, ...] = ()  # warnings about parts of the cost that were not measured
 
 
 def decode_network(data: bytes, model: Model | None = None) -> Described:
@@ -184,48 +244,42 @@ def described(
     document: NetworkDocument, path: str = "network", model: Model | None = None
 ) -> Described:
     """Return the typed network; errors carry `path`. `model` is that of `decode_network`."""
-    form = next((name for mark, name in _MARKS.items() if _has(document, mark)), "affine")
-    if form == "affine" and _has(document, "depths"):
-        form = (
-            "affine" if _has(document, "startup_ns") or _has(document, "ns_per_byte") else "depths"
-        )
+    with inside(path):
+        return _described(document, model)
+
+
+def _described(document: NetworkDocument, model: Model | None) -> Described:
+    given = fields_of(document)
+    form = next((name for mark, name in _MARKS.items() if mark in given), "affine")
     needed, optional = _FORMS[form]
     if form in ("nic", "measured", "tables"):
         for field in needed:
-            if not _has(document, field):
-                raise InvalidInputError(_at(path, field), f"missing: it comes with {needed[0]}")
-    for field in document.__struct_fields__:
-        if field not in (*needed, *optional) and _has(document, field):
+            if field not in given:
+                raise InvalidInputError(field, f"missing: it comes with {needed[0]}")
+    for field in given:
+        if field not in (*needed, *optional):
             reason = f"not together with {needed[0]}"
             if form == "affine":
-                reason = "missing beside it: " + _mark_of(field)
-            raise InvalidInputError(_at(path, field), reason)
+                forms = (form for form in _FORMS.values() if any(field in group for group in form))
+                reason = f"missing beside it: {next(forms)[0][0]}"
+            raise InvalidInputError(field, reason)
     if model is not None and form != "measured":
-        raise InvalidInputError(_at(path, MODELS[model]), "missing: this network was not measured")
-    beside = document.interference
-    disturbs = ALONE if beside is UNSET else beside.typed(_at(path, "interference"))
+        raise InvalidInputError(MODELS[model], "missing: this network was not measured")
+    beside: InterferenceDocument | None = given.pop("interference", None)
+    disturbs = ALONE if beside is None else beside.typed("interference")
     if form == "tables":
-        assert document.collectives is not UNSET
-        with inside(path):
-            tables = measured_of(document.collectives, document.links)
-        return Described(tables.most_ranks.cost, interference=disturbs, tables=tables)
+        timed = _measured(given["collectives"], given.get("links", ()))
+        return Described(timed.most_ranks.cost, interference=disturbs, tables=timed)
     if form == "measured":
         name = MODELS[model or "table"]
-        if not _has(document, name):
-            raise InvalidInputError(_at(path, name), "missing: this model was not fitted")
-        assert document.collective is not UNSET
-        assert document.ranks is not UNSET
-        algorithm = "" if document.algorithm is UNSET else document.algorithm
-        costs = _costs(getattr(document, name), _at(path, name))
-        return Described(
-            costs,
-            document.collective,
-            algorithm,
-            document.ranks,
-            disturbs,
-            _one_table(document.collective, document.ranks, costs),
-        )
-    network = _nic(document, path) if form == "nic" else _costs(document, path)
+        if name not in given:
+            raise InvalidInputError(name, "missing: this model was not fitted")
+        with inside(name):
+            costs = _costs(given[name])
+        collective, ranks = given["collective"], given["ranks"]
+        tables = _one_table(collective, ranks, costs)
+        return Described(costs, collective, given.get("algorithm", ""), ranks, disturbs, tables)
+    network = Nic(**given) if form == "nic" else _costs(document)
     return Described(network, interference=disturbs)
 
 
@@ -236,21 +290,21 @@ def measured_as(
 
     `beside` says whether the plans count contention; if not, a network with contention is an error.
     """
-    if not beside and not measured.interference.is_none:
-        raise InvalidInputError(
-            _at(path, "interference"),
-            "only plans of caramel, ibatch and iteration count it: leave it out here",
-        )
-    if measured.tables is not None and measured.collective is None:
-        raise InvalidInputError(path, "expected NICs or links, got measured collectives")
-    if wanted is None and measured.collective is not None:
-        raise InvalidInputError(path, "expected NICs or links, got a measured collective")
-    if measured.collective not in (None, wanted):
-        raise InvalidInputError(
-            _at(path, "collective"),
-            f"expected {wanted}, which is what these plans do, got {measured.collective}: measure "
-            f"with --collective {wanted}",
-        )
+    known = measured.collective
+    with inside(path):
+        if not beside and not measured.interference.is_none:
+            what = "only plans of caramel, ibatch and iteration count it: leave it out here"
+            raise InvalidInputError("interference", what)
+        if measured.tables is not None and known is None:
+            raise InvalidInputError("", "expected NICs or links, got measured collectives")
+        if wanted is None and known is not None:
+            raise InvalidInputError("", "expected NICs or links, got a measured collective")
+        if known not in (None, wanted):
+            raise InvalidInputError(
+                "collective",
+                f"expected {wanted}, which is what these plans do, got {known}: measure with "
+                f"--collective {wanted}",
+            )
     return measured.network
 
 
@@ -263,64 +317,40 @@ def _one_table(
     return MeasuredNetwork((Measured(collective, ranks, 1, cost.points),))
 
 
-def _has(document: Struct, field: str) -> bool:
-    return getattr(document, field) is not UNSET
-
-
-def _at(path: str, field: str) -> str:
-    return f"{path}.{field}" if path else field
-
-
-def _mark_of(field: str) -> str:
-    """Return the identifying field of the form to which a field belongs."""
-    return next(both[0][0] for both in _FORMS.values() if any(field in group for group in both))
-
-
-def _nic(document: NetworkDocument, path: str) -> Nic:
-    fields = fields_of(document)
-    fields.pop("interference", None)
-    with inside(path):
-        return Nic(**fields)
-
-
-def _costs(document: CostsDocument, path: str) -> AffineCost | TableCost | DepthCost:
+def _costs(document: CostsDocument) -> AffineCost | TableCost | DepthCost:
     if document.depths is UNSET:
-        return _cost(document, path)
-    has_base = any(_has(document, field) for field in ("startup_ns", "ns_per_byte", "table"))
-    by_depth: dict[int, AffineCost | TableCost] = {}
-    if has_base:
-        by_depth[1] = _cost(document, path)
+        return _cost(document)
+    has_base = len(fields_of(document).keys() & {"startup_ns", "ns_per_byte", "table"}) > 0
+    by_depth = {1: _cost(document)} if has_base else {}
     for key, at_depth in document.depths.items():
-        place = _at(path, f"depths.{key}")
-        if not re.fullmatch(_DEPTH_KEY["pattern"], key):
-            raise InvalidInputError(place, f"expected a depth from 1 to {MAX_DEPTH}")
-        cost = _cost(at_depth, place)
-        if has_base and key == "1" and cost != by_depth[1]:
-            raise InvalidInputError(place, "not the cost given beside depths: give it once")
+        with inside(f"depths.{key}"):
+            if not re.fullmatch(_DEPTH_KEY["pattern"], key):
+                raise InvalidInputError("", f"expected a depth from 1 to {MAX_DEPTH}")
+            cost = _cost(at_depth)
+            if has_base and key == "1" and cost != by_depth[1]:
+                raise InvalidInputError("", "not the cost given beside depths: give it once")
         by_depth[int(key)] = cost
     if 1 not in by_depth:
-        raise InvalidInputError(
-            _at(path, "depths.1"), "missing: give the cost at depth 1 here or beside depths"
-        )
+        what = "missing: give the cost at depth 1 here or beside depths"
+        raise InvalidInputError("depths.1", what)
     return DepthCost(tuple(sorted(by_depth.items(), key=lambda pair: pair[0])))
 
 
-def _cost(document: CostDocument, path: str) -> AffineCost | TableCost:
-    """Return one typed cost; errors carry a path into the request."""
+def _cost(document: CostDocument) -> AffineCost | TableCost:
+    """Return one typed cost; errors carry a path into the document."""
+    startup, rate = document.startup_ns, document.ns_per_byte
     if document.table is not UNSET:
         for name in ("startup_ns", "ns_per_byte"):
-            if _has(document, name):
-                raise InvalidInputError(_at(path, name), "not together with table")
+            if getattr(document, name) is not UNSET:
+                raise InvalidInputError(name, "not together with table")
         try:
             return TableCost(document.table)
         except InvalidInputError as error:
-            inner = error.path.replace("cost_table", "table", 1)
-            raise InvalidInputError(_at(path, inner), error.message) from None
-    startup, rate = document.startup_ns, document.ns_per_byte
+            where = error.path.replace("cost_table", "table", 1)
+            raise InvalidInputError(where, error.message) from None
     if startup is UNSET:
         or_table = "; or give a table" if rate is UNSET else ""
-        raise InvalidInputError(_at(path, "startup_ns"), f"missing{or_table}")
+        raise InvalidInputError("startup_ns", f"missing{or_table}")
     if rate is UNSET:
-        raise InvalidInputError(_at(path, "ns_per_byte"), "missing: it comes with startup_ns")
-    with inside(path):
-        return AffineCost(startup, rate)
+        raise InvalidInputError("ns_per_byte", "missing: it comes with startup_ns")
+    return AffineCost(startup, rate)

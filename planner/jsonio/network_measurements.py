@@ -1,18 +1,51 @@
-"""The network document that ``planner calibrate network`` writes (see `planner.jsonio.network`).
+"""The files that ``planner calibrate network`` and ``planner import`` write of measured networks.
 
-``network`` is the measured table; ``affine`` and ``two_point`` are other models of the same times.
+`encode_network` writes a sweep and its models, `encode_measured` tables of several collectives, and
+`cluster_document` a cluster whose all-reduces cost what was measured: a cluster file describes NICs
+(start-up of a step, bandwidth), but the measurement is of a whole all-reduce among N ranks.
+`planner.families.collectives.nics` computes NICs that give this cost, up to rounding. It takes the
+line through 64 B and 4 MB, because large transfers decide plans, or else the affine cost nearest to
+all sizes.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.jsonio.network import MODELS
+import msgspec
+
+from planner.families.collectives.nics import nic_of
+from planner.jsonio.clusters import ClusterDocument, NicDocument, TopologyDocument
+from planner.jsonio.layout import number
+from planner.jsonio.network import MODELS, InterferenceDocument
+from planner.jsonio.types import fields_of, filled
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.errors import InvalidInputError
 from planner.model.fitting import DepthFit, NetworkFit, Sweep, Timing, relative_errors
+from planner.model.measured import MeasuredNetwork
+from planner.model.topologies import BCube
 
 _SIMPLE = (str, int, float)
+
+
+def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> str:
+    """Return a network document as JSON text, one line per table."""
+    parts = []
+    for collective in network.collectives:
+        rows = (
+            {"ranks": table.ranks, "ranks_per_host": table.per_host, "table": table.points}
+            for table in network.of(collective)
+        )
+        lines = ",\n   ".join(map(json.dumps, rows))
+        parts.append(f'  "{collective}": [\n   {lines}\n  ]')
+    inner = ",\n".join(parts)
+    links = [
+        {"ranks": link.ranks, "bytes_per_s": number(link.bytes_per_s)} for link in network.links
+    ]
+    joined = f' "links": {json.dumps(links)},\n' if links else ""
+    origin = json.dumps(dict(provenance), ensure_ascii=False)
+    return f'{{\n "collectives": {{\n{inner}\n }},\n{joined} "provenance": {origin}\n}}\n'
 
 
 def encode_network(
@@ -32,12 +65,7 @@ def encode_network(
         if cost is not None:
             document[name] = _network(cost)
     if not interference.is_none:
-        document["interference"] = {
-            "startup_ns": interference.startup_ns,
-            "ns_per_byte": float(interference.ns_per_byte),
-            "slowdown": float(interference.slowdown),
-            "delay_ns": interference.delay_ns,
-        }
+        document["interference"] = msgspec.to_builtins(interference, enc_hook=float)
     document["timings"] = [
         _timing(timing, by_depth) for depth, by_depth in fit.by_depth for timing in sweep.at(depth)
     ]
@@ -60,15 +88,10 @@ def _network(cost: AffineCost | TableCost | DepthCost) -> dict[str, Any]:
 
 
 def _timing(timing: Timing, fit: DepthFit) -> dict[str, Any]:
-    models: dict[str, AffineCost | TableCost | None] = {
-        "table": fit.table,
-        "affine": fit.affine,
-        "two_point": fit.two_point,
-    }
     errors = {
         f"{name}_error": round(relative_errors(cost, [timing])[0], 6)
-        for name, cost in models.items()
-        if cost is not None
+        for name in MODELS
+        if (cost := getattr(fit, name)) is not None
     }
     return {
         "bytes": timing.size_bytes,
@@ -95,3 +118,52 @@ def _laid_out(value: Any, indent: str) -> str:
         return json.dumps(value, ensure_ascii=False)
     lines = ",\n".join(inner + row for row in rows)
     return f"{opening}\n{lines}\n{indent}{closing}"
+
+
+def cluster_document(
+    sweep: Sweep,
+    fit: NetworkFit,
+    *,
+    name: str,
+    source: str,
+    cores: int = 1,
+    bcube: BCube | None = None,
+    interference: Interference = ALONE,
+    notes: Sequence[str] = (),
+) -> ClusterDocument:
+    """Return a cluster whose all-reduces cost what was measured.
+
+    `cores` are those of a machine, or a rank's share of them. `bcube` is given if BML carried out
+    the all-reduces; the ranks are its servers. Raises InvalidInputError if the times are not of an
+    all-reduce, or the time does not grow with the size.
+    """
+    if sweep.collective != "all_reduce":
+        raise InvalidInputError("collective", f"expected all_reduce, got {sweep.collective}")
+    fitted = dict(fit.by_depth)[min(sweep.depths)]
+    line, model = fitted.two_point, "the line through 64 B and 4 MB"
+    if line is None or not line.ns_per_byte:
+        line, model = fitted.affine, "the affine cost nearest to all sizes"
+    errors = [abs(error) for error in relative_errors(line, sweep.at(min(sweep.depths)))]
+    off = f"off by {sum(errors) / len(errors):.0%} in the mean, {max(errors):.0%} at most"
+    nic = nic_of(line, sweep.ranks, bcube)
+    return ClusterDocument(
+        name=name,
+        source=source,
+        notes=(f"nic is what {model} says of the measured times, {off}", *notes),
+        machines=sweep.ranks,
+        cores=cores,
+        topology=TopologyDocument(kind="switch")
+        if bcube is None
+        else TopologyDocument(kind="bcube", n=bcube.n, k=bcube.k),
+        nic=filled(NicDocument, nic),
+        interference=msgspec.UNSET
+        if interference.is_none
+        else filled(InterferenceDocument, interference),
+    )
+
+
+def encode_cluster(document: ClusterDocument) -> str:
+    """Return a cluster as JSON text, in the layout of the files in ``data/clusters``."""
+    fields = {name: value for name, value in fields_of(document).items() if value is not None}
+    data = msgspec.json.encode(fields, enc_hook=number)
+    return msgspec.json.format(data, indent=1).decode() + "\n"

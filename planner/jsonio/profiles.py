@@ -104,13 +104,7 @@ PROFILE_RULES = {
 
 
 def decode_profile(data: bytes | str) -> Profile:
-    """Read a profile from JSON text.
-
-    Raises
-    ------
-    InvalidInputError
-        If the text is not a valid profile, with the path of the first wrong field.
-    """
+    """Read a profile from JSON text; an error has the path of the first wrong field."""
     value = decode(data)
     refuse_other(value, "profile")
     return profile_of(typed(value, ProfileDocument))

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from msgspec import Struct
 
 from planner.jsonio.types import filled
-from planner.traces.breakdown import StepParts
-from planner.traces.recorded import Kernels
+from planner.traces.recorded import Kernels, StepParts
 from planner.traces.why import Why
 
 

@@ -138,18 +138,15 @@ class Cluster:
                 )
         set_integer(self, "machines", minimum=1, maximum=MAX_MACHINES)
         set_integer(self, "cores", minimum=1, maximum=2**20)
-        if self.memory_bytes is not None:
-            set_integer(self, "memory_bytes", minimum=1)
+        for name in ("memory_bytes", "accelerator_memory_bytes"):
+            if getattr(self, name) is not None:
+                set_integer(self, name, minimum=1)
         if self.accelerator_memory_bytes is not None:
-            set_integer(self, "accelerator_memory_bytes", minimum=1)
+            place = "accelerator_memory_bytes"
             if self.memory_bytes is not None:
-                raise InvalidInputError(
-                    "accelerator_memory_bytes", "not together with memory_bytes"
-                )
+                raise InvalidInputError(place, "not together with memory_bytes")
             if not isinstance(self.topology, Rails):
-                raise InvalidInputError(
-                    "accelerator_memory_bytes", "only with topology rails; else memory_bytes"
-                )
+                raise InvalidInputError(place, "only with topology rails; else memory_bytes")
         check_interference(self.interference)
         self._check_topology()
         self._check_failed()
@@ -164,34 +161,27 @@ class Cluster:
         topology, machines = self.topology, self.machines
         if not isinstance(topology, Topology):
             raise InvalidInputError("topology", f"expected a topology, got {shown(topology)}")
-        if isinstance(topology, Switch | BCube) and topology.servers != machines:
-            raise InvalidInputError(
-                "machines", f"the topology has {topology.servers} servers, got {machines}"
-            )
-        if isinstance(topology, FatTree) and topology.servers < machines:
-            raise InvalidInputError(
-                "machines",
-                f"a Fat-Tree of {topology.ports}-port switches has room for "
-                f"{topology.servers}, got {machines}",
-            )
-        wanted = 0
-        if isinstance(topology, BCube):
-            wanted = topology.k
+        wrong, nics, servers = "", self.nic.per_machine, topology.servers
+        if isinstance(topology, FatTree):
+            if servers < machines:
+                switches = f"a Fat-Tree of {topology.ports}-port switches"
+                wrong = f"{switches} has room for {servers}, got {machines}"
         elif isinstance(topology, Rails):
-            wanted = topology.accelerators
+            nics = topology.accelerators
             if topology.hosts != machines:
-                raise InvalidInputError(
-                    "machines", f"the topology has {topology.hosts} hosts, got {machines}"
-                )
-            if topology.servers > MAX_MACHINES:
-                raise InvalidInputError(
-                    "machines",
-                    f"expected at most {MAX_MACHINES} accelerators in all, got {topology.servers}",
-                )
-        if wanted and self.nic.per_machine != wanted:
+                wrong = f"the topology has {topology.hosts} hosts, got {machines}"
+            elif servers > MAX_MACHINES:
+                wrong = f"expected at most {MAX_MACHINES} accelerators in all, got {servers}"
+        else:
+            nics = topology.k if isinstance(topology, BCube) else nics
+            if servers != machines:
+                wrong = f"the topology has {servers} servers, got {machines}"
+        if wrong:
+            raise InvalidInputError("machines", wrong)
+        if self.nic.per_machine != nics:
             raise InvalidInputError(
                 "nic.per_machine",
-                f"expected {wanted}, as many as the topology has for a machine, "
+                f"expected {nics}, as many as the topology has for a machine, "
                 f"got {self.nic.per_machine}",
             )
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from planner.model.costs import TransferCost, least_rate
+from planner.model.costs import TransferCost, least_rate, piece_ends
 from planner.model.errors import InvalidInputError
 from planner.model.validation import set_exact, set_integer, shown
 
@@ -90,8 +90,7 @@ class Interference:
         return lasts + (self.delay_ns if duration_ns else 0)
 
 
-ALONE = Interference()
-"""No contention."""
+ALONE = Interference()  # no contention
 
 
 def check_interference(value: object) -> None:
@@ -182,9 +181,7 @@ def bound_beside(
     least_processor = total * min(rate, per_byte + Fraction(startup, total))
     shares = [
         (startup + per_byte * size) / (piece.time(size) + 1)  # times are rounded up
-        for piece in cost.pieces()
-        for size in (max(piece.start, 1), total if piece.stop is None else min(piece.stop, total))
-        if piece.start <= size <= total
+        for piece, size in piece_ends(cost, total)
     ]
     share = min(Fraction(1), *shares)
     slowdown = interference.slowdown

@@ -7,7 +7,7 @@ wrap around; a time that does not fit is an error.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -290,25 +290,9 @@ def scaled_cost(
 ) -> CostT:
     """Return a cost with its start-up and its time beyond the start-up multiplied.
 
-    Of a table, the time of the smallest transfer is the start-up.
-
-    Parameters
-    ----------
-    cost : AffineCost, TableCost or DepthCost
-        The cost.
-    startup, rate : Fraction
-        The factor of the start-up, and that of the time beyond it.
-    extra_ns : int
-        Added to the start-up (ns).
-    rounding : callable
-        How a time becomes whole nanoseconds.
-    most_ns : int, optional
-        Times of a table are cut to this (ns).
-
-    Raises
-    ------
-    InvalidInputError
-        If a number is too large then.
+    Of a table, the time of the smallest transfer is the start-up. `extra_ns` is added to the
+    start-up, `rounding` makes a time whole nanoseconds, and times of a table are cut to `most_ns`.
+    A number that is too large then is an InvalidInputError.
     """
     if isinstance(cost, DepthCost):
         at = partial(scaled_cost, startup=startup, rate=rate, extra_ns=extra_ns, rounding=rounding)
@@ -325,19 +309,23 @@ def scaled_cost(
     return TableCost(tuple(rows))
 
 
+def piece_ends(cost: TransferCost, largest: int) -> Iterator[tuple[LinearPiece, int]]:
+    """Yield each piece with the first and the last of its sizes from 1 to `largest` bytes."""
+    for piece in cost.pieces():
+        first = max(piece.start, 1)
+        last = largest if piece.stop is None else min(piece.stop, largest)
+        if first <= last:
+            yield piece, first
+            yield piece, last
+
+
 def least_rate(cost: TransferCost, total_bytes: int) -> Fraction:
     """Return the least unrounded time per byte of any transfer of 1 to `total_bytes` bytes.
 
     On a linear piece, time over size, ``slope + (value - slope·start) / size``, is monotone, so the
     minimum is at an end of a piece.
     """
-    rates = []
-    for piece in cost.pieces():
-        first = max(piece.start, 1)
-        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
-        if first <= last:
-            rates += [piece.time(first) / first, piece.time(last) / last]
-    return min(rates)
+    return min(piece.time(size) / size for piece, size in piece_ends(cost, total_bytes))
 
 
 def _one_by_one(cost: AffineCost | TableCost, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
@@ -355,38 +343,43 @@ def _fitting(times: "NDArray[np.int64]") -> "NDArray[np.int64]":
     return times
 
 
-Line = tuple[Fraction, Fraction]
-"""An affine cost: start-up α (ns) and β (ns per byte)."""
+Line = tuple[Fraction, Fraction]  # an affine cost: start-up α (ns) and β (ns per byte)
 
 
 @lru_cache(maxsize=256)  # all plans for a network share these lines
 def supporting_lines(cost: TransferCost, largest: int) -> tuple[Line, ...]:
     """Return affine costs (α, β) that no transfer of 1 … `largest` bytes undercuts.
 
-    They are the edges of the lower convex hull of the cost with non-negative start-up and slope,
-    and the horizontal line through the cheapest size.
+    They are the `lower_lines` of the cost.
     """
     corners: dict[int, Fraction] = {}
-    for piece in cost.pieces():
-        stop = largest if piece.stop is None else min(piece.stop, largest)
-        for size in (max(piece.start, 1), stop):
-            if piece.start <= size <= stop:
-                corners[size] = min(piece.time(size), corners.get(size, piece.time(size)))
-    hull: list[tuple[int, Fraction]] = []
-    for x, y in sorted(corners.items()):
+    for piece, size in piece_ends(cost, largest):
+        corners[size] = min(piece.time(size), corners.get(size, piece.time(size)))
+    return lower_lines(corners)
+
+
+def lower_lines(points: Mapping[int, Fraction | int]) -> tuple[Line, ...]:
+    """Return lines below all points: the horizontal one, and the edges of the lower convex hull.
+
+    Points are times by size. Edges have a non-negative start-up and slope.
+    """
+    hull: list[tuple[int, Fraction | int]] = []
+    for x, y in sorted(points.items()):
         while len(hull) > 1 and _turns_right(hull[-2], hull[-1], (x, y)):
             hull.pop()
         hull.append((x, y))
-    lines = [(min(corners.values()), Fraction(0))]
+    lines = [(Fraction(min(points.values())), Fraction(0))]
     for (x0, y0), (x1, y1) in pairwise(hull):
-        slope = (y1 - y0) / (x1 - x0)
+        slope = Fraction(y1 - y0) / (x1 - x0)
         if slope >= 0 and y0 - slope * x0 >= 0:
             lines.append((y0 - slope * x0, slope))
     return tuple(lines)
 
 
 def _turns_right(
-    left: tuple[int, Fraction], middle: tuple[int, Fraction], right: tuple[int, Fraction]
+    left: tuple[int, Fraction | int],
+    middle: tuple[int, Fraction | int],
+    right: tuple[int, Fraction | int],
 ) -> bool:
     """Return whether `middle` lies on or above the line from `left` to `right`."""
     (x0, y0), (x1, y1), (x2, y2) = left, middle, right

@@ -24,11 +24,12 @@ from planner.model.validation import integer, integers
 
 Model = Literal["table", "affine", "two_point"]
 
-ELEMENT_BYTES = 4
-"""Transfers consist of numbers of this size (bytes)."""
+ELEMENT_BYTES = 4  # transfers consist of numbers of this size
 
-_APART = 1.4
-"""Sizes closer than this factor show noise rather than a slope."""
+SMALL_BYTES, LARGE_BYTES = 64, 4 * 10**6
+"""Sizes of the two micro-benchmarks."""
+
+_APART = 1.4  # sizes closer than this factor show noise rather than a slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +129,7 @@ def _apart(size: int, others: Sequence[int]) -> bool:
 
 
 def fit_network(sweep: Sweep) -> NetworkFit:
-    """Fit all models to a sweep.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are fewer than two sizes at some depth, or a time is not positive.
-    """
+    """Fit all models to a sweep, which needs two sizes at each depth and times above 0."""
     return NetworkFit(tuple((depth, _fit(sweep.at(depth))) for depth in sweep.depths))
 
 
@@ -154,19 +149,10 @@ def _fit(timings: Sequence[Timing]) -> DepthFit:
 
 
 def _two_point(medians: dict[int, int]) -> AffineCost | None:
-    if SMALL_BYTES not in medians or LARGE_BYTES not in medians:
-        return None
     try:
         return two_point_model([medians[SMALL_BYTES]], [medians[LARGE_BYTES]])
-    except InvalidInputError:
+    except (KeyError, InvalidInputError):  # one was not measured, or the line is invalid
         return None
-
-
-SMALL_BYTES = 64
-
-
-LARGE_BYTES = 4 * 10**6
-"""Sizes of the two micro-benchmarks."""
 
 
 def two_point_model(small_ns: Sequence[int], large_ns: Sequence[int]) -> AffineCost:
@@ -217,12 +203,7 @@ def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
     Parameters
     ----------
     samples : iterable of (int, int)
-        Measured pairs (bytes, nanoseconds) with at least two different sizes.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are fewer than two sizes, or a time is not positive.
+        Measured pairs (bytes, nanoseconds) with at least two different sizes, and times above 0.
     """
     import numpy as np
     from scipy.optimize import nnls
@@ -241,13 +222,8 @@ def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
 def fit_table(samples: Iterable[tuple[int, int]]) -> TableCost:
     """Return the table of the median time of each measured size.
 
-    Raises
-    ------
-    InvalidInputError
-        If there are fewer than two sizes, or the last slope is negative.
+    Fewer than two sizes, or a negative last slope, are an InvalidInputError.
     """
-    from statistics import median_low
-
     by_size: dict[int, list[int]] = {}
     for size, time in _checked_samples(samples):
         by_size.setdefault(size, []).append(time)

@@ -5,8 +5,9 @@ that update it have run. The parameter is needed when the first op of the next f
 reads it starts.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import Any, Literal
@@ -14,8 +15,7 @@ from typing import Any, Literal
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, did_you_mean, set_integer, shown
 
-Phase = Literal["forward", "backward"]
-"""The two passes of an iteration."""
+Phase = Literal["forward", "backward"]  # the two passes of an iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Graph:
     @cached_property
     def topological(self) -> tuple[int, ...]:
         """A topological order; among available ops, the first in the given order comes next."""
-        return tuple(self._kahn())
+        return tuple(stable_order(self.predecessors))
 
     def pass_order(self, phase: Phase) -> tuple[int, ...]:
         """Return the stable topological order of one pass."""
@@ -155,19 +155,16 @@ class Graph:
         """Return the names of ops, in the order given."""
         return tuple(self.ops[index].name for index in order)
 
-    def _kahn(self) -> list[int]:
-        missing = [len(needed) for needed in self.predecessors]
-        ready = [index for index, count in enumerate(missing) if not count]
-        heapify(ready)
-        order = []
-        while ready:
-            index = heappop(ready)
-            order.append(index)
-            for following in self.successors[index]:
-                missing[following] -= 1
-                if not missing[following]:
-                    heappush(ready, following)
-        return order
+    def scaled(self, computation: Fraction | int) -> "Graph":
+        """Return the graph with all times multiplied, each rounded to whole nanoseconds."""
+        if computation == 1:
+            return self
+        ops = []
+        for op in self.ops:
+            spread = None if op.spread_ns is None else round(op.spread_ns * computation)
+            lasts = round(op.duration_ns * computation)
+            ops.append(replace(op, duration_ns=lasts, spread_ns=spread))
+        return Graph(tuple(ops), self.parameters)
 
     def _check_ops(self) -> None:
         names: dict[str, int] = {}
@@ -192,9 +189,9 @@ class Graph:
                         path,
                         f"forward op {shown(op.name)} cannot depend on backward op {shown(name)}",
                     )
-        order = self._kahn()
+        order = self.topological
         if len(order) < len(self.ops):
-            cycle = self._cycle(order)
+            cycle = cycle_of(self.predecessors, order)
             loop = " -> ".join(self.ops[index].name for index in [*cycle, cycle[0]])
             raise InvalidInputError(f"ops[{cycle[0]}].after", f"the ops form a cycle: {loop}")
         grounded = [False] * len(self.ops)
@@ -209,18 +206,6 @@ class Graph:
                     f"ops[{index}].after",
                     f"backward op {shown(op.name)} depends on no forward op, not even indirectly",
                 )
-
-    def _cycle(self, sorted_out: list[int]) -> list[int]:
-        """Return the ops of one cycle, each needed by the next, the first given op first."""
-        left = set(range(len(self.ops))) - set(sorted_out)
-        seen: dict[int, None] = {}
-        op = min(left)
-        while op not in seen:  # every remaining op depends on a remaining op
-            seen[op] = None
-            op = next(needed for needed in self.predecessors[op] if needed in left)
-        loop = list(seen)[list(seen).index(op) :][::-1]
-        first = loop.index(min(loop))
-        return loop[first:] + loop[:first]
 
     def _check_parameters(self) -> None:
         names: dict[str, int] = {}
@@ -246,6 +231,42 @@ class Graph:
                             f"expected a {phase} op, got {shown(name)}: a parameter cannot be "
                             f"{wrong}",
                         )
+
+
+def stable_order(needed: Sequence[Sequence[int]]) -> list[int]:
+    """Return a topological order; among available nodes, the first comes next.
+
+    `needed` are the nodes that each node needs. Nodes of a cycle, and those behind it, are missing.
+    """
+    missing = [len(before) for before in needed]
+    following: list[list[int]] = [[] for _ in needed]
+    for node, before in enumerate(needed):
+        for other in before:
+            following[other].append(node)
+    ready = [node for node, count in enumerate(missing) if not count]
+    heapify(ready)
+    order = []
+    while ready:
+        node = heappop(ready)
+        order.append(node)
+        for other in following[node]:
+            missing[other] -= 1
+            if not missing[other]:
+                heappush(ready, other)
+    return order
+
+
+def cycle_of(needed: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
+    """Return a cycle that an order lacks: each node needed by the next, the first one first."""
+    left = set(range(len(needed))) - set(order)
+    seen: dict[int, None] = {}
+    node = min(left)
+    while node not in seen:  # every remaining node needs a remaining node
+        seen[node] = None
+        node = next(before for before in needed[node] if before in left)
+    loop = list(seen)[list(seen).index(node) :][::-1]
+    first = loop.index(min(loop))
+    return loop[first:] + loop[:first]
 
 
 def _check_sum(amount: int, path: str, unit: str) -> None:

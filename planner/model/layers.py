@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 
 from planner.model.errors import InvalidInputError
@@ -11,6 +12,10 @@ from planner.model.validation import MAX_VALUE, integer, set_integer, shown
 
 KINDS = ("conv", "full", "norm", "embedding", "activation", "pool", "view", "attention", "other")
 """Kinds of layers: `view` moves no numbers; `activation` treats each number by itself."""
+
+
+_SUMMED = ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes")
+_TIMED = ("gradient_ready_ns", "forward_spread_ns", "backward_spread_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +83,9 @@ class Layer:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise InvalidInputError("name", f"expected a string, got {shown(self.name)}")
-        for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
+        for name in _SUMMED:
             set_integer(self, name)
-        for name in (
-            "gradient_bytes",
-            "gradient_ready_ns",
-            "forward_spread_ns",
-            "backward_spread_ns",
-            "block",
-            "kept_bytes",
-            "connections",
-            "weights",
-        ):
+        for name in ("gradient_bytes", "kept_bytes", "block", "connections", "weights", *_TIMED):
             if getattr(self, name) is not None:
                 set_integer(self, name)
         if not isinstance(self.parameters, tuple) or not all(
@@ -117,6 +113,14 @@ class Layer:
         """Size of the saved activations, or of the output if these are unknown."""
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
+    def scaled(self, computation: Fraction | int) -> "Layer":
+        """Return the layer with all times multiplied, each rounded to whole nanoseconds."""
+        names = ("forward_ns", "backward_ns", *_TIMED)
+        known = {name: getattr(self, name) for name in names}
+        return replace(
+            self, **{name: round(time * computation) for name, time in known.items() if time}
+        )
+
 
 def _lengths(lengths: object, name: str) -> tuple[int, ...]:
     if not isinstance(lengths, tuple | list):
@@ -136,11 +140,8 @@ def merged(unit: list[Layer]) -> Layer:
     ready = [layer.gradient_ready_ns for layer in unit if layer.gradient_ready_ns is not None]
     return Layer(
         name=_common_name([layer.name for layer in unit if layer.parameter_bytes]),
-        forward_ns=sum(layer.forward_ns for layer in unit),
-        backward_ns=sum(layer.backward_ns for layer in unit),
-        parameter_bytes=sum(layer.parameter_bytes for layer in unit),
+        **{name: sum(getattr(layer, name) for layer in unit) for name in _SUMMED},
         gradient_bytes=sum(layer.pushed_bytes for layer in unit),
-        activation_bytes=sum(layer.activation_bytes for layer in unit),
         gradient_ready_ns=max(ready, default=None),
         forward_spread_ns=_sum_known([layer.forward_spread_ns for layer in unit]),
         backward_spread_ns=_sum_known([layer.backward_spread_ns for layer in unit]),
@@ -220,10 +221,8 @@ def with_spreads(graph: Graph, layers: Sequence[Layer]) -> Graph:
     names = unique_names(layer.name for layer in layers)
     known: dict[str, int] = {}
     for name, layer in zip(names, layers, strict=True):
-        for phase, spread in (
-            ("forward", layer.forward_spread_ns),
-            ("backward", layer.backward_spread_ns),
-        ):
+        for phase in ("forward", "backward"):
+            spread = getattr(layer, f"{phase}_spread_ns")
             if spread is not None:
                 known[f"{name}/{phase}"] = spread
     missing = {op.name for op in graph.ops if op.spread_ns is None and op.name in known}
@@ -274,52 +273,12 @@ def chain_blocks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 # ---
-# Derive the parameters of each layer from the dataflow graph.
-#
-# Problem: a plan lists layers, a training framework lists named parameters, and only the dataflow
-# graph of a profile knows both. Method: walk the forward ops in their listed order, which in a
-# measured graph is the order of execution. An op called ``NAME/forward``, where NAME is the next
-# layer, begins this layer; any other op belongs to the layer before it, or to the first one. A
-# parameter (and its size in a profile) belongs to the layer in which it is first read.
-#
-# Guarantee: every parameter of the graph is in exactly one layer, or the result is None.
-# Complexity: O(ops + layers + readers). Source: own.
-
-
-def parameters_of_layers(
-    graph: Graph, names: Sequence[str]
-) -> tuple[tuple[Parameter, ...], ...] | None:
-    """Return the parameters of each layer, in the order of the graph.
-
-    `names` are distinct and in the order of forward computation. None if the graph's ops are not
-    those of these layers in this order, or if the graph has one parameter for a whole layer, with
-    the layer's name (`graph_of_layers`).
-    """
-    begins = [f"{name}/forward" for name in names]
-    layer_of: dict[str, int] = {}
-    begun = 0
-    for op in graph.ops:
-        if op.phase == "forward":
-            if begun < len(begins) and op.name == begins[begun]:
-                begun += 1
-            layer_of[op.name] = max(begun - 1, 0)
-    known = set(names)
-    if begun < len(begins) or any(parameter.name in known for parameter in graph.parameters):
-        return None
-    owned: list[list[Parameter]] = [[] for _ in names]
-    for parameter in graph.parameters:
-        owned[min(layer_of[name] for name in parameter.read_by)].append(parameter)
-    return tuple(map(tuple, owned))
-
-
-# ---
 # Short names for sets of parameters, for rows of pictures of about thirty characters.
 #
 # Guarantee: the text is not longer than requested, unless even the count is; it shows whole
 # components of names only. Complexity: O(components of the first and last name). Source: own.
 
-_MOST = 3
-"""Up to this number of parameters, all names are listed if they fit."""
+_MOST = 3  # up to this number of parameters, all names are listed if they fit
 
 
 def module_range(names: Sequence[str], length: int) -> str:

@@ -10,8 +10,7 @@ VERSION = "0.1.0"
 """Version of this package. A constant, because a copy that is not installed has no metadata, and
 another distribution may have the same name."""
 
-_LEAST_S = 0.2
-"""Over shorter intervals, the system's clock ticks would look like load."""
+_LEAST_S = 0.2  # over shorter intervals, the system's clock ticks would look like load
 
 
 def processor(described: Path = Path("/proc/cpuinfo")) -> str:
@@ -28,12 +27,7 @@ def processor(described: Path = Path("/proc/cpuinfo")) -> str:
 
 def versions(**others: str) -> dict[str, str]:
     """Return the versions of Python, of `others`, and of this package."""
-    return {"python": platform.python_version(), **others, "planner": own_version()}
-
-
-def own_version() -> str:
-    """Return the version of this package."""
-    return VERSION
+    return {"python": platform.python_version(), **others, "planner": VERSION}
 
 
 def affinity() -> frozenset[int]:

@@ -51,12 +51,7 @@ class Network:
     def step(self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0) -> Fraction:
         """Return the unrounded time of one step.
 
-        Parameters
-        ----------
-        sent_bytes : Fraction or int
-            Bytes that the busiest NIC sends or receives.
-        reduced_bytes : Fraction or int
-            Bytes that the busiest server adds.
+        The busiest NIC sends or receives `sent_bytes`; the busiest server adds `reduced_bytes`.
         """
         return self.time(sent_bytes, reduced_bytes, 1) if sent_bytes else Fraction(0)
 
@@ -79,10 +74,7 @@ def scaled_network(
 def batch_cost(network: AnyNetwork) -> AffineCost | TableCost:
     """Return the cost of one communication over all NICs of a machine at once.
 
-    Raises
-    ------
-    InvalidInputError
-        If the cost has several depths.
+    A cost of several depths is an InvalidInputError.
     """
     if isinstance(network, DepthCost):
         raise InvalidInputError("network.depths", "only transfers of an all-reduce are cut")

@@ -15,15 +15,8 @@ from statistics import fmean, median
 from typing import Literal
 
 from planner.model.errors import InvalidInputError
-from planner.model.graphs import Graph
-from planner.model.layers import (
-    Layer,
-    graph_of_layers,
-    merged,
-    parameters_of_layers,
-    unique_names,
-    with_spreads,
-)
+from planner.model.graphs import Graph, Phase
+from planner.model.layers import Layer, graph_of_layers, merged, with_spreads
 from planner.model.validation import integer, set_integer, shown
 
 Granularity = Literal["block", "layer"]
@@ -38,8 +31,7 @@ STATISTICS: Mapping[str, Callable[[Sequence[int]], float]] = {
 }
 """How the times of several runs become one, by the name in a provenance."""
 
-NUMBER_BYTES = 4
-"""Size of a single-precision number, the type of most parameters."""
+NUMBER_BYTES = 4  # of a single-precision number, the type of most parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +139,17 @@ class Profile:
     @property
     def forward_ns(self) -> int:
         """Time of the whole forward pass, of the layers or else of the graph."""
-        if not self.layers and self.graph is not None:
-            return sum(op.duration_ns for op in self.graph.ops if op.phase == "forward")
-        return sum(layer.forward_ns for layer in self.layers)
+        return self._pass_ns("forward")
 
     @property
     def backward_ns(self) -> int:
         """Time of the whole backward pass, of the layers or else of the graph."""
+        return self._pass_ns("backward")
+
+    def _pass_ns(self, phase: Phase) -> int:
         if not self.layers and self.graph is not None:
-            return sum(op.duration_ns for op in self.graph.ops if op.phase == "backward")
-        return sum(layer.backward_ns for layer in self.layers)
+            return sum(op.duration_ns for op in self.graph.ops if op.phase == phase)
+        return sum(getattr(layer, f"{phase}_ns") for layer in self.layers)
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -175,12 +168,8 @@ class Profile:
     def dataflow(self) -> Graph:
         """Return the dataflow graph; without one, the chain of the layers.
 
-        Ops that are a layer's pass get the layer's spread unless they have one.
-
-        Raises
-        ------
-        InvalidInputError
-            If there is no graph, and no layer has gradients to send.
+        Ops that are a layer's pass get the layer's spread unless they have one. Without a graph and
+        without gradients to send: an InvalidInputError.
         """
         if self.graph is None:
             return graph_of_layers(self.layers, pairwise(range(len(self.layers))))
@@ -195,36 +184,12 @@ class Profile:
         return NUMBER_BYTES if whole else 1
 
     def layer_parameters(self) -> tuple[tuple[str, ...], ...] | None:
-        """Return the names of each layer's parameters, or None if they are unknown.
-
-        If no layer lists its parameters, they are derived from the graph: a parameter belongs to
-        the layer in which it is first read (`planner.model.layers`). Frozen parameters are
-        missing then, because the graph only holds parameters with gradients.
-
-        Returns
-        -------
-        tuple of tuple of str, or None
-            One tuple per layer. None if a layer with gradients lists no parameter, or if the graph
-            does not fit: its ops are not those of the layers, or the derived parameters have more
-            bytes than the layer's parameters, or fewer than its gradients.
-        """
-        if any(layer.parameters for layer in self.layers):
-            if any(layer.pushed_bytes and not layer.parameters for layer in self.layers):
-                return None
-            return tuple(layer.parameters for layer in self.layers)
-        if self.graph is None or not self.layers:
+        """Return the names of each layer's parameters; None if a layer with gradients has none."""
+        if not any(layer.parameters for layer in self.layers) or any(
+            layer.pushed_bytes and not layer.parameters for layer in self.layers
+        ):
             return None
-        derived = parameters_of_layers(
-            self.graph, unique_names(layer.name for layer in self.layers)
-        )
-        if derived is None:
-            return None
-        for layer, parameters in zip(self.layers, derived, strict=True):
-            size = sum(parameter.size_bytes for parameter in parameters)
-            least = min(layer.pushed_bytes, layer.parameter_bytes)
-            if not least <= size <= layer.parameter_bytes:
-                return None
-        return tuple(tuple(parameter.name for parameter in parameters) for parameters in derived)
+        return tuple(layer.parameters for layer in self.layers)
 
     def chain(self, granularity: Granularity = "layer") -> "Profile":
         """Return the profile as a chain of units that each have parameters.
@@ -234,12 +199,7 @@ class Profile:
         only excludes batches. Units without parameters join the preceding unit with parameters,
         leading ones the next. Sums of times and sizes are kept. The graph is left out, because a
         chain is its own dataflow. Where the layers' parameters are known (`layer_parameters`), each
-        unit lists its own.
-
-        Raises
-        ------
-        InvalidInputError
-            If there are no layers, or none with parameters.
+        unit lists its own. Without layers, or parameters: an InvalidInputError.
         """
         if granularity not in ("block", "layer"):
             raise InvalidInputError(
@@ -279,29 +239,6 @@ class Profile:
         """Return the profile with all times multiplied, each rounded to whole nanoseconds."""
         if computation == 1:
             return self
-        times = (
-            "forward_ns",
-            "backward_ns",
-            "gradient_ready_ns",
-            "forward_spread_ns",
-            "backward_spread_ns",
-        )
-
-        def at(layer: Layer) -> Layer:
-            known = {name: getattr(layer, name) for name in times}
-            return replace(
-                layer,
-                **{
-                    name: round(time * computation)
-                    for name, time in known.items()
-                    if time is not None
-                },
-            )
-
-        graph = self.graph
-        if graph is not None:
-            ops = tuple(
-                replace(op, duration_ns=round(op.duration_ns * computation)) for op in graph.ops
-            )
-            graph = Graph(ops, graph.parameters)
-        return replace(self, layers=tuple(map(at, self.layers)), graph=graph)
+        graph = None if self.graph is None else self.graph.scaled(computation)
+        layers = tuple(layer.scaled(computation) for layer in self.layers)
+        return replace(self, layers=layers, graph=graph)

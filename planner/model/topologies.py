@@ -104,20 +104,14 @@ class BCube:
     def server(self, digits: Sequence[Any], path: str = "server") -> int:
         """Return the server with the digits [v_{k-1}, …, v_0].
 
-        Raises
-        ------
-        InvalidInputError
-            If they are not k integers from 0 to n - 1; `path` is their place in the input.
+        If they are not k integers from 0 to n - 1: an InvalidInputError at `path`.
         """
         return self._number(digits, self.k, path)
 
     def switch_of(self, digits: Sequence[Any], path: str = "switch") -> int:
         """Return the switch of a level with the k - 1 digits that all its servers have in common.
 
-        Raises
-        ------
-        InvalidInputError
-            If they are not k - 1 integers from 0 to n - 1; `path` is their place in the input.
+        If they are not k - 1 integers from 0 to n - 1: an InvalidInputError at `path`.
         """
         return self._number(digits, self.k - 1, path)
 
@@ -178,13 +172,7 @@ class Failures:
         return " and ".join(counted(len(failed), *names) for failed, *names in parts if failed)
 
     def check(self, bcube: BCube) -> None:
-        """Raise an error if a failed part is not in `bcube`.
-
-        Raises
-        ------
-        InvalidInputError
-            With the path of the first wrong set.
-        """
+        """Raise an error, at the first wrong set, if a failed part is not in `bcube`."""
         per_level = bcube.servers // bcube.n - 1
         for server in self.servers:
             integer(server, "failed.servers", maximum=bcube.servers - 1)

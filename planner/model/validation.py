@@ -15,23 +15,12 @@ from typing import Any
 
 from planner.model.errors import InvalidInputError
 
-MAX_VALUE = 2**62
-"""Largest time in nanoseconds, and largest size in bytes."""
-
-MAX_TOTAL = 2**63 - 2
-"""Largest sum of times or sizes. Compiled code uses 2^63 - 1 for "never"."""
-
-MAX_DECIMALS = 1000
-"""Largest number of decimals; exact arithmetic with more takes too long."""
-
-MAX_SHOWN = 60
-"""Longest excerpt of a wrong value in a message."""
-
-MAX_COMPARED = 200
-"""Longest name compared with known names: the time grows with the product of both lengths."""
-
-MAX_CANDIDATES = 10_000
-"""Largest number of known names that a wrong name is compared with."""
+MAX_VALUE = 2**62  # largest time in nanoseconds, and largest size in bytes
+MAX_TOTAL = 2**63 - 2  # largest sum of times or sizes; compiled code uses 2^63 - 1 for "never"
+MAX_DECIMALS = 1000  # largest number of decimals; exact arithmetic with more takes too long
+MAX_SHOWN = 60  # longest excerpt of a wrong value in a message
+MAX_COMPARED = 200  # longest name compared with others: the time grows with the lengths' product
+MAX_CANDIDATES = 10_000  # largest number of known names that a wrong name is compared with
 
 
 def shown(value: object) -> str:
@@ -167,10 +156,9 @@ def exact(
     raise InvalidInputError(path, f"expected {expected}, got {shown(value)}")
 
 
-def set_exact(owner: object, name: str, *, positive: bool = False, path: str = "") -> None:
+def set_exact(owner: object, name: str, *, positive: bool = False) -> None:
     """Check an attribute of a frozen instance with `exact`, and store the result."""
-    value = exact(getattr(owner, name), path or name, positive=positive)
-    object.__setattr__(owner, name, value)
+    object.__setattr__(owner, name, exact(getattr(owner, name), name, positive=positive))
 
 
 def _fraction(value: Any, path: str, decimals: int) -> Fraction | None:

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from planner.formats.exporters.batches import gradient_batches, whole_names
-from planner.formats.exporters.ddp import mebibytes
+from planner.formats.exporters.frameworks import gradient_batches, mebibytes, whole_names
 from planner.model.errors import (
     InvalidInputError,
     InvalidPlanError,

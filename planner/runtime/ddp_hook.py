@@ -20,7 +20,7 @@ from torch import Tensor, distributed
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from planner.formats.exporters.batches import gradient_batches, whole_names
+from planner.formats.exporters.frameworks import gradient_batches, whole_names
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Program
 from planner.runtime.model.parameters import check_cover, named

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from planner.formats.exporters.batches import pull_batches
+from planner.formats.exporters.frameworks import pull_batches
 from planner.formats.exporters.fsdp2 import ModuleGroups, module_groups, registered_in
 from planner.model.errors import PlannerError
 from planner.programs import Program, UnitProgram

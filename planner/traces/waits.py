@@ -12,32 +12,37 @@ with unsynchronised clocks.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import attrgetter
 
-from planner.model.costs import AffineCost
-from planner.traces.breakdown import both, clipped, length, merged, periods_of, without
-from planner.traces.recorded import Recorded, Spans, Transfer
-from planner.traces.saving import fastest
+from planner.model.costs import AffineCost, lower_lines
+from planner.traces.recorded import (
+    Recorded,
+    Spans,
+    Transfer,
+    both,
+    clipped,
+    length,
+    merged,
+    periods_of,
+    without,
+)
 
 CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "bytes", "undivided")
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The wait of one rank for one transfer (ns), divided by cause.
-
-    `last_rank` is the rank that came last; None if only one was recorded. `step` is a position in
-    `Recorded.steps`; -1: unknown.
-    """
+    """The wait of one rank for one transfer (ns), divided by cause."""
 
     rank: int
     transfer: Transfer
     waited_ns: int
     causes: Mapping[str, int]
-    last_rank: int | None = None
-    step: int = -1
+    last_rank: int | None = None  # the rank that came last; None if only one was recorded
+    step: int = -1  # position in `Recorded.steps`; -1: unknown
 
 
 def one_of_several(ranks: Sequence[Recorded]) -> bool:
@@ -124,10 +129,10 @@ def _claims(
         claims["slow"] = least_ns - cost.cost_ns(transfer.size_bytes)
         claims["startup"] = cost.startup_ns
     if transfer.ready_ns is not None:
-        claims["late"] = _idle(idle, transfer.ready_ns, transfer.start_ns)
+        claims["late"] = length(clipped(idle, (transfer.ready_ns, transfer.start_ns)))
         if transfer.first_ready_ns is not None:
             last = min(transfer.ready_ns, transfer.start_ns)
-            claims["large"] = _idle(idle, transfer.first_ready_ns, last)
+            claims["large"] = length(clipped(idle, (transfer.first_ready_ns, last)))
     claims["bytes"] = transfer.lasts_ns
     return claims
 
@@ -146,18 +151,6 @@ def _causes(recorded: Recorded, exposed: Spans, claims: dict[str, int]) -> dict[
     return causes
 
 
-def _idle(idle: Spans, start: int, end: int) -> int:
-    """Return the idle time of the network between two times (ns)."""
-    if start >= end:
-        return 0
-    place = bisect_left(idle, end, key=lambda span: span[0])
-    total = 0
-    while place and idle[place - 1][1] > start:
-        place -= 1
-        total += min(end, idle[place][1]) - max(start, idle[place][0])
-    return total
-
-
 def _before_launch(recorded: Recorded, exposed: Spans) -> Spans:
     """Return the part of the spans in which the next kernel had not been launched yet."""
     spans = []
@@ -166,3 +159,24 @@ def _before_launch(recorded: Recorded, exposed: Spans) -> Spans:
         if place < len(recorded.launched):
             spans.append((start, min(end, max(start, recorded.launched[place][1]))))
     return tuple((start, end) for start, end in spans if start < end)
+
+
+# ---
+# Estimates the cost of a transfer without waiting: the highest line below all recorded transfers.
+#
+# Method: of all lines below the fastest transfer of each size, with start-up and slope >= 0, take
+# the one nearest to these in sum: an edge of the lower convex hull, or the line through the origin
+# and one point. Guarantee: no recorded transfer was faster than its line. With a single size the
+# start-up is unknown and taken as 0. Complexity: O(n log n) for the hull, O(edges · sizes) for the
+# choice. Source: own.
+
+
+def fastest(points: Iterable[tuple[int, int]]) -> AffineCost:
+    """Return the lower envelope of transfers, given as bytes (at least 1) and time (ns)."""
+    least: dict[int, int] = {}
+    for size, time in points:
+        least[size] = min(time, least.get(size, time))
+    origin = (Fraction(0), min(Fraction(time, size) for size, time in least.items()))
+    lines = (origin,) if len(least) == 1 else (origin, *lower_lines(least))
+    startup, slope = max(lines, key=lambda line: sum(line[0] + line[1] * size for size in least))
+    return AffineCost(int(startup), slope)

@@ -1,14 +1,31 @@
-"""The complete analysis of recorded ranks: time breakdown, waits, causes, possible saving."""
+"""The complete analysis of recorded ranks: time breakdown, waits, causes, possible saving.
+
+How much of the waiting for transfers could a better plan save? Method: `planner.caramel` plans the
+trace's own graph with transfers at the fastest recorded cost. No plan of these all-reduces can save
+what its lower bound waits; its plan saves the rest. If gradients are unknown, or differ from what
+was all-reduced, only bytes count: all of them at the best rate, overlapping all computation.
+Kernels that count as computation but may be transfers may hide waits: these are added to the most
+that can be saved.
+Guarantee: in the model (computation as recorded on one rank, transfer costs independent of
+overlap) no grouping, cutting or order of the all-reduces saves more than `at_most_ns`.
+Complexity: that of the planner. Source: own.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
+from planner.families.caramel import Problem, solve
+from planner.families.caramel.evaluation import Evaluation
+from planner.families.caramel.problem import Plan
 from planner.model.costs import AffineCost
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
-from planner.traces.breakdown import (
+from planner.solving.result import Result
+from planner.traces.recorded import (
     Breakdown,
+    Recorded,
     StepParts,
     breakdown_of,
     clipped,
@@ -17,46 +34,111 @@ from planner.traces.breakdown import (
     periods_of,
     without,
 )
-from planner.traces.recorded import Recorded
-from planner.traces.saving import Saving, saving_of
 from planner.traces.waits import CAUSES, Wait, costs_of, one_of_several, waits_of
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """The analysis of recorded ranks.
+class Planned:
+    """The plan for the trace's own graph, and its problem."""
 
-    Attributes
-    ----------
-    ranks : tuple of Recorded
-        The recorded traces.
-    breakdowns : tuple of Breakdown
-        Time breakdown of each rank over the whole trace.
-    parts : tuple of StepParts
-        Time breakdown of each step of each rank.
-    waits : tuple of Wait
-        Waits of all steps and ranks, the longest first.
-    causes : mapping of str to int
-        Sums over all waits, by cause (ns).
-    costs : mapping of str to AffineCost
-        The lowest cost of each collective; empty for one rank of several.
-    steps : int
-        Least number of steps of a rank; 1 if none are marked.
-    in_all : int
-        Steps of all ranks together.
-    saving : Saving
-        Possible saving of a step, as the mean over ranks and steps.
+    problem: Problem
+    result: Result[Plan, Evaluation]
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """The possible saving per step (ns)."""
+
+    exposed_ns: int  # mean wait for transfers without the host's delays
+    straggler_ns: int  # part of it due to late ranks, which a plan does not claim to save
+    least_ns: int  # waited under any plan
+    plan_ns: int | None = None  # waited under `planned`
+    planned: Planned | None = None
+    reason: str = ""  # why there is no plan
+    doubtful_ns: int = 0  # waited too if the doubtful kernels were transfers
+
+    @property
+    def at_most_ns(self) -> int:
+        """Upper bound on the saving of any plan."""
+        return max(self.exposed_ns + self.doubtful_ns - self.least_ns, 0)
+
+    @property
+    def saved_ns(self) -> int | None:
+        """The saving of the plan, without waits for late ranks; None without a plan."""
+        if self.plan_ns is None:
+            return None
+        return max(self.exposed_ns - self.straggler_ns - self.plan_ns, 0)
+
+
+def saving_of(
+    exposed_ns: int,
+    straggler_ns: int,
+    compute_ns: int,
+    sent_bytes: Mapping[str, int],
+    costs: Mapping[str, AffineCost],
+    graph: Graph | None,
+    *,
+    doubtful_ns: int = 0,
+    workers: int,
+    reason: str = "",
+    time_limit: float | None = None,
+) -> Saving:
+    """Return the possible saving per step.
+
+    `sent_bytes` and `costs` are the bytes per step and the lowest cost of each collective. Without
+    a `graph`, for the given `reason`, nothing is planned.
     """
+    whole = sum(ceil(costs[name].ns_per_byte * size) for name, size in sent_bytes.items())
+    least = max(whole - compute_ns, 0)
+
+    def without_plan(why: str) -> Saving:
+        return Saving(
+            exposed_ns,
+            straggler_ns,
+            min(least, exposed_ns),
+            reason=why,
+            doubtful_ns=doubtful_ns,
+        )
+
+    if graph is None:
+        return without_plan(reason)
+    size = sum(parameter.size_bytes for parameter in graph.parameters)
+    if set(sent_bytes) != {"all_reduce"}:
+        others = ", ".join(sorted(set(sent_bytes) - {"all_reduce"})) or "nothing"
+        return without_plan(f"plans are for all-reduces of gradients alone; {others} was sent")
+    if not 0.9 <= sent_bytes["all_reduce"] / size <= 1.1:
+        return without_plan(
+            f"{sent_bytes['all_reduce']:,} bytes were all-reduced a step, and gradients have "
+            f"{size:,}"
+        )
+    problem = Problem(graph, costs["all_reduce"], workers=workers)
+    result = solve(problem, time_limit=time_limit)
+    compute = problem.windows.compute_ns
+    assert result.objective_ns is not None
+    least = max((result.lower_bound_ns or 0) - compute, 0)
+    return Saving(
+        exposed_ns,
+        straggler_ns,
+        min(least, exposed_ns),
+        max(result.objective_ns - compute, 0),
+        Planned(problem, result),
+        doubtful_ns=doubtful_ns,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The analysis of recorded ranks."""
 
     ranks: tuple[Recorded, ...]
-    breakdowns: tuple[Breakdown, ...]
-    parts: tuple[StepParts, ...]
-    waits: tuple[Wait, ...]
-    causes: Mapping[str, int]
-    costs: Mapping[str, AffineCost]
-    steps: int
-    in_all: int
-    saving: Saving
+    breakdowns: tuple[Breakdown, ...]  # of each rank over the whole trace
+    parts: tuple[StepParts, ...]  # of each step of each rank
+    waits: tuple[Wait, ...]  # of all steps and ranks, the longest first
+    causes: Mapping[str, int]  # sums over all waits, by cause (ns)
+    costs: Mapping[str, AffineCost]  # the lowest of each collective; none for one rank of several
+    steps: int  # least number of steps of a rank; 1 if none are marked
+    in_all: int  # steps of all ranks together
+    saving: Saving  # of a step, as the mean over ranks and steps
 
     @property
     def unexplained(self) -> bool:

@@ -12,11 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.formats.exporters.batches import gradients_of, pulls_of, whole_names
-from planner.formats.exporters.ddp import ddp_settings
-from planner.formats.exporters.deepspeed import deepspeed_pull_settings, deepspeed_settings
+from planner.formats.exporters.frameworks import (
+    ddp_settings,
+    deepspeed_pull_settings,
+    deepspeed_settings,
+    gradients_of,
+    horovod_settings,
+    pulls_of,
+    whole_names,
+)
 from planner.formats.exporters.fsdp2 import fsdp2_settings, module_groups
-from planner.formats.exporters.horovod import horovod_settings
 from planner.model.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.programs import Batch, Piece
 from planner.solving.bucketing import fitting_buckets

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
-from planner.formats.importers.readers import FOREIGN, foreign
+from planner.formats.importers.foreign import FOREIGN, foreign
 from tests.cli.test_seven_problems import DATA
 from tests.formats import test_deepspeed_comms, test_nccl_tables
 

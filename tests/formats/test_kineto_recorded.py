@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from planner.formats.importers.communication_kernels import called, computes, library_of, might_send
 from planner.formats.importers.kineto_recorded import recorded_in
 from planner.formats.importers.kineto_trace import read_trace
-from planner.traces import Recorded, breakdown_of, parts_of, waits_of
+from planner.traces.recorded import Recorded, breakdown_of, parts_of
+from planner.traces.waits import waits_of
 from tests.formats.test_kineto import Event, event, op, written
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -21,7 +21,6 @@ from planner.families.iteration.baselines import RULES
 from planner.families.iteration.beside import _by_rules, planned_beside
 from planner.families.iteration.checker import check_room, check_times
 from planner.families.iteration.plan import Mode
-from planner.families.iteration.problem import scaled
 from planner.families.iteration.transfer_limit import settled
 from planner.model.clusters import Cluster, Nic
 from planner.model.contention import ALONE, Interference
@@ -65,7 +64,7 @@ def slower(problem: Problem, factor: int) -> Problem:
     )
     return replace(
         problem,
-        graph=scaled(problem.graph, Fraction(factor)),
+        graph=problem.graph.scaled(Fraction(factor)),
         cluster=replace(cluster, topology=topology, nic=nic, interference=interference),
     )
 

@@ -21,7 +21,6 @@ from planner.families.iteration.baselines import layers_apart
 from planner.families.iteration.checker import check_room, check_times
 from planner.families.iteration.evaluation import Evaluation, lasting
 from planner.families.iteration.plan import Mode
-from planner.families.iteration.problem import scaled
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Parameter
 from planner.model.topologies import Rails
@@ -156,7 +155,7 @@ def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) 
     )
     slow = replace(
         problem,
-        graph=scaled(problem.graph, Fraction(factor)),
+        graph=problem.graph.scaled(Fraction(factor)),
         cluster=replace(cluster, topology=topology, nic=nic),
     )
     for method in ("ddp", "layer_by_layer", "ps", "auto"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner.families.collectives.nics import nic_of
 from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio.clusters import decode_cluster
-from planner.jsonio.measured_cluster import cluster_document, encode_cluster
+from planner.jsonio.network_measurements import cluster_document, encode_cluster
 from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost

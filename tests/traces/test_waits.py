@@ -12,21 +12,23 @@ from hypothesis import strategies as st
 from planner import InvalidInputError
 from planner.model.costs import AffineCost
 from planner.model.graphs import Graph, Op, Parameter
-from planner.traces import (
-    CAUSES,
+from planner.traces.recorded import (
     Kernels,
     Recorded,
+    Spans,
     Step,
     Transfer,
+    both,
     breakdown_of,
+    clipped,
+    length,
+    merged,
     parts_of,
-    saving_of,
-    waits_of,
+    periods_of,
+    without,
 )
-from planner.traces.breakdown import both, clipped, length, merged, periods_of, without
-from planner.traces.recorded import Spans
-from planner.traces.saving import fastest
-from planner.traces.why import why
+from planner.traces.waits import CAUSES, fastest, waits_of
+from planner.traces.why import saving_of, why
 
 END = 40
 SPANS = st.lists(

@@ -1,7 +1,7 @@
 """The problem of a whole iteration: a model, a cluster, and the options to consider."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -181,7 +181,7 @@ class Problem:
             pulled = tuple(max(layer.parameter_bytes, 1) for layer in sent)
         footprint = Footprint.of(profile, exact(optimiser, "optimiser_ratio"), activation_bytes)
         try:
-            graph = scaled(graph, factor)
+            graph = graph.scaled(factor)
         except InvalidInputError as error:
             raise InvalidInputError("computation_scale", str(error)) from None
         try:
@@ -327,18 +327,3 @@ class Problem:
         return min(
             (limit for limit in (left, self.max_transfer_bytes) if limit is not None), default=None
         )
-
-
-def scaled(graph: Graph, factor: Fraction) -> Graph:
-    """Return the graph with all times multiplied by `factor`, rounded to whole ns."""
-    if factor == 1:
-        return graph
-    ops = (
-        replace(
-            op,
-            duration_ns=round(op.duration_ns * factor),
-            spread_ns=None if op.spread_ns is None else round(op.spread_ns * factor),
-        )
-        for op in graph.ops
-    )
-    return Graph(tuple(ops), graph.parameters)

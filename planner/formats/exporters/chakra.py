@@ -40,13 +40,7 @@ COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Values of the enumeration NodeType."""
 
 _VERSION = "0.0.4"
-_ATTRIBUTES = {
-    "comm_type": 9,
-    "comm_size": 9,
-    "comm_src": 7,
-    "comm_dst": 7,
-    "comm_tag": 7,
-}
+_ATTRIBUTES = {"comm_type": 9, "comm_size": 9, "comm_src": 7, "comm_dst": 7, "comm_tag": 7}
 """The field number of each attribute's value: int64 (9) or int32 (7)."""
 
 
@@ -138,7 +132,12 @@ def message_nodes(
     nodes: list[MessageNode] = []
     both = [*program.sends(rank), *program.receives(rank)]
     every = [(part, message) for part in range(len(layouts)) for message in both]
-    for part, message in sorted(every, key=lambda pair: _order(pair[0], pair[1], rank)):
+
+    def order(pair: tuple[int, Message]) -> tuple[int, int, bool, Message]:
+        part, message = pair  # sends of a step precede its receives
+        return message.step + part, part, message.sender != rank, message
+
+    for part, message in sorted(every, key=order):
         size = layouts[part].span(message.first, message.stop - message.first)
         if not size:
             continue
@@ -174,11 +173,6 @@ def message_nodes(
     return nodes
 
 
-def _order(part: int, message: Message, rank: int) -> tuple[int, int, bool, Message]:
-    """Return the sort key of a message: sends of a step precede its receives."""
-    return message.step + part, part, message.sender != rank, message
-
-
 def write_messages(program: Program, rank: int, layouts: Sequence[Layout]) -> bytes:
     """Return the trace of a rank that only runs a program once.
 
@@ -209,8 +203,7 @@ def encoded(nodes: Sequence[MessageNode], first: int, needs: Sequence[int]) -> l
     ]
 
 
-_ALL_REDUCE = 0
-"""Value of the enumeration CollectiveCommType."""
+_ALL_REDUCE = 0  # value of the enumeration CollectiveCommType
 
 
 def write_chakra(
@@ -250,9 +243,13 @@ def write_chakra(
             raise NotApplicableError(
                 "workers", "each worker draws its own op order, and the plan has the first's only"
             )
-    elif isinstance(answer, IterationAnswer) and _is_replicated(answer):
-        rows = () if answer.transfers is UNSET else answer.transfers
-        transfers, depths = rows, [row.depth or 1 for row in rows]
+    elif (
+        isinstance(answer, IterationAnswer)
+        and answer.transfers is not UNSET
+        and all(transfer.kind == "all_reduce" for transfer in answer.transfers)
+    ):
+        transfers = answer.transfers
+        depths = [transfer.depth or 1 for transfer in answer.transfers]
     else:
         raise InvalidInputError(
             "problem",
@@ -331,12 +328,6 @@ def _at_once(elements: int, width: int, depth: int) -> list[MessageNode]:
         )
         for part, size in enumerate(sizes_of(elements, depth))
     ]
-
-
-def _is_replicated(answer: IterationAnswer) -> bool:
-    return answer.transfers is not UNSET and all(
-        transfer.kind == "all_reduce" for transfer in answer.transfers
-    )
 
 
 def _check(

@@ -19,7 +19,7 @@ from msgspec import UNSET
 
 from planner.families.fsdp.evaluation import follow
 from planner.families.fsdp.problem import Channels, Plan
-from planner.formats.exporters.batches import whole_names
+from planner.formats.exporters.frameworks import whole_names
 from planner.jsonio.fsdp import FsdpAnswer, plan_of
 from planner.model.errors import NotApplicableError
 from planner.programs import Batch, UnitProgram, program_of
@@ -115,7 +115,7 @@ ASYNCHRONOUS = "_set_unshard_async_op"
 BUFFERS = "set_reduce_scatter_max_input_buffers"
 SEPARATE = "set_separate_reduce_scatter_group"
 
-_NOTE_of_fsdp2_units = (
+_UNITS_NOTE = (
     "Make the mesh with init_device_mesh. Where checkpoint is true, wrap each module's forward "
     "pass in torch.utils.checkpoint.checkpoint. Call fully_shard(modules, mesh=mesh, "
     "reshard_after_forward=…) for each unit, then fully_shard(model, mesh=mesh), which has no "
@@ -153,7 +153,7 @@ def fsdp2_unit_settings(answer: FsdpAnswer) -> dict[str, Any]:
         "iteration_ns": answer.iteration_ns,
         "peak_bytes": answer.peak_bytes,
         "without": list(_without(answer, program)),
-        "note": _NOTE_of_fsdp2_units,
+        "note": _UNITS_NOTE,
     }
 
 

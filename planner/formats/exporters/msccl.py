@@ -13,7 +13,7 @@ attributes and limits: parser of msccl-executor-nccl.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 from xml.etree import ElementTree as ET
 
@@ -26,26 +26,13 @@ from planner.model.validation import integer, shown
 Protocol = Literal["Simple", "LL", "LL128"]
 """NCCL's protocols: most bandwidth, least latency, and in between on NVLink."""
 
-MAX_GPUS = 1024
-"""Ranks for which the runtime's parser has room."""
-
-MAX_PEERS = 32
-"""Sending, and receiving, thread blocks on one channel."""
-
-MAX_CHUNKS = 71
-"""Chunks of one step."""
-
-MAX_ALL_CHUNKS = 2**15 - 1
-"""Chunks of a rank: the runtime keeps 16 bits."""
-
-MAX_STEPS = 64
-"""Steps of one thread block."""
-
-MAX_ELEMENTS = 4095
-"""XML elements that a rank reads."""
-
-MAX_NAME = 255
-"""Characters of a name: the parser writes without checking."""
+MAX_GPUS = 1024  # ranks for which the runtime's parser has room
+MAX_PEERS = 32  # sending, and receiving, thread blocks on one channel
+MAX_CHUNKS = 71  # chunks of one step
+MAX_ALL_CHUNKS = 2**15 - 1  # chunks of a rank: the runtime keeps 16 bits
+MAX_STEPS = 64  # steps of one thread block
+MAX_ELEMENTS = 4095  # XML elements that a rank reads
+MAX_NAME = 255  # characters of a name: the parser writes without checking
 
 
 def write_msccl(
@@ -79,6 +66,7 @@ def write_msccl(
     if not isinstance(program, Program):
         _check_schedule(program)
         program = in_parts(program_of(program), program.rounds)
+    check_all_reduce(program, "MSCCL")
     _check_program(program)
     check_name(name)
     if protocol not in get_args(Protocol):
@@ -129,7 +117,9 @@ def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
             {(message.link, message.sender) for message in received},
         )
     )
-    most = max((*_by_link(sources).values(), *_by_link(targets).values()), default=0)
+    most = max(
+        peers for ends in (sources, targets) for peers in Counter(link for link, _ in ends).values()
+    )
     if most > MAX_PEERS:
         raise InvalidInputError(
             "program", f"expected at most {MAX_PEERS} ranks to talk to over a link, got {most}"
@@ -164,10 +154,6 @@ def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
             else:
                 step = _add_step(gpu, block, "r", "o", chunks, {})
             wrote.update(dict.fromkeys(chunks, (block, step)))
-
-
-def _by_link(ends: Sequence[tuple[int, int]]) -> Counter[int]:
-    return Counter(link for link, _ in ends)
 
 
 def _at_once(message: Message) -> Iterator[range]:
@@ -236,9 +222,7 @@ def _check_schedule(schedule: Schedule) -> None:
 
 
 def _check_program(program: Program) -> None:
-    """Refuse programs that the format cannot express or the runtime would not load."""
-    if program.kind != "all_reduce":
-        raise InvalidInputError("program.kind", f"expected an all_reduce, got {program.kind}")
+    """Refuse programs that the runtime would not load."""
     for amount, limit, what in (
         (program.ranks, MAX_GPUS, "ranks"),
         (program.chunks, MAX_ALL_CHUNKS, "chunks"),
@@ -247,8 +231,14 @@ def _check_program(program: Program) -> None:
             raise InvalidInputError(
                 "program", f"expected at most {limit} {what}, got {shown(amount)}"
             )
+
+
+def check_all_reduce(program: Program, tool: str) -> None:
+    """Refuse programs that are no all-reduce with chunks of one size."""
+    if program.kind != "all_reduce":
+        raise InvalidInputError("program.kind", f"expected an all_reduce, got {program.kind}")
     if not program.even:
-        raise InvalidInputError("program", "chunks of MSCCL are all of one size")
+        raise InvalidInputError("program", f"chunks of {tool} are all of one size")
 
 
 def check_name(name: str) -> None:

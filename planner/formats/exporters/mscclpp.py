@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeVar, get_args
 
 from planner.families.collectives.program import OWN, Message, Program
-from planner.formats.exporters.msccl import check_name
+from planner.formats.exporters.msccl import check_all_reduce, check_name
 from planner.formats.exporters.mscclpp_blocks import MAX_AT_ONCE, Channel, Chunks, Operation, Rank
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, shown
@@ -30,11 +30,9 @@ ItemT = TypeVar("ItemT")
 MAX_BLOCKS = 64
 """Thread blocks of a rank: all run at once, and a GPU has not many more multiprocessors."""
 
-MAX_BYTES = 2**32 - 1
-"""The executor keeps offsets in 32 bits."""
+MAX_BYTES = 2**32 - 1  # the executor keeps offsets in 32 bits
 
-_Places = Mapping[Message, int]
-"""Where messages arrive in their receivers' scratch buffers."""
+_Places = Mapping[Message, int]  # where messages arrive in their receivers' scratch buffers
 
 
 def write_mscclpp(
@@ -65,12 +63,9 @@ def write_mscclpp(
     InvalidInputError
         If the format cannot express the program, or it is too large for the executor.
     """
-    if program.kind != "all_reduce":
-        raise InvalidInputError("program.kind", f"expected an all_reduce, got {program.kind}")
+    check_all_reduce(program, "MSCCL++")
     if program.ranks == 1:
         raise InvalidInputError("program", "expected at least 2 ranks, got 1: nothing is sent")
-    if not program.even:
-        raise InvalidInputError("program", "chunks of MSCCL++ are all of one size")
     check_name(name)
     if channel not in get_args(ChannelKind):
         raise InvalidInputError("channel", f"expected 'port' or 'memory', got {shown(channel)}")

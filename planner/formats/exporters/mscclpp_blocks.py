@@ -12,17 +12,11 @@ Complexity: linear in the operations. Source: own.
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-MAX_OPERATIONS = 64
-"""Operations of a thread block."""
+MAX_OPERATIONS = 64  # operations of a thread block
+MAX_CHANNELS = 16  # channels of a thread block, and buffers of other ranks that it puts into
+MAX_AT_ONCE = 8  # channels of an operation, and buffers that are added to another one
 
-MAX_CHANNELS = 16
-"""Channels of a thread block, and buffers of other ranks that it puts into."""
-
-MAX_AT_ONCE = 8
-"""Channels of an operation, and buffers that are added to another one."""
-
-Channel = tuple[int, int, int]
-"""Lane, link and peer."""
+Channel = tuple[int, int, int]  # lane, link and peer
 
 _WAITING = ("wait", "sem_acquire")
 _SENDING = ("signal", "pws", "pwsf")
@@ -132,7 +126,6 @@ class Rank:
             channel: number for number, channel in enumerate(channels)
         }
         self._kind = kind
-        self._remotes: dict[tuple[int, str], int] = {}
         self._blocks: list[_Block] = []
         self._semaphores = 0
 

@@ -6,8 +6,8 @@ measured sizes and where two costs cross. Rows name the ends of these intervals,
 ranks and hosts: ``collective,minbytes,maxbytes,algorithm,protocol,channels,nodes,ranks,pipeops,
 regbuff``. -1 leaves a choice to NCCL, or matches anything; the first matching row counts; a line
 has at most 255 characters.
-Guarantee: each row has the cheapest choice at every size that all choices were measured for. The
-regret over sizes is computed by reading the rows again.
+Guarantee: each row has the cheapest choice at every size that all choices were measured for;
+`regret` measures it over many sizes.
 Complexity: O(choices² · sizes). Source: README and parser of plugins/tuner/example of NVIDIA/nccl.
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError
-from planner.model.measured import COLLECTIVES, Collective, MeasuredNetwork
+from planner.model.measured import Collective, MeasuredNetwork
 from planner.model.validation import shown
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -26,8 +26,7 @@ PROTOCOLS = ("ll", "ll128", "simple")
 
 _MAX_LINE = 255
 
-Choice = tuple[str, str]
-"""An algorithm and a protocol."""
+Choice = tuple[str, str]  # an algorithm and a protocol
 
 
 class Rule(NamedTuple):
@@ -62,7 +61,6 @@ def rules_of(networks: Mapping[Choice, MeasuredNetwork]) -> tuple[Rule, ...]:
     rules = tuple(
         rule
         for (collective, ranks, hosts), costs in _grouped(networks).items()
-        if len(costs) > 1
         for rule in _stretches(collective, ranks, hosts, costs)
     )
     if not rules:
@@ -73,12 +71,13 @@ def rules_of(networks: Mapping[Choice, MeasuredNetwork]) -> tuple[Rule, ...]:
 def _grouped(
     networks: Mapping[Choice, MeasuredNetwork],
 ) -> dict[tuple[Collective, int, int], dict[Choice, TableCost]]:
+    """Return the costs of each collective, ranks and hosts that were measured with two choices."""
     costs: dict[tuple[Collective, int, int], dict[Choice, TableCost]] = {}
     for choice, network in networks.items():
         for table in network.tables:
             key = (table.collective, table.ranks, table.hosts)
             costs.setdefault(key, {})[choice] = table.cost
-    return costs
+    return {key: known for key, known in costs.items() if len(known) > 1}
 
 
 def _stretches(
@@ -121,25 +120,6 @@ def encode_rules(rules: Sequence[Rule], about: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Return the rows of a file; a row that the plugin would skip is an error."""
-    names = {name.replace("_", ""): name for name in COLLECTIVES}
-    rules = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line or line.startswith("#"):
-            continue
-        cells = [cell.strip() for cell in line.split(",")]
-        good = 8 <= len(cells) <= 10 and cells[0] in names and cells[3] in ALGORITHMS
-        if not good or cells[4] not in PROTOCOLS or len(line.encode()) > _MAX_LINE:
-            raise InvalidInputError(f"line {number}", f"no row of the plugin: {shown(line)}")
-        try:
-            least, most, hosts, ranks = (int(cells[place]) for place in (1, 2, 6, 7))
-        except ValueError:
-            raise InvalidInputError(f"line {number}", "expected whole numbers") from None
-        rules.append(Rule(names[cells[0]], least, most, cells[3], cells[4], hosts, ranks))
-    return tuple(rules)
-
-
 def regret(
     rules: Sequence[Rule], networks: Mapping[Choice, MeasuredNetwork], queries: int = 10_000
 ) -> tuple[int, float, float]:
@@ -147,22 +127,17 @@ def regret(
 
     At least `queries` sizes are queried, spaced geometrically.
     """
-    groups = {key: costs for key, costs in _grouped(networks).items() if len(costs) > 1}
+    groups = _grouped(networks)
     each = -(-queries // max(len(groups), 1))
     regrets: list[float] = []
-    for (collective, ranks, hosts), costs in groups.items():
-        own = [
-            rule for rule in rules
-            if (rule.collective, rule.ranks, rule.hosts) == (collective, ranks, hosts)
-        ]  # fmt: skip
-        if not own:
+    for key, costs in groups.items():
+        own = [rule for rule in rules if (rule.collective, rule.ranks, rule.hosts) == key]
+        if not own:  # no size was measured with all choices
             continue
-        low, high = own[0].least_bytes, own[-1].most_bytes
+        low, high = max(own[0].least_bytes, 1), own[-1].most_bytes
         for place in range(each + 1):
-            size = round(max(low, 1) * (high / max(low, 1)) ** (place / each))
-            rule = next((rule for rule in own if rule.least_bytes <= size <= rule.most_bytes), None)
-            if rule is None:
-                continue
+            size = min(round(low * (high / low) ** (place / each)), high)
+            rule = next(rule for rule in own if size <= rule.most_bytes)
             best = min(cost.cost_ns(size) for cost in costs.values())
             regrets.append(costs[rule.algorithm, rule.protocol].cost_ns(size) / best - 1)
     return len(regrets), sum(regrets) / max(len(regrets), 1), max(regrets, default=0.0)

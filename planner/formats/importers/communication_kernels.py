@@ -14,55 +14,35 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
-from planner.formats.importers.kineto_calls import Event
+from planner.formats.importers.kineto_events import Event
 from planner.formats.importers.kineto_trace import Trace
 from planner.traces.recorded import Kernels
 
+_BY_NAME_ALONE = "called after a collective"
 
-class Family(NamedTuple):
-    """A library, and a pattern that its kernels' names match."""
-
-    library: str
-    pattern: str
-
-
-FAMILIES: tuple[Family, ...] = (
-    Family("NCCL, RCCL, MSCCL", r"(nccl|rccl|msccl)(?!pp)"),
-    Family("MSCCL++", r"mscclpp"),
-    Family("HCCL", r"hccl|hcom_|MoeDistribute(Dispatch|Combine)|aiv_all_"),
-    Family("oneCCL", r"one_?ccl|\bccl[_:]"),
-    Family("other collective libraries", r"flagcx|(?<![a-z])(bk|cn|e|ix|m|p|su|t|x)ccl|\bcncl"),
-    Family(
-        "DeepEP and its like",
-        r"\b(deep_?ep|ep|hybrid_ep|uccl|mooncake|pplx|mori)::"
-        r"|(inter|intra)_?node(_ll)?::|Ep(Dispatch|Combine)\w*Kernel"
-        r"|(dispatch|combine)_(send|recv)_kernel|moe_?(a2a|all_?to_?all|comm(?!on))",
-    ),
-    Family(
-        "NVSHMEM, ROC SHMEM, Intel SHMEM",
-        r"(nv|roc|i)shmem|allToAllV(_2d)?\b|exchangeSplitAndOffset",
-    ),
-    Family(
-        "symmetric memory",
-        r"multimem|symm_?mem|c10d::|hybridCubeMesh|(put|wait)_signal_kernel",
-    ),
-    Family("user buffers", r"user_?buffers"),
-    Family(
-        "custom all-reduce (vLLM, SGLang, AITER)",
-        r"cross_device_reduce|custom_?(ar\b|all_?reduce)|quick_?reduce::",
-    ),
-    Family("FlashInfer, TensorRT-LLM", r"trtllm_(all_?reduce|all_?to_?all|mnnvl)|mnnvl|lamport"),
-    Family("copies between devices", r"^memcpy p(to|2)p|copy_?peer"),
-    Family(
-        "called after a collective",
-        r"all_?reduce|all_?gather|reduce_?scatter|all_?(to|2)_?all|send_?recv",
-    ),
-)
+FAMILIES: Mapping[str, str] = {
+    "NCCL, RCCL, MSCCL": r"(nccl|rccl|msccl)(?!pp)",
+    "MSCCL++": r"mscclpp",
+    "HCCL": r"hccl|hcom_|MoeDistribute(Dispatch|Combine)|aiv_all_",
+    "oneCCL": r"one_?ccl|\bccl[_:]",
+    "other collective libraries": r"flagcx|(?<![a-z])(bk|cn|e|ix|m|p|su|t|x)ccl|\bcncl",
+    "DeepEP and its like": r"\b(deep_?ep|ep|hybrid_ep|uccl|mooncake|pplx|mori)::"
+    r"|(inter|intra)_?node(_ll)?::|Ep(Dispatch|Combine)\w*Kernel"
+    r"|(dispatch|combine)_(send|recv)_kernel|moe_?(a2a|all_?to_?all|comm(?!on))",
+    "NVSHMEM, ROC SHMEM, Intel SHMEM": r"(nv|roc|i)shmem|allToAllV(_2d)?\b|exchangeSplitAndOffset",
+    "symmetric memory": r"multimem|symm_?mem|c10d::|hybridCubeMesh|(put|wait)_signal_kernel",
+    "user buffers": r"user_?buffers",
+    "custom all-reduce (vLLM, SGLang, AITER)": r"cross_device_reduce|custom_?(ar\b|all_?reduce)"
+    r"|quick_?reduce::",
+    "FlashInfer, TensorRT-LLM": r"trtllm_(all_?reduce|all_?to_?all|mnnvl)|mnnvl|lamport",
+    "copies between devices": r"^memcpy p(to|2)p|copy_?peer",
+    _BY_NAME_ALONE: r"all_?reduce|all_?gather|reduce_?scatter|all_?(to|2)_?all"
+    r"|send_?recv",
+}
 """Libraries and the patterns of their kernels' names; case does not matter."""
 
-_KNOWN = tuple((family.library, re.compile(family.pattern, re.IGNORECASE)) for family in FAMILIES)
+_KNOWN = {library: re.compile(pattern, re.IGNORECASE) for library, pattern in FAMILIES.items()}
 _COMPUTES = re.compile(
     r"(at|cub|thrust|rocprim|hipcub|cudnn|cublas\w*|flash(_attn\w*)?|ck)::"
     r"|triton_(poi|red|per|tem|for|mm)_|Cijk_|nvjet",
@@ -126,11 +106,9 @@ def library_of(name: str) -> str:
     function = called(name)
     if _COMPUTES.match(function):
         return ""
-    for library, pattern in _KNOWN:
-        if pattern.search(function):
-            alone = library != _KNOWN[-1][0] or not _FUSED.search(function)
-            return library if alone else ""
-    return ""
+    library = next((known for known, names in _KNOWN.items() if names.search(function)), "")
+    fused = library == _BY_NAME_ALONE and _FUSED.search(function)
+    return "" if fused else library
 
 
 @lru_cache(maxsize=1 << 16)
@@ -188,16 +166,15 @@ def told_apart(
     return sends, copies, kernels
 
 
-def launched_by_sending(trace: Trace, calls: Mapping[int | None, Event]) -> dict[int, str]:
+def launched_by_sending(trace: Trace) -> dict[int, str]:
     """Return the kernels that a sending operator launched itself: position to operator name."""
     operators = {}
     for call in trace.calls:
         if not any(_SENDING.search(event.name) for event in call.inside):
             continue
         for kernel in call.kernels:
-            if (launch := calls.get(kernel.correlation)) is None:
+            if (at := trace.launched_ns(kernel)) is None:
                 continue
-            at = launch.start_ns
             around = [event for event in call.inside if event.start_ns <= at < event.end_ns]
             if around and _SENDING.search(around[-1].name):
                 operators[kernel.index] = around[-1].name
@@ -206,14 +183,10 @@ def launched_by_sending(trace: Trace, calls: Mapping[int | None, Event]) -> dict
 
 def has_several(trace: Trace, *, sent: bool) -> bool:
     """Return whether the trace shows a job of more than one rank."""
-    ranks = trace.distributed.ranks
-    if ranks is not None:
-        return ranks > 1
-    return sent or any(
-        event.name.startswith(("c10d::", "_c10d_functional", "record_param_comms", "symm_mem::"))
-        for call in trace.calls
-        for event in call.inside
-    )
+    if trace.ranks is not None:
+        return trace.ranks > 1
+    names = ("c10d::", "_c10d_functional", "record_param_comms", "symm_mem::")
+    return sent or any(event.name.startswith(names) for event in trace.operators)
 
 
 def in_doubt(kernels: Sequence[Event], inside: Mapping[int, str], *, sent: bool) -> list[Event]:

@@ -12,32 +12,25 @@ Complexity: O(characters). Source: deepspeed/utils/comms_logging.py and deepspee
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from math import ceil, floor
 from typing import Any, NamedTuple
 
 from planner.formats.importers.launchers import PrintedLine, printed_lines
-from planner.formats.importers.timed_rows import TimedRow, listed
+from planner.formats.importers.timed_rows import Collected, Read, TimedRow, listed
 from planner.model.errors import InvalidInputError
 from planner.model.measured import Collective
 from planner.model.validation import MAX_VALUE, shown
 
-HEADER = re.compile(r"Comm\. Op\s+Message Size\s+Count\b")
-"""The header of either table."""
+HEADER = re.compile(r"Comm\. Op\s+Message Size\s+Count\b")  # the header of either table
 
-_OPERATIONS: Mapping[str, Collective] = {
-    "all_reduce": "all_reduce",
-    "all_reduce_coalesced": "all_reduce",
-    "inference_all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "all_gather_base": "all_gather",
-    "all_gather_coalesced": "all_gather",
-    "all_gather_into_tensor": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "reduce_scatter_base": "reduce_scatter",
-    "reduce_scatter_tensor": "reduce_scatter",
+_VARIANTS: Mapping[Collective, str] = {
+    "all_reduce": "all_reduce all_reduce_coalesced inference_all_reduce",
+    "all_gather": "all_gather all_gather_base all_gather_coalesced all_gather_into_tensor",
+    "reduce_scatter": "reduce_scatter reduce_scatter_base reduce_scatter_tensor",
 }
+_OPERATIONS = {name: kind for kind, names in _VARIANTS.items() for name in names.split()}
 _COLUMN = re.compile(r"(?:Total|Avg) (?:[Ll]atency|comm lat|straggler)\(ms\)|\w+_avg \(Gbps\)")
 _OPERATION = re.compile(r"([a-z]\w*)(\s*\|.*)?")
 _ROW = re.compile(r"([0-9.]+) ?([A-Za-z]+)\s+(\S+)\s*(.*)")
@@ -45,8 +38,7 @@ _INDENTED = re.compile(r"\s{15,}\S")
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB", "PB"))}
 _TOTAL, _AVERAGE = "Total Latency(ms)", "Avg Latency(ms)"
 _TOTAL_ALONE, _AVERAGE_ALONE = "Total comm lat(ms)", "Avg comm lat(ms)"
-_HALF = Decimal("0.005")
-"""Half of the last printed digit."""
+_HALF = Decimal("0.005")  # half of the last printed digit
 
 _LACKS = (
     "this is no measurement of a network alone: groups of all sizes are in it as one, sizes are "
@@ -68,7 +60,7 @@ class _Entry(NamedTuple):
 
 def read_deepspeed_comms(
     data: bytes, *, ranks: int | None = None, per_host: int | None = None, **_: Any
-) -> tuple[list[TimedRow], tuple[str, ...]]:
+) -> Read:
     """Return the rows of a summary, and warnings about its limits.
 
     A summary names neither `ranks` nor `per_host`, so both have to be given.
@@ -104,23 +96,18 @@ def read_deepspeed_comms(
         warnings.append(f"{len(plain)} summaries, each of all before it: the last is read")
     if others:
         warnings.append(f"left out, operations that no network has: {listed(others)}")
-    rows = []
-    left_out: dict[str, list[str]] = {}
+    found = Collected()
     for entry in known:
         where = f"line {entry.line.number}"
         kind = _OPERATIONS[entry.operation]
         size = entry.size * (ranks if kind == "all_gather" else 1)
-        time = min(_time(entry), MAX_VALUE)
-        if not size or not time:
-            left_out.setdefault("with a time of 0" if size else "of 0 bytes", []).append(where)
-            continue
         if size > MAX_VALUE:
             raise InvalidInputError(f"{where}, column Message Size", "too large")
-        rows.append(TimedRow(kind, ranks, per_host, size, time, where))
-    warnings += [f"left out, rows {why}: {listed(places)}" for why, places in left_out.items()]
-    if not rows:
-        raise InvalidInputError("", f"no row that could be used ({'; '.join(warnings)})")
-    return rows, tuple(warnings)
+        if size:
+            found.add(TimedRow(kind, ranks, per_host, size, _time(entry), where))
+        else:
+            found.leave("of 0 bytes", where)
+    return found.read("no row that could be used", warnings)
 
 
 def _tables(text: str) -> list[list[_Entry]]:
@@ -197,16 +184,12 @@ def _world(entries: list[_Entry]) -> int | None:
     Bus bandwidth / bandwidth is (n - 1) / n, and both are rounded.
     """
     least, most = 2, 1 << 20
-    for first, bus in _bandwidths(entries):
+    for entry in entries:
+        first, bus = (entry.cells.get(f"{name}_avg (Gbps)") for name in ("tput", "busbw"))
+        if entry.operation not in _OPERATIONS or not first or bus is None:
+            continue
         gap = first - bus
         least = max(least, ceil((first - _HALF) / (gap + 2 * _HALF)))
         if gap > 2 * _HALF:
             most = min(most, floor((first + _HALF) / (gap - 2 * _HALF)))
     return least if least == most else None
-
-
-def _bandwidths(entries: list[_Entry]) -> Iterator[tuple[Decimal, Decimal]]:
-    for entry in entries:
-        pair = (entry.cells.get("tput_avg (Gbps)"), entry.cells.get("busbw_avg (Gbps)"))
-        if entry.operation in _OPERATIONS and pair[0] and pair[1] is not None:
-            yield pair[0], pair[1]

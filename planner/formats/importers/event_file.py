@@ -24,10 +24,8 @@ from planner.model.errors import InvalidInputError
 
 T = TypeVar("T")
 
-PIECE = 1 << 22
-"""Bytes that are read at once."""
-MAX_OUTSIDE = 1 << 26
-"""Largest size of one event, and of everything besides the events (bytes)."""
+PIECE = 1 << 22  # bytes that are read at once
+MAX_OUTSIDE = 1 << 26  # largest size of one event, and of everything besides the events (bytes)
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{}]', re.DOTALL)
 """A string, a bracket, or the start of a string without end."""
@@ -35,8 +33,7 @@ _KEY = b'"traceEvents"'
 _ARRAY = re.compile(rb"\s*:\s*\[")
 _COLON = re.compile(rb"\s*(:\s*)?\Z")
 _BETWEEN = re.compile(rb"\}(\s*),(?=\s*\{)")
-_NEAR = 1 << 16
-"""Bytes at the end of a piece in which a cut is sought."""
+_NEAR = 1 << 16  # bytes at the end of a piece in which a cut is sought
 _TRIES = 3
 _HEAD = 1 << 16
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -260,11 +257,16 @@ class EventFile(Generic[T]):
 
 def _typed(error: msgspec.ValidationError, before: int) -> InvalidInputError:
     """Return the error of an event, with its position in the whole file."""
-    message, _, place = str(error).partition(" - at `$")
-    inner = re.match(r"\[(\d+)\](.*?)`?$", place)
+    message, place = in_words(error)
+    inner = re.match(r"\[(\d+)\](.*)$", place)
     path = f"traceEvents[{before + int(inner[1])}]{inner[2]}" if inner else "traceEvents"
-    message = re.sub(r"`([^`]*)`", r"\1", message[:1].lower() + message[1:])
     message = message.replace(" | null,", ",").replace("int | decimal", "number")
     if "decimal" in message or "out of range" in message:
         message = "expected a number of microseconds"
     return InvalidInputError(path, message)
+
+
+def in_words(error: Exception) -> tuple[str, str]:
+    """Return msgspec's message in plain words, and the place in the document that it names."""
+    message, _, place = str(error).partition(" - at `$")
+    return (message[:1].lower() + message[1:]).replace("`", ""), place.rstrip("`")

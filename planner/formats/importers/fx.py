@@ -7,13 +7,13 @@ Complexity: O(nodes + arguments).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from planner.families.overlap import Collective, Kind, Node, Problem, Tensor
-from planner.families.overlap.problem import cycle_of
 from planner.jsonio.graphs import FxDocument, FxNode
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
+
+_NOT_ISSUED = ("placeholder", "get_attr", "output")
 
 
 def check_ranks(documents: Sequence[FxDocument], names: Sequence[str]) -> None:
@@ -48,20 +48,16 @@ def problem_of(document: FxDocument) -> Problem:
 
     Every collective needs exactly one wait.
     """
-    seen: set[str] = set()
+    place_of: dict[str, int] = {}
     for place, node in enumerate(document.nodes):
-        if node.name in seen:
+        if node.name in place_of:
             raise InvalidInputError(f"nodes[{place}].name", f"{shown(node.name)} is there twice")
-        seen.add(node.name)
-    issued = [
-        node for node in document.nodes if node.op not in {"placeholder", "get_attr", "output"}
-    ]
-    place_of = {node.name: place for place, node in enumerate(document.nodes)}
+        place_of[node.name] = place
     for node in document.nodes:
         _check_node(node, place_of)
-    ordered = _in_order(issued)
-    number = {node.name: place for place, node in enumerate(ordered)}
-    kinds, collectives, starter = _collectives(document, ordered, number, place_of)
+    issued = [node for node in document.nodes if node.op not in _NOT_ISSUED]
+    number = {node.name: place for place, node in enumerate(issued)}
+    kinds, collectives, starter = _collectives(document, issued, number, place_of)
     nodes = [
         Node(
             node.name,
@@ -72,7 +68,7 @@ def problem_of(document: FxDocument) -> Problem:
             ),
             node.duration_ns or 0,
         )
-        for node in ordered
+        for node in issued
     ]
     tensors = _tensors(document, number, starter)
     return Problem(nodes=nodes, kinds=kinds, collectives=collectives, tensors=tensors)
@@ -86,23 +82,9 @@ def _check_node(node: FxNode, place_of: Mapping[str, int]) -> None:
                 raise InvalidInputError(
                     f"{path}.{field}[{number}]", f"expected a node of the graph, got {shown(name)}"
                 )
-    if node.op in {"placeholder", "get_attr", "output"} or node.waits or node.collective:
-        return
-    if node.duration_ns is None:
+    computes = not (node.op in _NOT_ISSUED or node.waits or node.collective)
+    if computes and node.duration_ns is None:
         raise InvalidInputError(f"{path}.duration_ns", f"missing, of {shown(node.name)}")
-
-
-def _in_order(issued: Sequence[FxNode]) -> list[FxNode]:
-    """Return the nodes in the listed order; an error if that has a cycle."""
-    number = {node.name: place for place, node in enumerate(issued)}
-    after = [
-        [number[name] for name in (*node.inputs, *node.after) if name in number] for node in issued
-    ]
-    cycle = cycle_of(after)
-    if cycle:
-        ring = " after ".join(issued[place].name for place in [*cycle[:8], cycle[0]])
-        raise InvalidInputError("nodes", f"a cycle of {len(cycle)} nodes: {ring}")
-    return list(issued)
 
 
 def _collectives(
@@ -114,10 +96,10 @@ def _collectives(
     kinds: dict[str, int] = {}
     made: list[Kind] = []
     waits: dict[str, str] = {}
-    by_name = {node.name: node for node in ordered}
+    starting = {node.name for node in ordered if node.collective}
     for node in ordered:
         if node.waits:
-            started = [name for name in node.inputs if name in by_name and by_name[name].collective]
+            started = [name for name in node.inputs if name in starting]
             path = f"nodes[{place_of[node.name]}].inputs"
             if len(started) != 1:
                 raise InvalidInputError(path, f"{node.name} waits for no collective of the graph")
@@ -138,18 +120,9 @@ def _collectives(
         if key not in kinds:
             kinds[key] = len(made)
             made.append(Kind(it.kind, it.group, document.times[key], it.mergeable))
-        collectives.append(
-            Collective(
-                number[node.name],
-                number[waits[node.name]],
-                kinds[key],
-                it.size_bytes,
-                it.pack_ns,
-                it.unpack_ns,
-                it.pack_bytes,
-                it.unpack_bytes,
-            )
-        )
+        ends = number[node.name], number[waits[node.name]]
+        packing = it.pack_ns, it.unpack_ns, it.pack_bytes, it.unpack_bytes
+        collectives.append(Collective(*ends, kinds[key], it.size_bytes, *packing))
     return made, collectives, waits
 
 
@@ -162,7 +135,9 @@ def _tensors(
     producer: dict[int, int | None] = {}
     readers: dict[int, list[int]] = {}
     kept: set[int] = set()
-    held = {node.name: _keys(node) for node in document.nodes}
+    held = {
+        node.name: (*node.storages, *(key for key, _ in node.allocates)) for node in document.nodes
+    }
     for node in document.nodes:
         for key, amount in node.allocates:
             size[key] = amount
@@ -185,7 +160,3 @@ def _tensors(
         for key in size
         if size[key]
     ]
-
-
-def _keys(node: FxNode) -> tuple[Any, ...]:
-    return (*node.storages, *(key for key, _ in node.allocates))

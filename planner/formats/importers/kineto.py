@@ -10,7 +10,7 @@ backward ops; a parameter is named after the op that reads it first and its shap
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from statistics import median
 from typing import BinaryIO
@@ -25,8 +25,7 @@ from planner.model.profiles import STATISTICS, Profile, Provenance
 from planner.model.validation import shown
 
 _COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
-_NOTABLE = 0.8
-"""If ops fill less than this share of a step, a warning names the rest."""
+_NOTABLE = 0.8  # if ops fill less than this share of a step, a warning names the rest
 
 
 def read_kineto(
@@ -97,8 +96,7 @@ def profile_in(
         *_missing(trace),
         *clock_remarks(trace),
         *shortened,
-        *_waiting(used, sum(times), lasts_ns),
-        *_doubts(trace, steps, used),
+        *_doubts(trace, steps, used, sum(times), lasts_ns),
     ]
     return Profile(
         name=name,
@@ -131,23 +129,22 @@ def _model(
     batch_size: int | None,
 ) -> tuple[tuple[Layer, ...], Graph]:
     names = unique_names(step.forward)
-    forward_names = [f"{name}/forward" for name in names]
-    backward_names = unique_names(
+    backward = unique_names(
         node.name if node.made_by is None else f"{names[node.made_by]}/{node.name}"
         for node in step.backward
     )
     # A forward op may have the name of a backward op.
-    all_names = unique_names([*forward_names, *backward_names])
-    forward_names, backward_names = all_names[: len(names)], all_names[len(names) :]
-    durations = [*forward_ns, *backward_ns]
+    op_names = unique_names([*(f"{name}/forward" for name in names), *backward])
     ops = tuple(
         Op(
             name,
-            durations[place],
+            duration,
             "forward" if place < len(names) else "backward",
-            (all_names[place - 1],) if place else (),
+            (op_names[place - 1],) if place else (),
         )
-        for place, name in enumerate(all_names)
+        for place, (name, duration) in enumerate(
+            zip(op_names, [*forward_ns, *backward_ns], strict=True)
+        )
     )
     # If the reading op is unknown, the first op is assumed to read the parameter: on the safe side.
     rows = sorted(
@@ -159,17 +156,10 @@ def _model(
         for reader, _, _, gradient in rows
     )
     owned: list[list[Parameter]] = [[] for _ in names]
-    for name, (reader, _, _, gradient) in zip(parameter_names, rows, strict=True):
-        owned[reader].append(
-            Parameter(
-                name,
-                gradient.size_bytes,
-                (backward_names[gradient.node],),
-                (forward_names[reader],),
-            )
-        )
     counts = [0] * len(names)
-    for reader, _, _, gradient in rows:
+    for name, (reader, _, _, gradient) in zip(parameter_names, rows, strict=True):
+        updated, read = op_names[len(names) + gradient.node], op_names[reader]
+        owned[reader].append(Parameter(name, gradient.size_bytes, (updated,), (read,)))
         counts[reader] += prod(gradient.shape)
     shapes = shapes_of(step.operators, counts, batch_size)
     layer_backward = [0] * len(names)
@@ -208,78 +198,68 @@ def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int],
     return [time * lasts_ns // whole for time in times], [what]
 
 
-def _waiting(used: Sequence[TrainingStep], busy_ns: int, lasts_ns: int) -> list[str]:
-    """Return a warning if ops fill little of a step on a device."""
-    if not used[0].times.device or busy_ns >= _NOTABLE * lasts_ns:
-        return []
-    collectives = round(median(step.times.collectives_ns for step in used))
-    moved = f", collectives for {_ms(collectives)}" if collectives else ""
-    what = (
-        f"kernels of the ops run for {_ms(busy_ns)} of a step of {_ms(lasts_ns)}{moved}: the rest "
-        "is the optimiser's, or waiting for the host, data or other workers, and is left out"
-    )
-    return [what]
-
-
 def _missing(trace: Trace) -> list[str]:
     """Return a warning with the number of recorded events that are not in the file."""
-    if trace.held == trace.numbered:
-        return []
     what = (
         f"down-sampled or cut: the file holds {trace.held:,} of {trace.numbered:,} events of the "
         "host that the profiler numbered, and nothing stands in for the others"
     )
-    return [what]
+    return [] if trace.held == trace.numbered else [what]
 
 
 def _ms(time_ns: int) -> str:
     return f"{time_ns / 1e6:g} ms"
 
 
-def _doubts(trace: Trace, steps: Sequence[TrainingStep], used: Sequence[TrainingStep]) -> list[str]:
-    """Return warnings about possible errors in the numbers."""
-    doubts = []
+def _doubts(
+    trace: Trace,
+    steps: Sequence[TrainingStep],
+    used: Sequence[TrainingStep],
+    busy: int,
+    lasts_ns: int,
+) -> Iterator[str]:
+    """Yield warnings about possible errors in the numbers; ops are busy for `busy` of a step."""
     first = used[0]
+    if first.times.device and busy < _NOTABLE * lasts_ns:
+        collectives = round(median(step.times.collectives_ns for step in used))
+        moved = f", collectives for {_ms(collectives)}" if collectives else ""
+        yield (
+            f"kernels of the ops run for {_ms(busy)} of a step of {_ms(lasts_ns)}{moved}: the rest "
+            "is the optimiser's, or waiting for the host, data or other workers, and is left out"
+        )
     if len(used) < len(steps):
-        doubts.append(
+        yield (
             f"{len(used)} of {len(steps)} steps have the same ops and gradients and are used; the "
             "others differ"
         )
     if len(used) == 1:
-        doubts.append("times are those of a single step; record several, after a warm-up")
+        yield "times are those of a single step; record several, after a warm-up"
     if trace.stacks:
-        doubts.append("recorded with Python's stack, which slows down what it times")
-    if any(call.event.name.startswith(_COMMUNICATION) for call in trace.calls) or any(
-        event.name.startswith(_COMMUNICATION) for call in trace.calls for event in call.inside
-    ):
-        doubts.append(
-            "has communication: "
-            + (
-                "what waits for it starts later, which the profile does not show: record one worker"
-                if first.times.device
-                else "its waiting may count as computation: record one worker"
-            )
-        )
-    for category, events in trace.unknown.items():
-        doubts.append(
-            f"{len(events):,} events of category {shown(category)}, which run for "
-            f"{_ms(busy_ns(events))}, are left out: if they are those of an accelerator, "
+        yield "recorded with Python's stack, which slows down what it times"
+    if any(event.name.startswith(_COMMUNICATION) for event in trace.operators):
+        waits = "its waiting may count as computation"
+        if first.times.device:
+            waits = "what waits for it starts later, which the profile does not show"
+        yield f"has communication: {waits}: record one worker"
+    for category, others in trace.unknown.items():
+        yield (
+            f"{len(others):,} events of category {shown(category)}, which run for "
+            f"{_ms(busy_ns(others))}, are left out: if they are those of an accelerator, "
             "these are not its times"
         )
     if trace.runtime and not trace.device:
-        doubts.append(
+        yield (
             f"calls of a device's runtime ({', '.join(sorted(trace.runtime))}) but no kernels: "
             "times are those of the CPU, which only starts them"
         )
     lost = sum(first.backward[gradient.node].made_by is None for gradient in first.gradients)
     if lost:
-        doubts.append(
+        yield (
             f"{lost} of {len(first.gradients)} parameters: no forward op made the node behind the "
             "gradient; taken to be read by the first op"
         )
     if first.skipped_ns:
-        doubts.append(
-            f"{first.skipped_ns / 1e6:g} ms of operators before the first one that autograd "
+        yield (
+            f"{_ms(first.skipped_ns)} of operators before the first one that autograd "
             "numbers are left out (inputs, or parts without gradients)"
         )
-    return doubts

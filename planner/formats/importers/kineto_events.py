@@ -13,12 +13,12 @@ Complexity: O(events). Source: Kineto and torch/csrc/profiler as of PyTorch 2.13
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from planner.formats.importers.kineto_calls import CollectiveRecord, Event
 from planner.formats.importers.kineto_shapes import LAYERS, Inputs, inputs_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
@@ -27,26 +27,22 @@ DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 READ = ("cpu_op", "user_annotation", "python_function", *DEVICE)
 RUNTIMES = ("_runtime", "_driver")
 """Endings of categories of calls that start kernels (``cuda_runtime``, ``xpu_driver``)."""
-_MODULE = "nn.Module: "
+MODULE = "nn.Module: "
+RUN = "autograd::engine::evaluate_function: "
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+STEP = "ProfilerStep#"
+"""Starts of names: of modules, of autograd nodes, of completed gradients and of steps."""
+
 _SHAPED = (
-    "torch::autograd::AccumulateGrad",
+    ACCUMULATE,
     "record_param_comms",
     *("c10d::", "nccl:", "gloo:", "mpi:", "ucc:", "xccl:"),
 )
 """Prefixes of names of events whose inputs are gradients or messages."""
 _OTHERS = (
-    "Trace",
-    "cpu_instant_event",
-    "gpu_user_annotation",
-    "overhead",
-    "cuda_profiler_range",
-    "cuda_sync",
-    "cuda_event",
-    "ac2g",
-    "fwdbwd",
-    "async_cpu_to_gpu",
-    "external_correlation",
-)
+    "Trace", "cpu_instant_event", "gpu_user_annotation", "overhead", "cuda_profiler_range",
+    "cuda_sync", "cuda_event", "ac2g", "fwdbwd", "async_cpu_to_gpu", "external_correlation",
+)  # fmt: skip
 """Categories without information about computation."""
 _OLDER = {
     "Operator": "cpu_op",
@@ -60,6 +56,41 @@ _RANGE = re.compile(
     r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|DistributedDataParallel\.|(nccl|gloo|mpi|ucc):(?!:)"
 )
 """Prefixes of ranges that torch before 1.12 recorded as operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRecord:
+    """A collective's description of itself; None or empty where unknown."""
+
+    collective: str  # such as ``allreduce``
+    elements_in: int | None  # on one rank
+    elements_out: int | None
+    dtype: str
+    group: str
+    group_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a trace."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    thread: tuple[int | str | None, int | str | None]  # process and thread, or device and stream
+    index: int  # position in the file
+    sequence: int | None  # number of the autograd node that runs, or of the next one to be made
+    forward_thread: int  # the thread whose nodes `sequence` counts, if a node runs; else 0
+    correlation: int | None  # number shared by a kernel and the call that started it
+    dims: Any  # shapes and types of the inputs of gradients and messages, as in the file
+    types: Any
+    message: CollectiveRecord | None = None
+    inputs: Inputs | None = None  # of an operator that may be a layer
+
+    @property
+    def path(self) -> str:
+        """Its place in the file."""
+        return f"traceEvents[{self.index}]"
 
 
 class _Arguments(msgspec.Struct, frozen=True, gc=False):
@@ -130,12 +161,14 @@ class Kept:
             return
         if category == "python_function":
             self.stacks = True
-            if not raw.name.startswith(_MODULE):
+            if not raw.name.startswith(MODULE):
                 return
         read = category in READ or category.endswith(RUNTIMES)
         args = (raw.args if read else None) or _NOTHING
         shaped = category not in DEVICE and raw.name.startswith(_SHAPED)
         thread = (raw.pid, raw.tid)
+        layer = raw.name in LAYERS and category == "cpu_op"
+        inputs = inputs_of(args.dims, args.concrete) if layer else None  # the same in every step
         self.by_category[category].append(
             Event(
                 name=self._seen.setdefault(raw.name, raw.name),
@@ -149,13 +182,9 @@ class Kept:
                 dims=args.dims if shaped else None,
                 types=args.types if shaped else None,
                 message=None if args.collective is None else _message(args),
-                inputs=self._inputs(args) if raw.name in LAYERS and category == "cpu_op" else None,
+                inputs=self._seen.setdefault(inputs, inputs),
             )
         )
-
-    def _inputs(self, args: _Arguments) -> Inputs | None:
-        inputs = inputs_of(args.dims, args.concrete)
-        return self._seen.setdefault(inputs, inputs)  # the same in every step
 
 
 _NOTHING = _Arguments()

@@ -15,10 +15,12 @@ Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorc
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import prod
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from planner.formats.importers.communication_kernels import (
@@ -29,10 +31,9 @@ from planner.formats.importers.communication_kernels import (
     launched_by_sending,
     told_apart,
 )
-from planner.formats.importers.kineto_calls import CollectiveRecord, Event
+from planner.formats.importers.kineto_events import ACCUMULATE, STEP, CollectiveRecord, Event
 from planner.formats.importers.kineto_trace import Trace
-from planner.traces.breakdown import merged
-from planner.traces.recorded import Recorded, Step, Transfer
+from planner.traces.recorded import Recorded, Step, Transfer, merged
 
 _RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
 _COLLECTIVES = {
@@ -49,19 +50,11 @@ _COLLECTIVES = {
     "recv": "send_recv",
 }
 _BYTES = {"float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "short": 2}
-_ACCUMULATE = "torch::autograd::AccumulateGrad"
-_STEP = "ProfilerStep#"
 _INPUT = "enumerate(DataLoader)"
 _WAITS = re.compile(r"Synchronize")
 
 
-def recorded_in(
-    trace: Trace,
-    rank: int,
-    *,
-    but_last: bool = False,
-    transfers: re.Pattern[str] | None = None,
-) -> Recorded:
+def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = None) -> Recorded:
     """Return the computation and the transfers of a trace.
 
     Parameters
@@ -70,78 +63,50 @@ def recorded_in(
         The trace.
     rank : int
         Its rank, if the trace does not say it.
-    but_last : bool
-        Whether to leave out, of several steps, what no step or the last one launched, which may
-        lack its end: other tools count so.
     transfers : pattern, optional
         Pattern in the names of further transfers: kernels, or operators without a device. All
         others then compute, and none is doubtful.
     """
-    own = trace.distributed.rank
     ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
     steps = tuple(
         Step(mark.name, mark.start_ns, mark.end_ns)
         for mark in trace.ranges
-        if mark.name.startswith(_STEP)
+        if mark.name.startswith(STEP)
     )
-    calls: dict[int | None, Event] = {
-        call.correlation: call for call in trace.runtime_calls if call.correlation is not None
-    }
-    ran = _in_steps(trace.kernels, calls, steps) if but_last and len(steps) > 1 else trace.kernels
-    inside = launched_by_sending(trace, calls)
-    sends, copies, kernels = told_apart(ran, inside, transfers)
-    if trace.kernels:
-        around = _Around(ranges)
-        launches = [calls.get(send.correlation) for send in sends]
-        sent = [
-            _transfer(send, None if call is None else around.range_of(call))
-            for send, call in zip(sends, launches, strict=True)
-        ]
-        asked = [
-            send.start_ns if call is None else call.start_ns
-            for send, call in zip(sends, launches, strict=True)
-        ]
-        busy = kernels
+    inside = launched_by_sending(trace)
+    sends, copies, kernels = told_apart(trace.kernels, inside, transfers)
+    if trace.device:
+        busy, moved = kernels, list(_with_ranges(trace, sends, ranges))
     else:
-        own_calls = [
+        calls = [
             call.event
             for call in trace.calls
             if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
         ]
-        more = [event for event in own_calls if transfers and transfers.search(event.name)]
-        sent = [_transfer(mark, mark) for mark in [*ranges, *more]]
-        asked = [mark.start_ns for mark in [*ranges, *more]]
+        more = [event for event in calls if transfers and transfers.search(event.name)]
+        moved = [(mark, mark, mark.start_ns) for mark in [*ranges, *more]]
         apart = {event.index for event in more}
-        busy = [event for event in own_calls if event.index not in apart]
+        busy = [event for event in calls if event.index not in apart]
+    asked = [at for *_, at in moved]
+    sent = [_transfer(event, around, _step(steps, at)) for event, around, at in moved]
     several = has_several(trace, sent=bool(sent))
     doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
     doubts = {kernel.index for kernel in doubtful}
-    launched = sorted(
-        (kernel.start_ns, call.start_ns)
-        for kernel in kernels
-        if (call := calls.get(kernel.correlation)) is not None
-    )
-    placed = [
-        replace(transfer, step=_step(steps, at)) for transfer, at in zip(sent, asked, strict=True)
-    ]
-    ready = _Ready(kernels, calls) if trace.kernels else None
+    launched = [(one, at) for one in kernels if (at := trace.launched_ns(one)) is not None]
     return Recorded(
-        rank=rank if own is None else own,
-        ranks=trace.distributed.ranks,
+        rank=rank if trace.rank is None else trace.rank,
+        ranks=trace.ranks,
         device=trace.device,
         computation=_spans(busy),
         memory=_spans(copies),
         transfers=tuple(
-            sorted(
-                _with_gradients(trace, placed, asked, ready),
-                key=lambda transfer: (transfer.start_ns, transfer.end_ns),
-            )
+            sorted(_made_ready(trace, sent, asked, launched), key=attrgetter("start_ns", "end_ns"))
         ),
         steps=steps,
-        launched=tuple(launched),
+        launched=tuple(sorted((kernel.start_ns, at) for kernel, at in launched)),
         input=_spans(mark for mark in trace.ranges if mark.name.startswith(_INPUT)),
         synchronised=_spans(call for call in trace.runtime_calls if _WAITS.search(call.name)),
-        periods=_periods(ran, calls, steps) if trace.kernels else _on_the_host(steps, placed),
+        periods=_periods(trace, steps) if trace.device else _on_the_host(steps, sent),
         counted=by_name(sends),
         doubtful=by_name(doubtful),
         certain=_spans(event for event in busy if event.index not in doubts),
@@ -149,19 +114,35 @@ def recorded_in(
     )
 
 
-def _periods(
-    ran: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
-) -> tuple[tuple[int, int], ...]:
+def _with_ranges(
+    trace: Trace, sends: Iterable[Event], ranges: Iterable[Event]
+) -> Iterator[tuple[Event, Event | None, int]]:
+    """Yield kernels with the collective's range that launched them, if any, and the launch time."""
+    by_thread: dict[Any, list[Event]] = defaultdict(list)
+    for mark in ranges:
+        by_thread[mark.thread].append(mark)
+    for send in sends:
+        call = trace.launches.get(send.correlation)
+        if call is None:
+            yield send, None, send.start_ns
+            continue
+        own = by_thread[call.thread]
+        place = bisect_right(own, call.start_ns, key=lambda mark: mark.start_ns) - 1
+        around = own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
+        yield send, around, call.start_ns
+
+
+def _periods(trace: Trace, steps: Sequence[Step]) -> tuple[tuple[int, int], ...]:
     """Return start and end of each step on the device; empty if launches are unknown."""
     starts = [step.start_ns for step in steps]
     last = max((step.end_ns for step in steps), default=0)
     ends: list[int | None] = [None] * len(steps)
     own: list[Event] = []
     others: list[Event] = []
-    for kernel in ran:
-        call = calls.get(kernel.correlation)
-        place = -1 if call is None else bisect_right(starts, call.start_ns) - 1
-        if call is None or place < 0 or call.start_ns >= last:
+    for kernel in trace.kernels:
+        at = trace.launched_ns(kernel)
+        place = -1 if at is None else bisect_right(starts, at) - 1
+        if at is None or place < 0 or at >= last:
             others.append(kernel)
             continue
         own.append(kernel)
@@ -174,12 +155,7 @@ def _periods(
     begin = min(steps[0].start_ns, first)  # nothing ran before: the first step begins on the host
     if before is not None and begin < before:
         begin = before if before < known[0] else first
-    periods = []
-    for end in ends:
-        until = begin if end is None else max(begin, end)
-        periods.append((begin, until))
-        begin = until
-    return tuple(periods)
+    return _following(begin, ends)
 
 
 def _on_the_host(
@@ -190,60 +166,20 @@ def _on_the_host(
     for transfer in transfers:
         if transfer.step >= 0:
             ends[transfer.step] = max(ends[transfer.step], transfer.end_ns)
+    return _following(min((step.start_ns for step in steps), default=0), ends)
+
+
+def _following(begin: int, ends: Iterable[int | None]) -> tuple[tuple[int, int], ...]:
+    """Return periods without gaps; one whose end is unknown is empty."""
     periods = []
-    begin = min((step.start_ns for step in steps), default=0)
     for end in ends:
-        until = max(begin, end)
+        until = begin if end is None else max(begin, end)
         periods.append((begin, until))
         begin = until
     return tuple(periods)
 
 
-def _in_steps(
-    kernels: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
-) -> list[Event]:
-    return [
-        kernel
-        for kernel in kernels
-        if (call := calls.get(kernel.correlation)) is not None
-        and steps[0].start_ns <= call.start_ns < steps[-1].start_ns
-    ]
-
-
-class _Around:
-    """Finds the collective's range in which a call was made."""
-
-    def __init__(self, ranges: Sequence[Event]) -> None:
-        self._by_thread: dict[Any, list[Event]] = {}
-        for mark in ranges:
-            self._by_thread.setdefault(mark.thread, []).append(mark)
-
-    def range_of(self, call: Event) -> Event | None:
-        """Return the range around a call, or None."""
-        own = self._by_thread.get(call.thread, [])
-        place = bisect_right(own, call.start_ns, key=lambda mark: mark.start_ns) - 1
-        return own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
-
-
-class _Ready:
-    """Finds when everything launched up to some time has been computed."""
-
-    def __init__(self, kernels: Sequence[Event], calls: Mapping[int | None, Event]) -> None:
-        known = sorted(
-            (call.start_ns, kernel.end_ns)
-            for kernel in kernels
-            if (call := calls.get(kernel.correlation)) is not None
-        )
-        self._launches = [launch for launch, _ in known]
-        self._ends = list(accumulate((end for _, end in known), max))
-
-    def at(self, asked_ns: int) -> int:
-        """Return the time at which everything launched up to `asked_ns` has been computed (ns)."""
-        place = bisect_right(self._launches, asked_ns) - 1
-        return asked_ns if place < 0 else max(asked_ns, self._ends[place])
-
-
-def _transfer(event: Event, around: Event | None) -> Transfer:
+def _transfer(event: Event, around: Event | None, step: int) -> Transfer:
     message = event.message
     named = message.collective if message is not None else ""
     if not named and around is not None and (found := _RANGE.match(around.name)):
@@ -254,6 +190,7 @@ def _transfer(event: Event, around: Event | None) -> Transfer:
         collective=_collective(named) or _collective(function) or plain,
         start_ns=event.start_ns,
         end_ns=event.end_ns,
+        step=step,
         size_bytes=_size(message, around),
         group="" if message is None else message.group,
     )
@@ -291,20 +228,29 @@ def _step(steps: Sequence[Step], at: int) -> int:
     return place if place >= 0 and at < steps[place].end_ns else -1
 
 
-def _with_gradients(
-    trace: Trace, transfers: Sequence[Transfer], asked: Sequence[int], ready: _Ready | None
+def _made_ready(
+    trace: Trace,
+    transfers: Sequence[Transfer],
+    asked: Sequence[int],
+    launched: Iterable[tuple[Event, int]],
 ) -> Iterator[Transfer]:
     """Yield the transfers with the times at which their data was ready."""
-    gradients = [
+    known = sorted((at, kernel.end_ns) for kernel, at in launched)
+    ends = list(accumulate((end for _, end in known), max))
+
+    def ready(moment: int) -> int:
+        """Return the time at which everything launched up to a moment has been computed (ns)."""
+        place = bisect_right(known, moment, key=itemgetter(0)) - 1
+        return moment if place < 0 else max(moment, ends[place])
+
+    gradients = sorted(
         (event.start_ns, size)
-        for call in trace.calls
-        for event in call.inside
-        if event.name == _ACCUMULATE and (size := _size(None, event))
-    ]
-    gradients.sort()
+        for event in trace.operators
+        if event.name == ACCUMULATE and (size := _size(None, event))
+    )
     place, matching = 0, True
     first: dict[int, tuple[int, int]] = {}
-    for at in sorted(range(len(transfers)), key=lambda at: asked[at]):
+    for at in sorted(range(len(transfers)), key=asked.__getitem__):
         size = transfers[at].size_bytes
         if transfers[at].collective != "all_reduce" or not size or not matching:
             continue
@@ -316,14 +262,10 @@ def _with_gradients(
         if matching:
             first[at] = gradients[begin][0], gradients[place - 1][0]
     for at, transfer in enumerate(transfers):
-        last = ready.at(asked[at]) if ready is not None else None
-        if at in first and matching:
-            begun, ended = first[at]
-            if ready is not None:
-                begun = ready.at(begun)
-            yield replace(transfer, first_ready_ns=begun, ready_ns=ended if last is None else last)
-        else:
-            yield replace(transfer, ready_ns=last)
+        begun, ended = first[at] if matching and at in first else (None, None)
+        if trace.device:
+            begun, ended = None if begun is None else ready(begun), ready(asked[at])
+        yield replace(transfer, first_ready_ns=begun, ready_ns=ended)
 
 
 def _spans(events: Iterable[Event]) -> tuple[tuple[int, int], ...]:

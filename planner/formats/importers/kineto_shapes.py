@@ -9,7 +9,8 @@ Complexity: O(ops). Source: signatures in aten/src/ATen/native/native_functions.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ _PRODUCTS = ("matmul", "mm", "bmm", "addmm")
 _LOSSES = ("mean", "sum", "mse_loss", "l1_loss", "nll_loss", "nll_loss_nd", "cross_entropy_loss",
            "binary_cross_entropy", "binary_cross_entropy_with_logits")  # fmt: skip
 _ATTENTION = "scaled_dot_product_attention"
+_OTHERS = (_ATTENTION, "linear", "embedding")
 _SIMPLE = {
     **dict.fromkeys(_POINTWISE, "activation"),
     **dict.fromkeys(_NORMS, "norm"),
@@ -43,17 +45,8 @@ _SIMPLE = {
 
 LAYERS = frozenset(
     f"aten::{name}"
-    for name in (
-        *_SIMPLE,
-        *_LOSSES,
-        *_POOLS,
-        *_ADAPTIVE,
-        *_CONVS,
-        *_PRODUCTS,
-        _ATTENTION,
-        "linear",
-        "embedding",
-    )
+    for names in (_SIMPLE, _LOSSES, _POOLS, _ADAPTIVE, _CONVS, _PRODUCTS, _OTHERS)
+    for name in names
 )
 """Operators whose inputs are read."""
 
@@ -134,103 +127,67 @@ def _layer(
         return {"kind": kind, "connections": 0, "output_shape": made}
     if name in _LOSSES:
         return {"kind": "other", "connections": 0, "output_shape": (1,)}
-    if inputs is None or read is None:
-        return {"kind": "other", "connections": None if own else 0}
-    for names, described in _DESCRIBED.items():
-        if name in names:
-            try:
-                return described(inputs, read, own, batch_size)
-            except (ArithmeticError, LookupError):
-                break
+    if inputs is not None and read is not None:
+        with suppress(ArithmeticError, LookupError, ValueError):  # inputs of other numbers or sizes
+            known = _from_inputs(name, inputs, read, own, batch_size)
+            if known:
+                return known
     return {"kind": "other", "connections": None if own else 0}
 
 
-def _conv(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, Any]:
-    del own, batch_size
-    weight = inputs.shapes[1]
-    sides = len(weight) - 2
-    stride, pad, apart = (_numbers(inputs, place, sides) for place in (3, 4, 5))
-    kernel = tuple(gap * (k - 1) + 1 for k, gap in zip(weight[2:], apart, strict=True))
-    inside = zip(read[-sides:], kernel, stride, pad, strict=True)
-    made = (weight[0], *((n + 2 * p - k) // s + 1 for n, k, s, p in inside))
-    return {
-        "kind": "conv",
-        "output_shape": made,
-        "kernel": kernel,
-        "stride": stride,
-        "connections": prod(made) * prod(weight[1:]),
-    }
+def _from_inputs(
+    name: str, inputs: Inputs, read: Shape, own: int, batch_size: int
+) -> dict[str, Any]:
+    """Return what follows from the inputs of an operator; empty if it is of no known kind."""
+    shapes = inputs.shapes
+    if name in _CONVS:
+        filters, channels, *window = shapes[1]
+        sides = len(window)
+        stride, pad, apart = (_numbers(inputs, place, sides) for place in (3, 4, 5))
+        kernel = tuple(gap * (k - 1) + 1 for k, gap in zip(window, apart, strict=True))
+        made = (filters, *_windows(read[-sides:], kernel, stride, pad))
+        connections = prod(made) * channels * prod(window)
+        known = {"kind": "conv", "kernel": kernel, "stride": stride, "connections": connections}
+    elif name in _POOLS:
+        sides = len(read) - 1
+        kernel = _numbers(inputs, 1, sides)
+        stride = _numbers(inputs, 2, sides) if re.search(r"\d", inputs.texts[2]) else kernel
+        made = (read[0], *_windows(read[1:], kernel, stride, _numbers(inputs, 3, sides)))
+        known = {"kind": "pool", "kernel": kernel, "stride": stride, "connections": 0}
+    elif name in _ADAPTIVE:
+        made = (read[0], *_numbers(inputs, 1, len(read) - 1))
+        pairs = list(zip(read[1:], made[1:], strict=True))
+        stride = tuple(max(1, inside // out) for inside, out in pairs)
+        steps = zip(pairs, stride, strict=True)
+        kernel = tuple(max(1, inside - (out - 1) * step) for (inside, out), step in steps)
+        known = {"kind": "pool", "kernel": kernel, "stride": stride, "connections": 0}
+    elif name == "linear":
+        outputs, width = shapes[1]
+        made = (*read[:-1], outputs)
+        known = {"kind": "full", "connections": prod(made) * width}
+    elif name in _PRODUCTS:
+        *_, first, second = (shape for shape in shapes if len(shape) > 1)
+        made = (*read[:-1], second[-1])
+        known = {"kind": "full" if own else "attention", "connections": prod(made) * first[-1]}
+    elif name == _ATTENTION:
+        query, key, value = shapes[:3]
+        made = (*read[:-1], value[-1])
+        count = prod(query[:-1]) // batch_size * key[-2] * (query[-1] + value[-1])
+        known = {"kind": "attention", "connections": count}
+    elif name == "embedding":
+        made = (*read, shapes[0][1])
+        known = {"kind": "embedding"}
+    else:
+        return {}
+    return {**known, "output_shape": made}
 
 
-def _pool(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, Any]:
-    del own, batch_size
-    sides = len(read) - 1
-    kernel = _numbers(inputs, 1, sides)
-    stride = _numbers(inputs, 2, sides) if re.search(r"\d", inputs.texts[2]) else kernel
-    pad = _numbers(inputs, 3, sides)
-    inside = zip(read[1:], kernel, stride, pad, strict=True)
-    made = (read[0], *((n + 2 * p - k) // s + 1 for n, k, s, p in inside))
-    return _pooled(made, kernel, stride)
-
-
-def _adaptive(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, Any]:
-    del own, batch_size
-    made = (read[0], *_numbers(inputs, 1, len(read) - 1))
-    pairs = list(zip(read[1:], made[1:], strict=True))
-    stride = tuple(max(1, inside // out) for inside, out in pairs)
-    kernel = tuple(
-        max(1, inside - (out - 1) * step) for (inside, out), step in zip(pairs, stride, strict=True)
-    )
-    return _pooled(made, kernel, stride)
-
-
-def _pooled(made: Shape, kernel: Sequence[int], stride: Sequence[int]) -> dict[str, Any]:
-    return {
-        "kind": "pool",
-        "output_shape": made,
-        "kernel": kernel,
-        "stride": stride,
-        "connections": 0,
-    }
-
-
-def _linear(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, Any]:
-    del own, batch_size
-    outputs, width = inputs.shapes[1]
-    made = (*read[:-1], outputs)
-    return {"kind": "full", "output_shape": made, "connections": prod(made) * width}
-
-
-def _product(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, Any]:
-    del batch_size
-    *_, first, second = (shape for shape in inputs.shapes if len(shape) > 1)
-    made = (*read[:-1], second[-1])
-    kind = "full" if own else "attention"
-    return {"kind": kind, "output_shape": made, "connections": prod(made) * first[-1]}
-
-
-def _attention(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, Any]:
-    del own
-    query, key, value = inputs.shapes[:3]
-    count = prod(query[:-1]) // batch_size * key[-2] * (query[-1] + value[-1])
-    made = (*read[:-1], value[-1])
-    return {"kind": "attention", "output_shape": made, "connections": count}
-
-
-def _embedding(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, Any]:
-    del own, batch_size
-    return {"kind": "embedding", "output_shape": (*read, inputs.shapes[0][1])}
-
-
-_DESCRIBED: Mapping[tuple[str, ...], Callable[[Inputs, Shape, int, int], dict[str, Any]]] = {
-    _CONVS: _conv,
-    _POOLS: _pool,
-    _ADAPTIVE: _adaptive,
-    ("linear",): _linear,
-    _PRODUCTS: _product,
-    (_ATTENTION,): _attention,
-    ("embedding",): _embedding,
-}
+def _windows(
+    inside: Sequence[int], kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int]
+) -> Iterator[int]:
+    """Yield how many windows fit along each side."""
+    for n, k, s, p in zip(inside, kernel, stride, pad, strict=True):
+        yield (n + 2 * p - k) // s + 1
 
 
 def _numbers(inputs: Inputs, place: int, count: int) -> tuple[int, ...]:

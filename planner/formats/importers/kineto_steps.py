@@ -14,16 +14,18 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from math import prod
 from statistics import fmean
 from typing import Any
 
 from planner.formats.importers.communication_kernels import library_of
-from planner.formats.importers.kineto_calls import Call, Event
+from planner.formats.importers.kineto_events import ACCUMULATE, RUN, STEP, Event
 from planner.formats.importers.kineto_shapes import Inputs
-from planner.formats.importers.kineto_trace import Trace
+from planner.formats.importers.kineto_trace import Call, Trace
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
+from planner.traces.recorded import length, merged
 
 # ---
 # Computation times of the ops of a traced step, and the duration of the step.
@@ -39,19 +41,14 @@ from planner.model.validation import MAX_VALUE, shown
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of one step (ns).
+    """Times of one step (ns)."""
 
-    `ops_ns` are the computation times of the ops, on a device if `device`. The step's range is from
-    `start_ns` to `end_ns`; its last op or kernel ended at `done_ns`. `collectives_ns` is the time
-    of collectives that its ops started on the device.
-    """
-
-    ops_ns: tuple[int, ...]
-    device: bool
-    start_ns: int
+    ops_ns: tuple[int, ...]  # of computation
+    device: bool  # whether the ops ran on a device
+    start_ns: int  # of the step's range
     end_ns: int
-    done_ns: int
-    collectives_ns: int
+    done_ns: int  # when its last op or kernel ended
+    collectives_ns: int  # time of collectives that its ops started on the device
 
 
 def times_of(
@@ -92,7 +89,7 @@ def step_ns(steps: Sequence[Times], places: Sequence[int]) -> int:
 
 def busy_ns(events: Iterable[Event]) -> int:
     """Return the length of the union of the events (ns)."""
-    return sum(_busy([[event] for event in events]))
+    return length(merged((event.start_ns, event.end_ns) for event in events))
 
 
 def _busy(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
@@ -111,12 +108,10 @@ def _busy(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
 
 def _until_the_next(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
     """Return the time from the start of each group to that of the next one."""
-    starts = [group[0].start_ns for group in groups]
-    for place in range(1, len(starts)):  # with several threads a later op may start earlier
-        starts[place] = max(starts[place], starts[place - 1])
+    # With several threads a later op may start earlier.
+    starts = list(accumulate((group[0].start_ns for group in groups), max))
     end = max(event.end_ns for group in groups for event in group)
-    ends = [*starts[1:], max(end, starts[-1])]
-    return tuple(stop - start for start, stop in zip(starts, ends, strict=True))
+    return tuple(b - a for a, b in pairwise([*starts, max(end, starts[-1])]))
 
 
 def _moves(kernel: Event) -> bool:
@@ -124,12 +119,8 @@ def _moves(kernel: Event) -> bool:
     return kernel.message is not None or bool(library_of(kernel.name))
 
 
-_RUN = "autograd::engine::evaluate_function: "
-_ACCUMULATE = "torch::autograd::AccumulateGrad"
-_STEP = "ProfilerStep#"
 _UPDATE = "Optimizer.step#"
-_APART = ("Optimizer.", "enumerate(DataLoader)")
-"""Ranges whose operators belong to no pass."""
+_APART = ("Optimizer.", "enumerate(DataLoader)")  # ranges whose operators belong to no pass
 _REMEDY = "record steps of one forward and one backward pass, without gradient accumulation"
 _NO_FORWARD = (
     "no forward op has the Sequence number of a backward op: record the forward and the backward "
@@ -159,34 +150,29 @@ class BackwardOp:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient with shape and size; `node` is the position of its last backward op."""
+    """A gradient with shape and size."""
 
-    node: int
+    node: int  # position of its last backward op
     shape: tuple[int, ...]
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """One training step.
-
-    `operators` holds the operator of each forward op with its inputs; `gradients` are in order of
-    completion; `times` those of the ops, forward ones first. `skipped_ns` is the time of operators
-    before the first one that autograd numbers.
-    """
+    """One training step."""
 
     name: str
     forward: tuple[str, ...]
-    operators: tuple[tuple[str, Inputs | None], ...]
+    operators: tuple[tuple[str, Inputs | None], ...]  # of each forward op, with its inputs
     backward: tuple[BackwardOp, ...]
-    gradients: tuple[Gradient, ...]
-    times: Times
-    skipped_ns: int
+    gradients: tuple[Gradient, ...]  # in order of completion
+    times: Times  # of the ops, forward ones first
+    skipped_ns: int  # time of operators before the first one that autograd numbers
 
 
 def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
     """Return the steps of a trace that have a backward pass; an error if there are none."""
-    marks = [mark for mark in trace.ranges if mark.name.startswith(_STEP)]
+    marks = [mark for mark in trace.ranges if mark.name.startswith(STEP)]
     updates = [update for update in trace.ranges if update.name.startswith(_UPDATE)]
     if marks:
         spans = [(mark.name, mark.start_ns, mark.end_ns) for mark in marks]
@@ -199,12 +185,12 @@ def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
     for name, start, end in spans:
         first, behind = (bisect_left(starts, moment) for moment in (start, end))
         calls = trace.calls[first:behind]
-        if any(event.name == _ACCUMULATE for call in calls for event in call.inside):
+        if any(event.name == ACCUMULATE for call in calls for event in call.inside):
             steps.append(_step(name, calls, trace, (start, end)))
     if not steps:
         raise InvalidInputError(
             "traceEvents",
-            f"expected events {_ACCUMULATE}: record whole training steps, with their backward pass",
+            f"expected events {ACCUMULATE}: record whole training steps, with their backward pass",
         )
     return tuple(steps)
 
@@ -213,8 +199,8 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
     if not -MAX_VALUE < span[0] <= span[1] < MAX_VALUE:  # without marks there may be no limits
         first, last = (calls[0].event.start_ns, max(call.event.end_ns for call in calls))
         span = (max(span[0], first), min(span[1], last))
-    runs = [call for call in calls if call.event.name.startswith(_RUN)]
-    if not runs or runs[0].event.name == _RUN + _ACCUMULATE:
+    runs = [call for call in calls if call.event.name.startswith(RUN)]
+    if not runs or runs[0].event.name == RUN + ACCUMULATE:
         raise InvalidInputError(
             name,
             "a gradient is complete before any backward op has run: record whole steps, and with "
@@ -223,12 +209,12 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
     groups: list[list[Call]] = []  # a node and the accumulations that follow it
     gradients: list[Gradient] = []
     for call in runs:
-        if call.event.name != _RUN + _ACCUMULATE:
+        if call.event.name != RUN + ACCUMULATE:
             groups.append([])
         groups[-1].append(call)
         for event in call.inside:
-            if event.name == _ACCUMULATE:
-                if call.event.name != _RUN + _ACCUMULATE:
+            if event.name == ACCUMULATE:
+                if call.event.name != RUN + ACCUMULATE:
                     raise InvalidInputError(event.path, _NESTED)
                 gradients += _gradient(event, len(groups) - 1)
     nodes = [group[0].event for group in groups]
@@ -259,7 +245,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
         ),
         operators=tuple((call.event.name, call.event.inputs) for call, *_ in forward),
         backward=tuple(
-            BackwardOp(node.name.removeprefix(_RUN), None if place is None else place_of[place])
+            BackwardOp(node.name.removeprefix(RUN), None if place is None else place_of[place])
             for node, place in zip(nodes, makers, strict=True)
         ),
         gradients=tuple(gradients),
@@ -278,7 +264,7 @@ def _forward(
         for call in calls
         for event in call.inside
         if event.sequence in last_run
-        and not call.event.name.startswith(_RUN)
+        and not call.event.name.startswith(RUN)
         and event.start_ns < last_run[event.sequence]
     )
     if not made:
@@ -297,7 +283,7 @@ def _forward(
         call
         for call in calls
         if call.event.thread == thread
-        and not call.event.name.startswith(_RUN)
+        and not call.event.name.startswith(RUN)
         and not any(span.start_ns <= call.event.start_ns < span.end_ns for span in apart)
     ]
     backward_ns = nodes[0].start_ns
@@ -318,30 +304,31 @@ def _forward(
 
 def _gradient(event: Event, node: int) -> list[Gradient]:
     """Return the gradient of an AccumulateGrad; empty if it was undefined or has no elements."""
-    path = f"{event.path}.args"
-    if event.dims is None or event.types is None:
-        missing = "Input Dims" if event.dims is None else "Input type"
-        raise InvalidInputError(f"{path}.{missing}", "missing: record with record_shapes=True")
-    shape = _first(event.dims, f"{path}.Input Dims")
-    kind = _first(event.types, f"{path}.Input type")
+    shape = _first(event, "Input Dims", event.dims)
+    kind = _first(event, "Input type", event.types)
     if kind == "":
         return []
     if not isinstance(kind, str) or kind not in _BYTES:
-        known = ", ".join(_BYTES)
-        raise InvalidInputError(f"{path}.Input type[0]", f"expected {known}, got {shown(kind)}")
+        raise _wrong(event, "Input type[0]", f"expected {', '.join(_BYTES)}, got {shown(kind)}")
     if not isinstance(shape, list) or not all(
         type(length) is int and 0 <= length <= MAX_VALUE for length in shape
     ):
-        raise InvalidInputError(
-            f"{path}.Input Dims[0]", f"expected an array of integers >= 0, got {shown(shape)}"
+        raise _wrong(
+            event, "Input Dims[0]", f"expected an array of integers >= 0, got {shown(shape)}"
         )
     size = prod(shape[:64]) * _BYTES[kind]
     if len(shape) > 64 or size > MAX_VALUE:
-        raise InvalidInputError(f"{path}.Input Dims[0]", f"expected at most {MAX_VALUE} bytes")
+        raise _wrong(event, "Input Dims[0]", f"expected at most {MAX_VALUE} bytes")
     return [Gradient(node, tuple(shape), size)] if size else []
 
 
-def _first(value: Any, path: str) -> Any:
+def _first(event: Event, field: str, value: Any) -> Any:
+    if value is None:
+        raise _wrong(event, field, "missing: record with record_shapes=True")
     if not isinstance(value, list) or not value:
-        raise InvalidInputError(path, f"expected an array of one input, got {shown(value)}")
+        raise _wrong(event, field, f"expected an array of one input, got {shown(value)}")
     return value[0]
+
+
+def _wrong(event: Event, field: str, message: str) -> InvalidInputError:
+    return InvalidInputError(f"{event.path}.args.{field}", message)

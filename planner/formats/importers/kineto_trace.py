@@ -2,84 +2,41 @@
 
 The trace is JSON in the Trace Event Format, possibly compressed, read piece by piece
 (`planner.formats.importers.event_file`). `planner.formats.importers.kineto_events` says what is
-kept of its events.
+kept of its events. On one thread, an event that starts before another has ended belongs to it. A
+kernel belongs to the operator during which the runtime call with its correlation number was made.
 
 Complexity: O(events · log events). Source: Google's description of the Trace Event Format.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
-from planner.formats.importers.event_file import EventFile, decoded
-from planner.formats.importers.kineto_calls import Call, Event, calls_of, named_as_today
-from planner.formats.importers.kineto_events import DEVICE, READ, RUNTIMES, Kept, RawEvent
+from planner.formats.importers.event_file import EventFile, decoded, in_words
+from planner.formats.importers.foreign import foreign_trace
+from planner.formats.importers.kineto_events import (
+    ACCUMULATE,
+    DEVICE,
+    MODULE,
+    READ,
+    RUN,
+    RUNTIMES,
+    STEP,
+    Event,
+    Kept,
+    RawEvent,
+)
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import shown
 
-# ---
-# Recognises traces of tools other than PyTorch's profiler, and says what to give instead.
-#
-# Other tools write the same Trace Event Format. They are recognised by names that only they use, at
-# the start of the text: files may lack their end, and some are no valid JSON.
-#
-# Complexity: O(1), as the start of the text is bounded. Source: horovod/common/timeline.cc;
-# plugins/profiler/example of NCCL 2.23 to 2.28; exports of TensorFlow's and JAX's profilers.
-
-_GIVE = (
-    "give a trace of torch.profiler, recorded with ProfilerActivity.CPU and, on GPUs, "
-    "ProfilerActivity.CUDA (prof.export_chrome_trace)"
-)
-
-
-class _Tool(NamedTuple):
-    signs: re.Pattern[bytes]
-    says: str
-
-
-_TOOLS = (
-    _Tool(
-        re.compile(
-            rb'"(NEGOTIATE_(ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER|ADASUM)'
-            rb"|(MEMCPY_(IN|OUT)|INIT)_FUSION_BUFFER|WAIT_FOR_(OTHER_TENSOR_)?DATA|CYCLE_START"
-            rb'|(NCCL|MPI|GLOO|CCL)_(ALLREDUCE|ALLGATHER|BCAST|ALLTOALL|REDUCESCATTER))"'
-        ),
-        "this is Horovod's timeline (HOROVOD_TIMELINE), not a trace of PyTorch's profiler: it "
-        "says when tensors were negotiated and sent, and nothing of computation",
-    ),
-    _Tool(
-        re.compile(
-            rb'"cat"\s*:\s*"(GROUP|COLL|P2P|GROUP_API|COLL_API|P2P_API|KERNEL_LAUNCH|PROXY|NET'
-            rb'|NET_IB|NET_SOCK|CE_COLL|CE_SYNC|CE_BATCH)"'
-        ),
-        "this is a trace of NCCL's profiler plugin (NCCL_PROFILER_PLUGIN), not of PyTorch's "
-        "profiler: it says what NCCL did, and nothing of computation",
-    ),
-    _Tool(
-        re.compile(
-            rb'"/(device|host):[A-Z]+(:\d+)?[" ]|"/job:\w+|"(XLA|TensorFlow) (Ops|Modules)"'
-        ),
-        "this is a trace of TensorFlow's or JAX's profiler, not of PyTorch's: it lacks the "
-        "operators, autograd's nodes and the launches of kernels",
-    ),
-)
-
-
-def other_trace(head: bytes) -> str:
-    """Return which tool wrote a file and what to give instead; an empty text if it is unknown."""
-    for tool in _TOOLS:
-        if tool.signs.search(head):
-            return f"{tool.says}; {_GIVE}"
-    return ""
-
-
-MAX_TEXT = 1 << 36
-"""Longest trace that is read (bytes without compression)."""
+MAX_TEXT = 1 << 36  # longest trace that is read (bytes without compression)
 
 
 class _Outside(msgspec.Struct, frozen=True):
@@ -89,63 +46,49 @@ class _Outside(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Distributed:
-    """The rank of a trace and the number of ranks of the job; None if unknown."""
+class Call:
+    """An operator that no other operator called."""
 
-    rank: int | None = None
-    ranks: int | None = None
+    event: Event
+    module: str  # around it, such as ``Linear_0``; empty if unknown
+    inside: tuple[Event, ...]  # the operator itself and all operators that it called, by start
+    kernels: tuple[Event, ...] = ()  # kernels and copies that were started during it
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A profiler's trace.
+    """A profiler's trace."""
 
-    Attributes
-    ----------
-    calls : tuple of Call
-        By start, over all threads.
-    ranges : tuple of Event
-        Ranges of ``record_function``, such as ``ProfilerStep#3``, by start.
-    kernels : tuple of Event
-        Device events, in the order of the file.
-    runtime_calls : tuple of Event
-        Calls of a device's runtime, in the order of the file.
-    processor : str
-        Name of the device; empty if unknown.
-    stacks : bool
-        Whether Python functions were recorded.
-    runtime : tuple of str
-        Categories with calls of a device's runtime.
-    unknown : mapping of str to tuple of Event
-        Events of unknown categories, such as those of other accelerators.
-    numbered, held : int
-        Number of events that the profiler numbered, and of those that the file holds.
-    backwards : tuple of int
-        Positions of events that end before they begin; they are left out.
-    distributed : Distributed
-        The rank and the number of ranks.
-    sha256 : str
-        Hash of the file.
-    """
-
-    calls: tuple[Call, ...]
-    ranges: tuple[Event, ...]
-    kernels: tuple[Event, ...]
-    runtime_calls: tuple[Event, ...]
-    processor: str
-    stacks: bool
-    runtime: tuple[str, ...]
-    unknown: Mapping[str, tuple[Event, ...]]
-    numbered: int
-    held: int
-    backwards: tuple[int, ...]
-    distributed: Distributed
-    sha256: str
+    calls: tuple[Call, ...]  # by start, over all threads
+    ranges: tuple[Event, ...]  # of ``record_function``, such as ``ProfilerStep#3``, by start
+    kernels: tuple[Event, ...]  # of a device, in the order of the file
+    runtime_calls: tuple[Event, ...]  # of a device's runtime, in the order of the file
+    launches: Mapping[int | None, Event]  # the runtime call of each correlation number
+    processor: str  # name of the device; empty if unknown
+    stacks: bool  # whether Python functions were recorded
+    runtime: tuple[str, ...]  # categories with calls of a device's runtime
+    unknown: Mapping[str, tuple[Event, ...]]  # by category, such as that of another accelerator
+    numbered: int  # events that the profiler numbered
+    held: int  # of these, events that the file holds
+    backwards: tuple[int, ...]  # positions of events that end before they begin, left out
+    rank: int | None  # None if unknown
+    ranks: int | None  # of the job
+    sha256: str  # of the file
 
     @property
     def device(self) -> bool:
         """Whether kernels ran on a device."""
         return bool(self.kernels)
+
+    @property
+    def operators(self) -> Iterator[Event]:
+        """All operators, those that others called included."""
+        return (event for call in self.calls for event in call.inside)
+
+    def launched_ns(self, kernel: Event) -> int | None:
+        """Return when the host launched a kernel; None if unknown."""
+        call = self.launches.get(kernel.correlation)
+        return None if call is None else call.start_ns
 
 
 def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | None = None) -> Trace:
@@ -157,30 +100,34 @@ def read_trace(source: bytes | BinaryIO, *, progress: Callable[[int], None] | No
             kept.add(batch)
         outside = _outside(file.outside)
     except InvalidInputError:
-        if not kept.by_category["cpu_op"] and (other := other_trace(file.head)):
+        if not kept.by_category["cpu_op"] and (other := foreign_trace(file.head)):
             raise InvalidInputError("", other) from None
         raise
     if not kept.by_category["cpu_op"]:
-        other = other_trace(file.head)
+        other = foreign_trace(file.head)
         raise InvalidInputError("" if other else "traceEvents", other or _no_operators(kept))
     by_category = kept.by_category
     kernels = [event for category in DEVICE for event in by_category.pop(category, ())]
     runtime = {name: by_category.pop(name) for name in list(by_category) if name.endswith(RUNTIMES)}
-    operators, ranges, functions = (by_category.pop(name, []) for name in READ[:3])
+    operators, ranges, modules = (by_category.pop(name, []) for name in READ[:3])
+    first = outside.devices[0] if isinstance(outside.devices, list) and outside.devices else None
+    name = first.get("name") if isinstance(first, dict) else None
     started = tuple(chain.from_iterable(runtime.values()))
     return Trace(
-        calls=named_as_today(calls_of(operators, functions, started, kernels)),
+        calls=_named_as_today(_with_kernels(_nested(operators, modules), started, kernels)),
         ranges=tuple(sorted(ranges, key=lambda event: event.start_ns)),
         kernels=tuple(kernels),
         runtime_calls=started,
-        processor=_name_of(outside.devices),
+        launches={call.correlation: call for call in started if call.correlation is not None},
+        processor=name if isinstance(name, str) else "",
         stacks=kept.stacks,
         runtime=tuple(runtime),
         unknown={name: tuple(events) for name, events in by_category.items()},
         numbered=kept.last_number + 1,
         held=kept.held,
         backwards=tuple(kept.backwards),
-        distributed=_distributed(outside.distributed),
+        rank=_whole(outside.distributed, "rank", 0),
+        ranks=_whole(outside.distributed, "world_size", 1),
         sha256=file.sha256,
     )
 
@@ -200,30 +147,92 @@ def _outside(text: bytes) -> _Outside:
     try:
         return decoded(msgspec.json.Decoder(_Outside), text)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
+        message, place = in_words(error)
         if "missing required field" in message:
             raise InvalidInputError("traceEvents", "missing: not a profiler's trace") from None
-        message = re.sub(r"`([^`]*)`", r"\1", message[:1].lower() + message[1:])
-        raise InvalidInputError(place.rstrip("`").lstrip("."), message) from None
+        raise InvalidInputError(place.lstrip("."), message) from None
     except msgspec.DecodeError as error:
         raise InvalidInputError("", f"not JSON: {error}") from None
     except RecursionError:
         raise InvalidInputError("", "not acceptable JSON: nested too deeply") from None
 
 
-def _name_of(devices: Any) -> str:
-    first = devices[0] if isinstance(devices, list) and devices else None
-    name = first.get("name") if isinstance(first, dict) else None
-    return name if isinstance(name, str) else ""
+def _whole(info: Any, field: str, least: int) -> int | None:
+    value = info.get(field) if isinstance(info, dict) else None
+    return value if type(value) is int and value >= least else None
 
 
-def _distributed(info: Any) -> Distributed:
-    if not isinstance(info, dict):
-        return Distributed()
-    rank, ranks = info.get("rank"), info.get("world_size")
-    return Distributed(
-        rank if type(rank) is int and rank >= 0 else None,
-        ranks if type(ranks) is int and ranks > 0 else None,
+def _nested(operators: Iterable[Event], modules: Iterable[Event]) -> list[Call]:
+    """Nest operators and modules; an event belongs to the one on its thread it starts in."""
+    threads: dict[Any, list[tuple[Event, bool]]] = defaultdict(list)
+    for event in operators:
+        threads[event.thread].append((event, True))
+    for event in modules:
+        threads[event.thread].append((event, False))
+    calls: list[Call] = []
+    for members in threads.values():
+        members.sort(key=lambda member: (member[0].start_ns, -member[0].end_ns, member[0].index))
+        around: list[Event] = []  # modules
+        root, module, inside = None, "", list[Event]()
+        for event, operates in members:
+            if root is not None and operates and event.start_ns < root.end_ns:
+                inside.append(event)
+                continue
+            while around and around[-1].end_ns <= event.start_ns:
+                around.pop()
+            if not operates:
+                around.append(event)
+                continue
+            if root is not None:
+                calls.append(Call(root, module, tuple(inside)))
+            root, inside = event, [event]
+            module = around[-1].name.removeprefix(MODULE) if around else ""
+        if root is not None:
+            calls.append(Call(root, module, tuple(inside)))
+    return sorted(calls, key=lambda call: (call.event.start_ns, call.event.index))
+
+
+def _with_kernels(
+    calls: Sequence[Call], runtime: Iterable[Event], device: Iterable[Event]
+) -> tuple[Call, ...]:
+    """Return the calls with the kernels and copies that they started."""
+    started: dict[int | None, list[Event]] = defaultdict(list)
+    for event in device:
+        started[event.correlation].append(event)
+    threads: dict[Any, list[int]] = defaultdict(list)
+    for place, call in enumerate(calls):
+        threads[call.event.thread].append(place)
+    begins = {
+        thread: [calls[place].event.start_ns for place in places]
+        for thread, places in threads.items()
+    }
+    kernels: dict[int, list[Event]] = defaultdict(list)
+    for event in runtime:
+        if event.correlation not in started or event.thread not in begins:
+            continue
+        before = bisect_right(begins[event.thread], event.start_ns) - 1
+        place = threads[event.thread][before]
+        if before >= 0 and event.start_ns < calls[place].event.end_ns:
+            kernels[place] += started[event.correlation]
+    return tuple(
+        replace(call, kernels=tuple(kernels[place])) if place in kernels else call
+        for place, call in enumerate(calls)
+    )
+
+
+def _named_as_today(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """Return the calls with autograd nodes named ``evaluate_function``, as since torch 1.10.
+
+    Before, nothing enclosed an autograd node.
+    """
+    if any(event.name.startswith(RUN) for call in calls for event in call.inside):
+        return calls
+    return tuple(
+        replace(call, event=replace(call.event, name=RUN + call.event.name))
+        if call.event.name == ACCUMULATE
+        or (call.event.forward_thread and call.event.sequence is not None)
+        else call
+        for call in calls
     )
 
 
@@ -236,7 +245,7 @@ def _distributed(info: Any) -> Distributed:
 #
 # Complexity: O(events + steps · log steps). Source: own.
 
-_STEP = re.compile(r"ProfilerStep#(\d+)")
+_NUMBER = re.compile(STEP + r"(\d+)")
 
 
 def clock_remarks(trace: Trace) -> list[str]:
@@ -250,7 +259,7 @@ def clock_remarks(trace: Trace) -> list[str]:
     numbered = sorted(
         (int(found[1]), mark.start_ns, mark.end_ns)
         for mark in trace.ranges
-        if (found := _STEP.match(mark.name))
+        if (found := _NUMBER.match(mark.name))
     )
     crossed = [after[0] for before, after in pairwise(numbered) if after[1] < before[2] - 1000]
     if crossed:
@@ -258,15 +267,10 @@ def clock_remarks(trace: Trace) -> list[str]:
             f"{counted(len(crossed), 'step')} begin before the one before has ended, first step "
             f"{crossed[0]}: the clock ran backwards, or files of several ranks were joined"
         )
-    called = {
-        call.correlation: call.start_ns
-        for call in trace.runtime_calls
-        if call.correlation is not None
-    }
     early = [
-        called[kernel.correlation] - kernel.start_ns
+        launched - kernel.start_ns
         for kernel in trace.kernels
-        if kernel.correlation in called and kernel.start_ns < called[kernel.correlation]
+        if (launched := trace.launched_ns(kernel)) is not None and kernel.start_ns < launched
     ]
     if early:
         remarks.append(

@@ -1,20 +1,25 @@
-"""The tables of nccl-tests as rows of cells, with what is known of their runs.
+"""The tables of nccl-tests, text or JSON, as rows with what is known of their runs.
 
-A run is described before a header: the test, and each rank with its host. A row belongs to the last
-header. A cell that cannot be read is an error with its line and column. Only the last row of a
-table may be unfinished, as after a run that was stopped.
+In text a run is described before a header: the test, and each rank with its host. A row belongs to
+the last header. A cell that cannot be read is an error with its line and column. Only the last row
+of a table may be unfinished, as after a run that was stopped. JSON (``-J``) has objects of the
+same.
 
 Complexity: O(characters). Source: src/util.cu of NVIDIA/nccl-tests, and src/common.cu before 2.17.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from math import isfinite
-from typing import NamedTuple
+from math import isfinite, nan
+from typing import Any, Literal, NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType
 
 from planner.formats.importers.launchers import PrintedLine, printed_lines
+from planner.jsonio.decoding import decode, typed
+from planner.jsonio.types import Size
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
 from planner.model.validation import MAX_VALUE, shown
@@ -40,7 +45,7 @@ _WORDS = {
 _TIMES = ("time", "cputime")
 _UNITS = {"time": "(us)", "cputime": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
 _WITHOUT_UNIT = ("type", "redop", "root", "#wrong", "error", "timestamp")
-CPU_TIMES = (
+_CPU_TIMES = (
     "these are the times in which a CPU launches, not those of transfers: run nccl-tests without -C"
 )
 _ALIGNED = 2
@@ -56,8 +61,7 @@ class Side(NamedTuple):
     wrong: float
 
 
-Sides = tuple[Side | None, Side | None]
-"""Measurements out of place and in place."""
+Sides = tuple[Side | None, Side | None]  # measurements out of place and in place
 
 
 class ListedRank(NamedTuple):
@@ -78,28 +82,167 @@ class Run:
     gpus: int = 0
 
 
-class Row(NamedTuple):
-    """A row that is read only if wanted.
-
-    `read` returns its size and measurements; None if the row is unfinished.
-    """
-
-    run: Run
-    where: str
-    read: Callable[[], tuple[int, Sides] | None]
-
-
 @dataclass
 class _Table:
     run: Run
     header: PrintedLine
     columns: list[str]
     ends: list[int]
-    rows: list[tuple[PrintedLine, list[str]]] = field(default_factory=list)
+    rows: list["TextRow"] = field(default_factory=list)
     ended: bool = False
 
 
-def test_of(name: str) -> str:
+class TextRow(NamedTuple):
+    """A row of a printed table; it is read only if wanted."""
+
+    table: _Table
+    line: PrintedLine
+    cells: list[str]
+
+    @property
+    def run(self) -> Run:
+        """The run that it belongs to."""
+        return self.table.run
+
+    @property
+    def where(self) -> str:
+        """Its line."""
+        return f"line {self.line.number}"
+
+    def read(self) -> tuple[int, Sides] | None:
+        """Return its size and measurements; None if the row is unfinished."""
+        columns, cells = self.table.columns, self.cells
+        names = f"the header on line {self.table.header.number} names {len(columns)} columns"
+        if not _INTEGER.fullmatch(cells[0]) or int(cells[0]) > MAX_VALUE:
+            raise self._wrong(0, f"expected bytes, got {shown(cells[0])}{self._behind()}")
+        if len(cells) > len(columns) and columns[-1] != "timestamp":
+            raise InvalidInputError(self.where, f"{len(cells)} cells, and {names}{self._behind()}")
+        missing = self._missing()
+        if missing < len(columns) and self is self.table.rows[-1] and missing == len(cells):
+            return None
+        if missing < len(columns):
+            what = f"no value: {len(cells)} cells, and {names}: correct the line, or remove it"
+            raise self._wrong(missing, what)
+        size = int(cells[0])
+        if not size:
+            return size, (None, None)
+        starts = [place for place, column in enumerate(columns) if column in _TIMES]
+        if "cputime" in columns:
+            raise self._wrong(starts[0], _CPU_TIMES)
+        sides = [self._side(start) for start in starts]
+        return size, ((*sides, None, None)[0], (*sides, None, None)[1])
+
+    def _side(self, start: int) -> Side | None:
+        """Return the measurement whose time is in column `start`, or None."""
+        behind = self.table.columns[start + 3 : start + 4]
+        ends = start + (4 if behind and behind[0] in ("#wrong", "error") else 3)
+        if all(cell == "N/A" for cell in self.cells[start:ends]):
+            return None
+        numbers = []
+        for place in range(start, ends):
+            cell = self.cells[place]
+            number = 0.0 if cell == "N/A" and place == start + 3 else _number(cell)
+            if number is None or (place == start and not isfinite(number)):
+                what = f"expected a number, got {shown(cell)}: correct or remove it"
+                raise self._wrong(place, what)
+            numbers.append(number)
+        time, algorithm, bus, *wrong = numbers
+        # Older tests print the largest error, which is rarely 0, instead of the number of errors.
+        return Side(time, algorithm, bus, wrong[0] if behind == ["#wrong"] else 0.0)
+
+    def _missing(self) -> int:
+        """Return the first column without a cell, or the number of columns.
+
+        Cells end where their column names end; otherwise the last ones are missing.
+        """
+        columns, cells = self.table.columns, self.cells
+        if len(cells) >= len(columns):
+            return len(columns)
+        ends = [match.end() for match in _CELL.finditer(self.line.text)]
+        without = [
+            place
+            for place, column_end in enumerate(self.table.ends)
+            if all(abs(column_end - end) > _ALIGNED for end in ends)
+        ]
+        return without[0] if len(without) == len(columns) - len(cells) else len(cells)
+
+    def _wrong(self, place: int, message: str) -> InvalidInputError:
+        columns = self.table.columns
+        kind = " (in place)" if sum(name in _TIMES for name in columns[: place + 1]) > 1 else ""
+        return InvalidInputError(f"{self.where}, column {columns[place]}{kind}", message)
+
+    def _behind(self) -> str:
+        """Return a hint if the header has a prefix that this line lacks."""
+        before = self.table.header.prefix
+        if not before or self.line.prefix:
+            return ""
+        return (
+            f": {shown(before)} stands before `size` there, and not before this row: remove it if "
+            "it is a launcher's, and the column if it is one"
+        )
+
+
+_Number = float | Literal["nan"]  # a missing number is written as a string
+
+
+class _JsonSide(Struct):
+    time: float | UnsetType = UNSET
+    alg_bw: _Number = nan
+    bus_bw: _Number = nan
+    nwrong: _Number | None = None
+    cpu_time: Any = None
+
+
+class _JsonResult(Struct):
+    size: Size
+    out_of_place: _JsonSide | None = None
+    in_place: _JsonSide | None = None
+
+
+class _JsonOutput(Struct):
+    results: tuple[_JsonResult, ...]
+    config: Any = None
+    devices: Any = None
+    args: Any = None
+
+
+class JsonRow(NamedTuple):
+    """A row of JSON; it is read only if wanted."""
+
+    run: Run
+    where: str
+    result: _JsonResult
+
+    def read(self) -> tuple[int, Sides]:
+        """Return its size and measurements."""
+        size = self.result.size
+        out, in_place = (self._side(key) if size else None for key in ("out_of_place", "in_place"))
+        return size, (out, in_place)
+
+    def _side(self, key: str) -> Side | None:
+        side: _JsonSide | None = getattr(self.result, key)
+        if side is None:
+            return None
+        if side.cpu_time is not None:
+            raise InvalidInputError(f"{self.where}.{key}.cpu_time", _CPU_TIMES)
+        if side.time is UNSET or not isfinite(side.time):
+            raise InvalidInputError(f"{self.where}.{key}.time", "expected a number")
+        return Side(side.time, float(side.alg_bw), float(side.bus_bw), float(side.nwrong or 0))
+
+
+def rows_of(text: str, name: str) -> Iterator[TextRow | JsonRow]:
+    """Yield the rows of an output; the file's `name` may name the test where the text does not.
+
+    A malformed table is an `InvalidInputError`.
+    """
+    if text.lstrip().startswith("{") and not HEADER.search(text):  # a prefix may be a brace
+        yield from _of_json(text)
+        return
+    for table in _tables(text, name):
+        yield from table.rows
+
+
+def _test_of(name: str) -> str:
     """Return the test that a text names: a program, or a file named after a collective."""
     match = _TEST.search(name)
     if match:
@@ -107,29 +250,9 @@ def test_of(name: str) -> str:
     return next((known for known in COLLECTIVES if known in name), "")
 
 
-def rows_of(text: str, name: str) -> Iterator[Row]:
-    """Yield the rows of an output; the file's `name` may name the test where the text does not.
-
-    A malformed table is an `InvalidInputError`.
-    """
-    for table in _tables(text, name):
-        for line, cells in table.rows:
-            last = line is table.rows[-1][0]
-
-            def read(
-                table: _Table = table,
-                line: PrintedLine = line,
-                cells: list[str] = cells,
-                last: bool = last,
-            ) -> tuple[int, Sides] | None:
-                return _read(table, line, cells, last=last)
-
-            yield Row(table.run, f"line {line.number}", read)
-
-
 def _tables(text: str, name: str) -> list[_Table]:
     tables: list[_Table] = []
-    run, named = Run(test_of(name)), False  # of the header that comes next
+    run, named = Run(_test_of(name)), False  # of the header that comes next
     doubtful = ""
     for line in printed_lines(text, HEADER, "busbw"):
         own = line.text.strip()
@@ -154,7 +277,7 @@ def _tables(text: str, name: str) -> list[_Table]:
             cells := _cells(line), inside=bool(tables) and not tables[-1].ended
         ):
             if tables:
-                tables[-1].rows.append((line, cells))
+                tables[-1].rows.append(TextRow(tables[-1], line, cells))
             else:
                 doubtful = doubtful or f"line {line.number} looks like a row before any header"
         elif "busbw" in own and _LIKE_A_HEADER.search(own):
@@ -228,89 +351,23 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _read(
-    table: _Table, line: PrintedLine, cells: list[str], *, last: bool
-) -> tuple[int, Sides] | None:
-    columns = table.columns
-    if not _INTEGER.fullmatch(cells[0]) or int(cells[0]) > MAX_VALUE:
-        raise _wrong(table, line, 0, f"expected bytes, got {shown(cells[0])}{_behind(table, line)}")
-    if len(cells) > len(columns) and columns[-1] != "timestamp":
-        raise InvalidInputError(
-            f"line {line.number}",
-            f"{len(cells)} cells, and the header on line {table.header.number} names "
-            f"{len(columns)} columns{_behind(table, line)}",
-        )
-    missing = _missing(table, line, cells)
-    if missing < len(columns) and last and missing == len(cells):
-        return None
-    if missing < len(columns):
-        raise _wrong(
-            table,
-            line,
-            missing,
-            f"no value: {len(cells)} cells, and the header on line {table.header.number} names "
-            f"{len(columns)} columns: correct the line, or remove it",
-        )
-    size = int(cells[0])
-    if not size:
-        return size, (None, None)
-    starts = [place for place, column in enumerate(columns) if column in _TIMES]
-    if "cputime" in columns:
-        raise _wrong(table, line, starts[0], CPU_TIMES)
-    sides = [_side(table, line, cells, start) for start in starts]
-    return size, ((*sides, None, None)[0], (*sides, None, None)[1])
+def _of_json(text: str) -> Iterator[JsonRow]:
+    document = typed(decode(text), _JsonOutput)
+    config, arguments = _mapping(document.config), document.args
+    key = "devices" if document.devices else "config.devices"
+    devices = document.devices or config.get("devices")
+    run = Run(_test_of(str(arguments[0]) if isinstance(arguments, list) and arguments else ""))
+    for place, device in enumerate(devices if isinstance(devices, list) else []):
+        known = _mapping(device)
+        if isinstance(known.get("rank"), int):
+            host, group = str(known.get("hostname")), str(known.get("group", ""))
+            run.ranks.append(ListedRank(known["rank"], host, group, f"{key}[{place}]"))
+    threads, gpus = config.get("nthreads"), config.get("ngpus")
+    if isinstance(threads, int) and isinstance(gpus, int):
+        run.gpus = threads * gpus
+    for place, result in enumerate(document.results):
+        yield JsonRow(run, f"results[{place}]", result)
 
 
-def _side(table: _Table, line: PrintedLine, cells: list[str], start: int) -> Side | None:
-    """Return the measurement whose time is in column `start`, or None."""
-    behind = table.columns[start + 3 : start + 4]
-    ends = start + (4 if behind and behind[0] in ("#wrong", "error") else 3)
-    if all(cell == "N/A" for cell in cells[start:ends]):
-        return None
-    numbers = []
-    for place in range(start, ends):
-        cell = cells[place]
-        number = 0.0 if cell == "N/A" and place == start + 3 else _number(cell)
-        if number is None or (place == start and not isfinite(number)):
-            raise _wrong(
-                table, line, place, f"expected a number, got {shown(cell)}: correct or remove it"
-            )
-        numbers.append(number)
-    time, algorithm, bus, *wrong = numbers
-    # Older tests print the largest error, which is rarely 0, instead of the number of errors.
-    return Side(time, algorithm, bus, wrong[0] if behind == ["#wrong"] else 0.0)
-
-
-def _missing(table: _Table, line: PrintedLine, cells: list[str]) -> int:
-    """Return the first column without a cell, or the number of columns.
-
-    Cells end where their column names end; otherwise the last ones are missing.
-    """
-    columns = table.columns
-    if len(cells) >= len(columns):
-        return len(columns)
-    ends = [match.end() for match in _CELL.finditer(line.text)]
-    without = [
-        place
-        for place, column_end in enumerate(table.ends)
-        if all(abs(column_end - end) > _ALIGNED for end in ends)
-    ]
-    return without[0] if len(without) == len(columns) - len(cells) else len(cells)
-
-
-def _wrong(table: _Table, line: PrintedLine, place: int, message: str) -> InvalidInputError:
-    column = table.columns[place]
-    times = sum(known in _TIMES for known in table.columns[: place + 1])
-    kind = "" if times < 2 else " (in place)"
-    return InvalidInputError(f"line {line.number}, column {column}{kind}", message)
-
-
-def _behind(table: _Table, line: PrintedLine) -> str:
-    """Return a hint if the header has a prefix that this line lacks."""
-    before = table.header.prefix
-    if not before or line.prefix:
-        return ""
-    return (
-        f": {shown(before)} stands before `size` there, and not before this row: remove it if it "
-        "is a launcher's, and the column if it is one"
-    )
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -11,28 +11,14 @@ O(characters). Source: src/common.cu and src/util.cu of NVIDIA/nccl-tests; the d
 bandwidth in its doc/PERFORMANCE.md.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from math import isfinite, nan
-from typing import Any
+from itertools import groupby
 
-from planner.formats.importers.nccl_tables import (
-    CPU_TIMES,
-    HEADER,
-    ListedRank,
-    Row,
-    Run,
-    Side,
-    Sides,
-    rows_of,
-    test_of,
-)
-from planner.formats.importers.timed_rows import TimedRow, bus_factor, listed
+from planner.formats.importers.nccl_tables import ListedRank, Run, Side, Sides, rows_of
+from planner.formats.importers.timed_rows import Collected, Read, TimedRow, bus_factor, listed
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective
 from planner.model.units import counted
-from planner.model.validation import MAX_VALUE, shown
 
 SLACK = 0.02
 """Allowed relative deviation of printed bandwidths from size / time, besides their last digit."""
@@ -50,49 +36,36 @@ def read_nccl_tests(
     per_host: int | None = None,
     in_place: bool = False,
     collective: str | None = None,
-) -> tuple[list[TimedRow], tuple[str, ...]]:
+) -> Read:
     """Return the rows of a file, and warnings about rows that were left out.
 
     The file's `name` may name the test where the text does not. `ranks` and `per_host` are needed
     only if the file does not list its devices. Times out of place and in place never stand for each
     other. Ranks that cannot be those of one run are an `InvalidInputError`.
     """
-    text = data.decode("utf-8", errors="replace")
-    printed = not text.lstrip().startswith("{") or HEADER.search(text)  # a prefix may be a brace
-    found = rows_of(text, name) if printed else _of_json(text)
-    rows: list[TimedRow] = []
-    left_out: dict[str, list[str]] = {}
-    known: tuple[Run, int, int] | None = None
+    found = Collected()
     runs: list[Run] = []
-    for run, where, read in found:
-        test = run.collective or collective
+    all_rows = rows_of(data.decode("utf-8", errors="replace"), name)
+    for _, rows in groupby(all_rows, key=lambda row: id(row.run)):
+        first = next(rows)
+        test = first.run.collective or collective
         if test not in COLLECTIVES:
-            other = test or "an unknown test (--collective says which)"
-            left_out.setdefault(f"of {other}", []).append(where)
+            for row in (first, *rows):
+                found.leave(f"of {test or 'an unknown test (--collective says which)'}", row.where)
             continue
         kind: Collective = test
-        if known is None or known[0] is not run:
-            known = run, *_ranks(run, ranks, per_host, where)
-            runs.append(run)
-        _, count, each = known
-        size, side, reason = _chosen(read(), in_place=in_place)
-        reason = reason or _doubt(side, size, float(bus_factor(kind, count)))
-        time = min(round(side.time * 1000), MAX_VALUE)
-        if not reason and not time:
-            reason = "with a time of 0"
-        if reason:
-            left_out.setdefault(reason, []).append(where)
-            continue
-        rows.append(TimedRow(kind, count, each, size, time, where))
-    assumed = () if per_host or not rows or all(run.ranks for run in runs) else (ONE_HOST,)
-    warnings = assumed + tuple(
-        f"left out, {len(places)} row{'' if len(places) == 1 else 's'} {reason}: {listed(places)}"
-        for reason, places in left_out.items()
-    )
-    if not rows:
-        why = f" ({'; '.join(warnings)})" if warnings else ""
-        raise InvalidInputError("", f"no row of nccl-tests that could be used{why}")
-    return rows, warnings
+        count, each = _ranks(first.run, ranks, per_host, first.where)
+        runs.append(first.run)
+        for row in (first, *rows):
+            size, side, reason = _chosen(row.read(), in_place=in_place)
+            reason = reason or _doubt(side, size, float(bus_factor(kind, count)))
+            if reason:
+                found.leave(reason, row.where)
+            else:
+                time = round(side.time * 1000)
+                found.add(TimedRow(kind, count, each, size, time, row.where))
+    assumed = () if per_host or not found.rows or all(run.ranks for run in runs) else (ONE_HOST,)
+    return found.read("no row of nccl-tests that could be used", assumed)
 
 
 _NONE = Side(0, 0, 0, 0)
@@ -113,75 +86,6 @@ def _chosen(row: tuple[int, Sides] | None, *, in_place: bool) -> tuple[int, Side
     if in_place:
         return size, _NONE, "without a time in place (without --in-place: the others)"
     return size, _NONE, "without a time out of place (--in-place takes the others)"
-
-
-def _of_json(text: str) -> Iterator[Row]:
-    try:
-        document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInputError("", f"no JSON: {error}") from None
-    config = _mapping(document.get("config"))
-    key = "devices" if document.get("devices") else "config.devices"
-    devices = document.get("devices") or config.get("devices") or []
-    arguments = document.get("args") or []
-    run = Run(test_of(str(arguments[0]) if isinstance(arguments, list) and arguments else ""))
-    for place, device in enumerate(devices if isinstance(devices, list) else []):
-        known = _mapping(device)
-        if isinstance(known.get("rank"), int):
-            host, group = str(known.get("hostname")), str(known.get("group", ""))
-            run.ranks.append(ListedRank(known["rank"], host, group, f"{key}[{place}]"))
-    counts = [config.get(key) for key in ("nthreads", "ngpus")]
-    if all(isinstance(count, int) for count in counts):
-        run.gpus = counts[0] * counts[1]  # type: ignore[operator]
-    results = document.get("results")
-    if not isinstance(results, list):
-        raise InvalidInputError("results", "missing: expected a list, as nccl-tests -J writes it")
-    for place, result in enumerate(results):
-        row, where = _mapping(result), f"results[{place}]"
-        size = row.get("size")
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_VALUE:
-            raise InvalidInputError(f"{where}.size", f"expected bytes, got {shown(size)}")
-
-        def read(
-            row: Mapping[str, Any] = row, size: int = size, where: str = where
-        ) -> tuple[int, Sides]:
-            if not size:
-                return size, (None, None)
-            out_of_place, in_place = (
-                _json_side(row.get(key), f"{where}.{key}") for key in ("out_of_place", "in_place")
-            )
-            return size, (out_of_place, in_place)
-
-        yield Row(run, where, read)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _json_side(value: Any, where: str) -> Side | None:
-    """Return one measurement of a JSON row, or None."""
-    if value is None:
-        return None
-    side = _mapping(value)
-    if "cpu_time" in side:
-        raise InvalidInputError(f"{where}.cpu_time", CPU_TIMES)
-    time, *others = (
-        _json_number(side.get(key), f"{where}.{key}") for key in ("time", "alg_bw", "bus_bw")
-    )
-    if not isfinite(time):
-        raise InvalidInputError(f"{where}.time", f"expected a number, got {time}")
-    wrong = side.get("nwrong")
-    counted_wrong = 0.0 if wrong is None else _json_number(wrong, f"{where}.nwrong")
-    return Side(time, others[0], others[1], counted_wrong)
-
-
-def _json_number(value: Any, where: str) -> float:
-    if value == "nan":  # nccl-tests write a missing number so
-        return nan
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidInputError(where, f"expected a number, got {shown(value)}")
-    return float(value)
 
 
 def _ranks(run: Run, ranks: int | None, per_host: int | None, where: str) -> tuple[int, int]:

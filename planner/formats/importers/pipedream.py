@@ -13,14 +13,11 @@ and the format of its published profiles.
 
 import re
 from decimal import Decimal
-from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
-from heapq import heapify, heappop, heappush
 
-from planner.formats.importers.kept import kept_bytes
-from planner.formats.importers.pipedream_rows import Node, doubts
-from planner.formats.importers.pipedream_shapes import shapes_of
+from planner.formats.importers.pipedream_rows import Node, doubts, kept_bytes, shapes_of
 from planner.model.errors import InvalidInputError
+from planner.model.graphs import cycle_of, stable_order
 from planner.model.layers import Layer, chain_blocks, graph_of_layers
 from planner.model.profiles import Profile, Provenance
 from planner.model.validation import MAX_VALUE, shown
@@ -75,43 +72,47 @@ def read_pipedream(
     links = [
         (producer, consumer) for producer, consumer, _ in edges if not inputs & {producer, consumer}
     ]
-    order = _execution_order([name for name in nodes if name not in inputs], links)
-    if not order:
+    # Among rows that may come next, that of the smallest number does: the order of creation.
+    names = sorted((name for name in nodes if name not in inputs), key=lambda n: (_number(n), n))
+    if not names:
         raise InvalidInputError("", "expected at least one layer, found none")
-    position = {node: index for index, node in enumerate(order)}
+    place_of = {name: place for place, name in enumerate(names)}
+    needed: list[list[int]] = [[] for _ in names]
+    for producer, consumer in dict.fromkeys(links):
+        needed[place_of[consumer]].append(place_of[producer])
+    sequence = stable_order(needed)
+    if len(sequence) < len(names):
+        cycle = [names[place] for place in cycle_of(needed, sequence)]
+        raise InvalidInputError("", f"the edges form a cycle: {' -> '.join([*cycle, cycle[0]])}")
+    rows = [nodes[names[place]] for place in sequence]
+    position = {row.name: place for place, row in enumerate(rows)}
     steps = [(position[producer], position[consumer]) for producer, consumer in links]
-    kept = kept_bytes(
-        [nodes[node].kind for node in order],
-        [nodes[node].activation_bytes for node in order],
-        steps,
-    )
-    reads: dict[int, list[int]] = {}
-    for source_place, place in steps:
-        reads.setdefault(place, []).append(source_place)
-    shapes = shapes_of([nodes[node] for node in order], reads, batch_size)
     layers = tuple(
         Layer(
-            name=f"{node} {nodes[node].kind}",
-            forward_ns=nodes[node].forward_ns,
-            backward_ns=nodes[node].backward_ns,
-            parameter_bytes=nodes[node].parameter_bytes,
-            activation_bytes=nodes[node].activation_bytes,
+            name=f"{row.name} {row.kind}",
+            forward_ns=row.forward_ns,
+            backward_ns=row.backward_ns,
+            parameter_bytes=row.parameter_bytes,
+            activation_bytes=row.activation_bytes,
             block=block,
             kept_bytes=keeps,
             **known,
         )
-        for node, block, keeps, known in zip(
-            order, chain_blocks(len(order), steps), kept, shapes, strict=True
+        for row, block, keeps, known in zip(
+            rows,
+            chain_blocks(len(rows), steps),
+            kept_bytes([row.kind for row in rows], [row.activation_bytes for row in rows], steps),
+            shapes_of(rows, steps, batch_size),
+            strict=True,
         )
     )
-    weighted = any(layer.parameter_bytes for layer in layers)
     warnings = [
         f"line {node.line}: {node.name} is data loading, not a layer: left out "
         f"({node.forward_ns / 1e6:g} ms)"
         for node in nodes.values()
         if node.name in inputs
     ]
-    warnings += doubts([nodes[name] for name in order], steps)
+    warnings += doubts(rows, steps)
     return Profile(
         name=name,
         layers=layers,
@@ -121,7 +122,7 @@ def read_pipedream(
             notes=(f"sha256 of the file: {sha256(data).hexdigest()}", *warnings),
         ),
         batch_size=batch_size,
-        graph=graph_of_layers(layers, steps) if weighted else None,
+        graph=graph_of_layers(layers, steps) if any(row.parameter_bytes for row in rows) else None,
     ), tuple(warnings)
 
 
@@ -161,29 +162,6 @@ def _edge(line: str, number: int) -> tuple[str, str]:
     if len(ends) != 2 or not all(ends):
         raise InvalidInputError(f"line {number}", f"expected 'node -- node', got {shown(line)}")
     return ends[0], ends[1]
-
-
-def _execution_order(names: list[str], links: list[tuple[str, str]]) -> list[str]:
-    """Return a topological order; ties go to the smallest node number, the order of creation."""
-    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(names, ()))
-    for producer, consumer in links:
-        sorter.add(consumer, producer)
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        raise InvalidInputError(
-            "", f"the edges form a cycle: {' -> '.join(error.args[1])}"
-        ) from None
-    order: list[str] = []
-    ready = [(_number(name), name) for name in sorter.get_ready()]
-    heapify(ready)
-    while ready:
-        _, name = heappop(ready)
-        order.append(name)
-        sorter.done(name)
-        for following in sorter.get_ready():
-            heappush(ready, (_number(following), following))
-    return order
 
 
 def _number(name: str) -> int:

@@ -1,24 +1,33 @@
-"""Rows of PipeDream's graphs, and warnings about implausible ones; rows are imported unchanged."""
+"""Rows of PipeDream's graphs: what follows from a row's operation, and implausible rows.
+
+A row has PyTorch's description of its module and the size of its output. Rows are imported
+unchanged; `doubts` are warnings about them. Complexity: O(rows + edges).
+"""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
+from typing import Any, NamedTuple
 
-from planner.formats.importers.kept import VIEWS
+from planner.formats.importers.timed_rows import listed
+from planner.model.profiles import NUMBER_BYTES
 from planner.model.units import format_bytes
+from planner.model.validation import MAX_VALUE
 
-_FLOAT_BYTES = 4
-_TINY_BYTES = 1 << 20
-"""Work on less than this may take no measurable time."""
-_NOTABLE_NS = 10**6
-"""Shorter times are mostly the cost of starting a kernel."""
+_TINY_BYTES = 1 << 20  # work on less than this may take no measurable time
+_NOTABLE_NS = 10**6  # shorter times are mostly the cost of starting a kernel
 _SWALLOWED = 10
 """If backward / forward time exceeds this, the row may hold another row's backward time."""
 _MISSING = 100
 """If forward / backward time exceeds this, the backward time is missing: set-up is too short."""
-_LINES = 5
-"""Largest number of lines that a warning lists."""
+
+VIEWS = (
+    "View", "Size", "Flatten", "Identity", "Reshape", "Transpose", "Permute", "Squeeze",
+    "Unsqueeze", "Expand", "Narrow", "Select", "Chunk", "Split", "Unbind", "__getitem__",
+)  # fmt: skip
+"""Kinds that compute nothing: their output is a part of their input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +69,10 @@ def doubts(nodes: Sequence[Node], links: Iterable[tuple[int, int]]) -> list[str]
     }
     for place, node in enumerate(nodes):
         expected = _parameters(node.operation)
-        if expected is not None and expected * _FLOAT_BYTES != node.parameter_bytes:
+        if expected is not None and expected * NUMBER_BYTES != node.parameter_bytes:
             doubted.append(
                 f"{node.where} has {expected} parameters by its description, "
-                f"{expected * _FLOAT_BYTES} bytes, but parameter_size says {node.parameter_bytes}"
+                f"{expected * NUMBER_BYTES} bytes, but parameter_size says {node.parameter_bytes}"
             )
         if _lacks_backward(node):
             where = "the forward time holds something else (set-up, choice of an algorithm)"
@@ -89,7 +98,9 @@ def doubts(nodes: Sequence[Node], links: Iterable[tuple[int, int]]) -> list[str]
     for kind, rows in untimed.items():
         largest = max(max(node.activation_bytes, node.parameter_bytes) for node in rows)
         doubted.append(
-            f"{_lines([node.line for node in rows])}: {kind} handles up to "
+            f"line{'s' if len(rows) > 1 else ''} "
+            f"{listed([str(line) for line in sorted(node.line for node in rows)])}: "
+            f"{kind} handles up to "
             f"{format_bytes(largest)} in a time of 0: it was not timed"
         )
     return doubted
@@ -105,39 +116,215 @@ def _has_others(node: Node) -> bool:
     return node.backward_ns > max(_NOTABLE_NS, _SWALLOWED * node.forward_ns)
 
 
-def _lines(lines: Sequence[int]) -> str:
-    shown = ", ".join(map(str, sorted(lines)[:_LINES]))
-    more = len(lines) - _LINES
-    return f"line{'s' if len(lines) > 1 else ''} {shown}" + (
-        f" and {more} more" if more > 0 else ""
-    )
-
-
 def _parameters(operation: str) -> int | None:
     """Return the number of parameters that an operation's description implies, or None."""
+    kind, bias = operation.partition("(")[0], "bias=False" not in operation
     try:
-        return _described_parameters(operation)
+        if kind == "Linear" and (features := _FEATURES.search(operation)):
+            return int(features[2]) * (int(features[1]) + bias)
+        if kind == "Conv2d" and (filters := _filters(operation)):
+            return filters.outputs * (filters.inputs * prod(filters.kernel) + bias)
     except (ArithmeticError, ValueError):  # a description nobody can compute with tells nothing
         return None
-
-
-def _described_parameters(operation: str) -> int | None:
-    kind = operation.partition("(")[0]
-    if kind == "Linear":
-        match = re.search(r"in_features=(\d{1,9}), out_features=(\d{1,9})\b", operation)
-        if match is None:
-            return None
-        inputs, outputs = int(match[1]), int(match[2])
-        return outputs * (inputs + ("bias=False" not in operation))
-    if kind == "Conv2d":
-        match = re.search(r"\((\d{1,9}), (\d{1,9}), kernel_size=\((\d{1,9}, \d{1,9})\)", operation)
-        if match is None:
-            return None
-        inputs, outputs = int(match[1]), int(match[2])
-        groups = re.search(r"groups=(\d{1,9})\b", operation)
-        weights = inputs // (int(groups[1]) if groups else 1) * prod(map(int, match[3].split(",")))
-        return outputs * (weights + ("bias=False" not in operation))
     if kind == "BatchNorm2d" and "affine=False" not in operation:
         match = re.search(r"\((\d{1,9})\b", operation)
         return None if match is None else 2 * int(match[1])
     return None
+
+
+_FEATURES = re.compile(r"in_features=(\d{1,9}), out_features=(\d{1,9})\b")
+
+
+class _Filters(NamedTuple):
+    """Of a convolution: channels that a filter reads, number and size of filters."""
+
+    inputs: int
+    outputs: int
+    kernel: tuple[int, int]
+
+
+def _filters(operation: str) -> _Filters | None:
+    match = re.search(r"\((\d{1,9}), (\d{1,9}), kernel_size=\((\d{1,9}), (\d{1,9})\)", operation)
+    if match is None:
+        return None
+    groups = re.search(r"groups=(\d{1,9})\b", operation)
+    inputs = int(match[1]) // (int(groups[1]) if groups else 1)
+    return _Filters(inputs, int(match[2]), (int(match[3]), int(match[4])))
+
+
+# ---
+# Which outputs of a network's operations autograd keeps for the backward pass.
+#
+# Problem: adding up all outputs counts a convolution, its batch normalisation and its activation
+# three times, where two tensors are kept. Method: PyTorch's rules by kind of operation. An output
+# is kept, once, if the operation's own gradient is computed from it (ReLU, sigmoid, softmax,
+# recurrent layers), an operation that reads it needs its input (also through views), or nothing
+# reads it but the loss. The rules by kind: docs/profiles.md, "Which outputs are kept". Guarantee:
+# none for other frameworks, fused kernels, or the inside of composite modules. On a CPU dropout's
+# mask is as large as its output. Source: PyTorch's notes on autograd and its formulas of gradients;
+# the rest is own.
+
+_FROM_OUTPUT = ("ReLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax")
+_BY_OUTPUT = (*_FROM_OUTPUT, "LSTM", "GRU", "RNN")
+_NO_INPUT = ("Dropout", "Dropout2d", "Add", "Sub", "Concat", "Embedding", "ZeroPad2d")
+_NEED_NO_INPUT = (*_FROM_OUTPUT, *_NO_INPUT)
+_BESIDE = {"Dropout": 1, "MaxPool2d": 8}
+"""Bytes per output element that are kept in addition: a mask, or positions of maxima."""
+
+
+def kept_bytes(
+    kinds: Sequence[str], sizes: Sequence[int], links: Iterable[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return the bytes that each operation keeps.
+
+    `kinds` are such as ``Conv2d``, `sizes` those of the outputs (bytes, elements of four), in order
+    of computation; `links` are pairs (producer, consumer) with producer < consumer.
+    """
+    readers: list[list[int]] = [[] for _ in kinds]
+    for producer, consumer in links:
+        readers[producer].append(consumer)
+    needed = [False] * len(kinds)  # whether a reader's gradient is computed from the output
+    for place in reversed(range(len(kinds))):
+        needed[place] = not readers[place] or any(
+            needed[reader] if kinds[reader] in VIEWS else kinds[reader] not in _NEED_NO_INPUT
+            for reader in readers[place]
+        )
+    return tuple(
+        0
+        if kind in VIEWS
+        else (size if own or kind in _BY_OUTPUT else 0)
+        + size * _BESIDE.get(kind, 0) // NUMBER_BYTES
+        for kind, size, own in zip(kinds, sizes, needed, strict=True)
+    )
+
+
+# ---
+# Kinds and shapes of the layers.
+#
+# Method: the size of the output, divided by the samples of a batch, is the output shape of one
+# sample. Images are assumed to be square, elements to have four bytes. Connections follow from the
+# description. Guarantee: what does not follow stays unknown, such as the connections of recurrent
+# layers. Source: own.
+
+_NORMS = ("BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm", "LocalResponseNorm")
+_POINTWISE = ("ReLU", "Dropout", "Dropout2d", "Add", "Sub", "Sigmoid", "Tanh", "Concat", "Identity")
+_POOLS = ("MaxPool2d", "AvgPool2d")
+
+Shape = tuple[int, ...]
+
+
+def shapes_of(
+    nodes: Sequence[Node], links: Iterable[tuple[int, int]], batch_size: int | None
+) -> list[dict[str, Any]]:
+    """Return the fields of `planner.model.layers.Layer` for each row, besides times and sizes.
+
+    `nodes` are in order of computation; `links` are (producer, consumer) positions. Without a
+    `batch_size` nothing is known.
+    """
+    reads: dict[int, list[int]] = defaultdict(list)
+    for producer, consumer in links:
+        reads[consumer].append(producer)
+    made: list[Shape | None] = []
+    rows: list[dict[str, Any]] = []
+    for place, node in enumerate(nodes):
+        numbers, rest = divmod(node.activation_bytes, NUMBER_BYTES * (batch_size or 1))
+        known: dict[str, Any] = {}
+        read = [made[source] for source in reads[place] if nodes[source].kind != "Size"]
+        if batch_size is not None and numbers and (not rest or node.kind == "Size"):
+            known = _possible(node, numbers, read)
+        elif batch_size is not None and node.kind == "Size":
+            known = {"kind": "view", "output_shape": (1,), "connections": 0}
+        made.append(known.get("output_shape"))
+        if known and read and read[0] is not None and len(set(read)) == 1:
+            known["input_shape"] = read[0]
+        if known:
+            known["weights"] = node.parameter_bytes // NUMBER_BYTES
+        rows.append(known)
+    return rows
+
+
+def _possible(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, Any]:
+    """Return the fields of a row; empty if they are impossible."""
+    try:
+        known = _row(node, numbers, read)
+    except ArithmeticError:  # no channels
+        return {}
+    windows = (*(known.get("kernel") or (1,)), *(known.get("stride") or (1,)))
+    fits = (known.get("connections") or 0) <= MAX_VALUE
+    return known if fits and all(windows) else {}
+
+
+def _row(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, Any]:
+    kind, text = node.kind, node.operation
+    shape: Shape | None
+    before = read[0] if read else None
+    if kind == "Conv2d":
+        filters, stride = _filters(text), _pair(text, "stride")
+        shape = None if filters is None else _square(numbers, filters.outputs)
+        if filters is None or stride is None or shape is None:
+            return {}
+        apart = _pair(text, "dilation") or (1, 1)
+        return {
+            "kind": "conv",
+            "output_shape": shape,
+            "kernel": tuple(
+                step * (k - 1) + 1 for k, step in zip(filters.kernel, apart, strict=True)
+            ),
+            "stride": stride,
+            "connections": numbers * filters.inputs * prod(filters.kernel),
+        }
+    if kind == "Linear":
+        features = _FEATURES.search(text)
+        if features is None or numbers % int(features[2]):
+            return {}
+        positions, outputs = numbers // int(features[2]), int(features[2])
+        shape = (outputs,) if positions == 1 else (positions, outputs)
+        return {"kind": "full", "output_shape": shape, "connections": numbers * int(features[1])}
+    if kind in _POOLS:
+        shape = None if before is None else _square(numbers, before[0])
+        if shape is None or before is None or len(before) < 2:
+            return {}
+        return {
+            "kind": "pool",
+            "output_shape": shape,
+            "kernel": _pair(text, "kernel_size"),
+            "stride": _pair(text, "stride"),
+            "connections": 0,
+        }
+    if kind == "Embedding":
+        match = re.search(r"\(\d{1,9}, (\d{1,9})", text)
+        if match is None or numbers % int(match[1]):
+            return {}
+        shape = (numbers // int(match[1]), int(match[1]))
+        return {"kind": "embedding", "output_shape": shape, "connections": numbers}
+    if kind in VIEWS:
+        same = before if before is not None and prod(before) == numbers else (numbers,)
+        return {"kind": "view", "output_shape": same, "connections": 0}
+    if kind in _NORMS or kind in _POINTWISE:
+        shape = _like(numbers, read)
+        light = "norm" if kind in _NORMS else "activation"
+        connections = numbers if kind in _NORMS else 0
+        return {"kind": light, "output_shape": shape, "connections": connections}
+    counted = None if node.parameter_bytes else 0
+    return {"kind": "other", "output_shape": (numbers,), "connections": counted}
+
+
+def _like(numbers: int, read: Sequence[Shape | None]) -> Shape:
+    """Return the output shape of a pointwise layer, or of a concatenation of channels."""
+    before = read[0] if read else None
+    if before is None or prod(before) == numbers or not before[1:] or numbers % prod(before[1:]):
+        return before if before is not None and prod(before) == numbers else (numbers,)
+    return (numbers // prod(before[1:]), *before[1:])
+
+
+def _square(numbers: int, channels: int) -> Shape | None:
+    side = isqrt(numbers // channels) if channels else 0
+    return (channels, side, side) if side and channels * side * side == numbers else None
+
+
+def _pair(text: str, field: str) -> tuple[int, int] | None:
+    match = re.search(field + r"=(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))", text)
+    if match is None:
+        return None
+    down, across = (match[1], match[2]) if match[1] else (match[3], match[3])
+    return int(down), int(across)

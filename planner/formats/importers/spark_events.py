@@ -20,10 +20,12 @@ from typing import Any
 import msgspec
 
 from planner.families.drizzle.loops import GROUP_PROPERTY, Application, Job, Spent, StageShape
+from planner.formats.importers.event_file import in_words
 from planner.formats.importers.spark_log import (
     DECODERS,
-    AppStart,
-    Environment,
+    ApplicationEnd,
+    ApplicationStart,
+    EnvironmentUpdate,
     ExecutorAdded,
     JobEnd,
     JobStart,
@@ -31,8 +33,9 @@ from planner.formats.importers.spark_log import (
     LogStart,
     ShuffleRead,
     ShuffleWrite,
-    StageEvent,
+    StageCompleted,
     StageInfo,
+    StageSubmitted,
     TaskEnd,
     lines_of,
     parts_of,
@@ -54,7 +57,6 @@ class _Stage:
     """Sums over one attempt at a stage (ms and bytes)."""
 
     info: StageInfo
-    job: int
     done: set[tuple[int, int]] = field(default_factory=set)
     busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
     sums: list[int] = field(default_factory=lambda: [0] * _SUMS)  # as of `Spent`
@@ -112,19 +114,20 @@ class _Reader:
             self._not_read(line)
             return
         self.events += 1
-        decoder = DECODERS.get(name.rpartition(b".")[2])
-        if decoder is None:
+        kind = name.rpartition(b".")[2]
+        if kind not in DECODERS:
             if not line.whole and not text.rstrip().endswith(b"}"):
                 self.cut = line.where
             return
         try:
-            event = decoder.decode(text)
+            event = DECODERS[kind].decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            kind = name.rpartition(b".")[2].decode()
-            self.why.setdefault(kind, []).append(f"{line.where}: {_in_words(error)}")
+            message, place = in_words(error)
+            what = f"{message} in {place.lstrip('.')}" if place else message
+            self.why.setdefault(kind.decode(), []).append(f"{line.where}: {what}")
             self._not_read(line)
-            return
-        self._follow(name, event)
+        else:
+            self._follow(event)
 
     def _not_read(self, line: Line) -> None:
         if not self.events:
@@ -137,29 +140,29 @@ class _Reader:
         else:
             self.cut = line.where
 
-    def _follow(self, name: bytes, event: Any) -> None:
-        if isinstance(event, TaskEnd):
-            self._task(event)
-        elif isinstance(event, StageEvent):
-            if name.endswith(b"Submitted"):
-                self._submitted(event.info)
-            elif event.info.number in self.stages:
-                self.stages[event.info.number].lasted(event.info.submitted, event.info.completed)
-        elif isinstance(event, JobStart):
-            self.started += 1
-            self.running[event.number] = _Running(event, _group(event.properties))
-        elif isinstance(event, JobEnd):
-            self._ended(event)
-        elif isinstance(event, ExecutorAdded):
-            self.cores[event.executor] = event.info.cores
-        elif isinstance(event, Environment):
-            self.per_task = _positive(event.properties.get("spark.task.cpus"))
-        elif isinstance(event, LogStart):
-            self.version = event.version
-        elif isinstance(event, AppStart):
-            self.name = event.name
-        else:
-            self.ended = True
+    def _follow(self, event: Any) -> None:
+        match event:
+            case TaskEnd():
+                self._task(event)
+            case StageSubmitted(info):
+                self._submitted(info)
+            case StageCompleted(info) if info.number in self.stages:
+                self.stages[info.number].lasted(info.submitted, info.completed)
+            case JobStart():
+                self.started += 1
+                self.running[event.number] = _Running(event, _group(event.properties))
+            case JobEnd():
+                self._ended(event)
+            case ExecutorAdded():
+                self.cores[event.executor] = event.info.cores
+            case EnvironmentUpdate(properties):
+                self.per_task = _positive(properties.get("spark.task.cpus"))
+            case LogStart(version):
+                self.version = version
+            case ApplicationStart(name):
+                self.name = name
+            case ApplicationEnd():
+                self.ended = True
 
     def _submitted(self, info: StageInfo) -> None:
         # A stage of several jobs runs in the first job that needs it.
@@ -168,16 +171,11 @@ class _Reader:
         )
         if owner is None:
             return
-        if info.number in owner.attempts:
+        stage, before = _Stage(info), owner.attempts.get(info.number)
+        if before is not None:
             owner.again += 1
-        stage = _Stage(info, owner.start.number)
-        if (
-            info.attempt
-            and info.number in owner.attempts
-            and info.tasks < (owner.attempts[info.number].info.tasks)
-        ):
-            # Only tasks whose output was lost run again; the others of the last attempt count.
-            stage = owner.attempts[info.number]
+            if info.attempt and info.tasks < before.info.tasks:
+                stage = before  # only tasks whose output was lost run again; the others count
         stage.lasted(info.submitted, None)
         owner.attempts[info.number] = self.stages[info.number] = stage
 
@@ -239,12 +237,7 @@ class _Reader:
                 compute_ns=self._computed(stages),
                 complete=complete,
                 disturbed=job.again + sum(stage.disturbed for stage in stages),
-                spent=Spent(
-                    *(
-                        amount * _MS if place < _TIMES else amount
-                        for place, amount in enumerate(sums)
-                    )
-                ),
+                spent=Spent(*(amount * _MS for amount in sums[:_TIMES]), *sums[_TIMES:]),
             )
         )
 
@@ -255,13 +248,12 @@ class _Reader:
 
         A job without own times lasted as long as its stages.
         """
-        if start is None or start < 0 or end is None or end < 0:
-            self.untimed += 1
-        if start is None or start < 0:
-            start = min((stage.start for stage in stages if stage.start is not None), default=-1)
-        if end is None or end < 0:
-            end = max((stage.end for stage in stages if stage.end is not None), default=-1)
-        return start * _MS, end * _MS
+        known = start is not None and start >= 0, end is not None and end >= 0
+        self.untimed += not all(known)
+        starts = [start] if known[0] else [stage.start for stage in stages]
+        ends = [end] if known[1] else [stage.end for stage in stages]
+        first = min((time for time in starts if time is not None), default=-1)
+        return first * _MS, max((time for time in ends if time is not None), default=-1) * _MS
 
     def _shape(self, stages: tuple[_Stage, ...]) -> tuple[StageShape, ...]:
         """Return the shape of a job; equal shapes are one object."""
@@ -337,14 +329,10 @@ def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Applicat
     for what, count in (("JobStart", reader.started), ("TaskEnd", reader.tasks)):
         if not count:
             why = reader.why.get(f"SparkListener{what}", [])
-            raise InvalidInputError(
-                "",
-                f"none of {len(why):,} SparkListener{what} can be read ({why[0]}): nothing to "
-                "measure"
-                if why
-                else f"no SparkListener{what} in {counted(reader.events, 'event')}: nothing to "
-                "measure",
-            )
+            lacks = f"no SparkListener{what} in {counted(reader.events, 'event')}"
+            if why:
+                lacks = f"none of {len(why):,} SparkListener{what} can be read ({why[0]})"
+            raise InvalidInputError("", f"{lacks}: nothing to measure")
     if not reader.jobs:
         why = reader.why.get("SparkListenerJobEnd", ["no SparkListenerJobEnd"])
         raise InvalidInputError("", f"no job ended ({why[0]}): nothing to measure")
@@ -391,20 +379,10 @@ def _event_of(text: bytes) -> bytes:
         return b""
 
 
-def _in_words(error: Exception) -> str:
-    """Return an event's decoding error as text, with its place."""
-    message, _, place = str(error).partition(" - at `$")
-    where = place.strip(".`")
-    return f"{message[:1].lower()}{message[1:]}".replace("`", "") + (
-        f" in {where}" if where else ""
-    )
-
-
 def _group(properties: dict[str, Any] | None) -> int:
     """Return the number of iterations that a job says it runs; 0 if unknown."""
-    return (
-        _positive(properties[GROUP_PROPERTY]) if properties and GROUP_PROPERTY in properties else 0
-    )
+    own = (properties or {}).get(GROUP_PROPERTY)
+    return 0 if own is None else _positive(own)
 
 
 def _positive(text: object) -> int:

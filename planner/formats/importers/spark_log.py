@@ -14,6 +14,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -21,10 +22,8 @@ import msgspec
 
 from planner.model.errors import InvalidInputError, MissingExtraError
 
-PIECE = 1 << 20
-"""Bytes that are read at once."""
-MAX_LINE = 1 << 28
-"""Longest line (bytes): plans of SQL may have some megabytes."""
+PIECE = 1 << 20  # bytes that are read at once
+MAX_LINE = 1 << 28  # longest line (bytes): plans of SQL may have some megabytes
 
 _ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
 _OLD = re.compile(r"EVENT_LOG_\d+")
@@ -35,14 +34,11 @@ _RAW, _PACKED = 0x10, 0x20
 
 
 class Line(NamedTuple):
-    """A line of a log, without its line end.
-
-    `where` names its place, such as ``line 12``; `whole` says whether it had a line end.
-    """
+    """A line of a log, without its line end."""
 
     text: bytes
-    where: str
-    whole: bool
+    where: str  # its place, such as ``line 12``
+    whole: bool  # whether it had a line end
 
 
 def parts_of(path: Path) -> tuple[list[Path], list[str]]:
@@ -113,13 +109,19 @@ def _pieces(source: BinaryIO, progress: Callable[[int], None] | None) -> Iterato
 def _unpacked(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
     """Return the unpacked text, in pieces."""
     first = next(pieces, b"")
-    again = _chained(first, pieces)
+    again = chain([first], pieces)
     if first.startswith(b"\x28\xb5\x2f\xfd"):
-        return _zstd(again, warn)
+        zstandard = _codec("zstandard")
+        unpacking = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+        step = 1 << 14
+        small = (piece[at : at + step] for piece in again for at in range(0, len(piece), step))
+        return _whole(map(unpacking.decompress, small), "zstd", warn, zstandard.ZstdError)
     if first.startswith(b"\x1f\x8b"):
-        return _gzip(again, warn)
+        return _whole(_gzip(again), "gzip", warn, zlib.error)
     if first.startswith(_LZ4):
-        return _lz4(again, warn)
+        block = _codec("lz4.block")
+        damages = (ValueError, RuntimeError, block.LZ4BlockError)
+        return _whole(_lz4(again, block, warn), "lz4", warn, *damages)
     if first.startswith((b"ZV", b"\x82SNAPPY")):
         codec = "lzf" if first.startswith(b"ZV") else "snappy"
         raise InvalidInputError(
@@ -130,9 +132,14 @@ def _unpacked(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[
     return again
 
 
-def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
+def _whole(
+    texts: Iterator[bytes], codec: str, warn: Callable[[str], None], *damages: type[Exception]
+) -> Iterator[bytes]:
+    """Yield texts up to the first damage, with a warning."""
+    try:
+        yield from filter(None, texts)
+    except damages as error:
+        warn(f"{codec}: {error}; read up to there")
 
 
 def _codec(name: str) -> Any:
@@ -142,43 +149,20 @@ def _codec(name: str) -> Any:
         raise MissingExtraError(name.partition(".")[0], "spark-events") from error
 
 
-def _zstd(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
-    zstandard = _codec("zstandard")
-    unpacking = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
-    for piece in pieces:
-        for start in range(0, len(piece), 1 << 14):
-            try:
-                text = unpacking.decompress(piece[start : start + (1 << 14)])
-            except zstandard.ZstdError as error:
-                warn(f"zstd: {error}; read up to there")
-                return
-            if text:
-                yield text
-
-
-def _gzip(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
+def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
     unpack = zlib.decompressobj(wbits=31)
     for piece in pieces:
         data = piece
         while data:
-            try:
-                text = unpack.decompress(data, PIECE)
-            except zlib.error as error:
-                warn(f"gzip: {error}; read up to there")
-                return
-            if text:
-                yield text
+            yield unpack.decompress(data, PIECE)
             data = unpack.unconsumed_tail
             if unpack.eof:
                 data = unpack.unused_data
                 unpack = zlib.decompressobj(wbits=31)
-                if not data:
-                    break
     yield unpack.flush()
 
 
-def _lz4(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes]:
-    block = _codec("lz4.block")
+def _lz4(pieces: Iterator[bytes], block: Any, warn: Callable[[str], None]) -> Iterator[bytes]:
     held = b""
     for piece in pieces:
         held += piece
@@ -186,19 +170,12 @@ def _lz4(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[bytes
             kind = held[8] & 0xF0
             packed, length = (int.from_bytes(held[at : at + 4], "little") for at in (9, 13))
             if held[:8] != _LZ4 or kind not in (_RAW, _PACKED) or max(packed, length) > MAX_LINE:
-                warn("lz4: a damaged block; read up to there")
-                return
+                raise ValueError("a damaged block")
             end = _LZ4_HEADER + packed
             if len(held) < end:
                 break
             data, held = held[_LZ4_HEADER:end], held[end:]
-            try:
-                text = data if kind == _RAW else block.decompress(data, uncompressed_size=length)
-            except (ValueError, RuntimeError, block.LZ4BlockError) as error:
-                warn(f"lz4: {error}; read up to there")
-                return
-            if text:
-                yield text
+            yield data if kind == _RAW else block.decompress(data, uncompressed_size=length)
     if held:
         warn("lz4: the last block is cut")
 
@@ -242,8 +219,14 @@ class JobEnd(msgspec.Struct, frozen=True, gc=False):
     result: dict[str, Any] = _named("Job Result", {})
 
 
-class StageEvent(msgspec.Struct, frozen=True, gc=False):
-    """A stage was submitted, or is complete."""
+class StageSubmitted(msgspec.Struct, frozen=True, gc=False):
+    """A stage was submitted."""
+
+    info: StageInfo = msgspec.field(name="Stage Info")
+
+
+class StageCompleted(msgspec.Struct, frozen=True, gc=False):
+    """A stage is complete."""
 
     info: StageInfo = msgspec.field(name="Stage Info")
 
@@ -269,10 +252,9 @@ class ShuffleRead(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShuffleWrite(msgspec.Struct, frozen=True, gc=False):
-    """What a task wrote for others (bytes and ns)."""
+    """What a task wrote for others."""
 
     written: int = _named("Shuffle Bytes Written", 0)
-    time_ns: int = _named("Shuffle Write Time", 0)
 
 
 class Metrics(msgspec.Struct, frozen=True, gc=False):
@@ -297,10 +279,9 @@ class TaskEnd(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
-    """The cores and the host of an executor."""
+    """The cores of an executor."""
 
     cores: int = _named("Total Cores", 0)
-    host: str = _named("Host", "")
 
 
 class ExecutorAdded(msgspec.Struct, frozen=True, gc=False):
@@ -310,7 +291,7 @@ class ExecutorAdded(msgspec.Struct, frozen=True, gc=False):
     info: ExecutorInfo = msgspec.field(name="Executor Info")
 
 
-class Environment(msgspec.Struct, frozen=True, gc=False):
+class EnvironmentUpdate(msgspec.Struct, frozen=True, gc=False):
     """The configuration of the application."""
 
     properties: dict[str, Any] = _named("Spark Properties", {})
@@ -322,27 +303,21 @@ class LogStart(msgspec.Struct, frozen=True, gc=False):
     version: str = _named("Spark Version", "")
 
 
-class AppStart(msgspec.Struct, frozen=True, gc=False):
+class ApplicationStart(msgspec.Struct, frozen=True, gc=False):
     """The name of the application."""
 
     name: str = _named("App Name", "")
 
 
-class AppEnd(msgspec.Struct, frozen=True, gc=False):
+class ApplicationEnd(msgspec.Struct, frozen=True, gc=False):
     """The log is complete."""
 
 
-_KINDS: dict[bytes, type[msgspec.Struct]] = {
-    b"SparkListenerLogStart": LogStart,
-    b"SparkListenerApplicationStart": AppStart,
-    b"SparkListenerApplicationEnd": AppEnd,
-    b"SparkListenerEnvironmentUpdate": Environment,
-    b"SparkListenerExecutorAdded": ExecutorAdded,
-    b"SparkListenerJobStart": JobStart,
-    b"SparkListenerJobEnd": JobEnd,
-    b"SparkListenerStageSubmitted": StageEvent,
-    b"SparkListenerStageCompleted": StageEvent,
-    b"SparkListenerTaskEnd": TaskEnd,
+DECODERS = {
+    f"SparkListener{kind.__name__}".encode(): msgspec.json.Decoder(kind)
+    for kind in (
+        *(LogStart, ApplicationStart, ApplicationEnd, EnvironmentUpdate, ExecutorAdded),
+        *(JobStart, JobEnd, StageSubmitted, StageCompleted, TaskEnd),
+    )
 }
-DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 """The decoder of each event, by its name."""

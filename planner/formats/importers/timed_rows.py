@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from io import StringIO
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import median_low
+from typing import Any
 
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES, Collective, Link, Measured, MeasuredNetwork
@@ -21,14 +22,14 @@ from planner.model.network import scattered
 from planner.model.units import counted, format_bytes
 from planner.model.validation import MAX_VALUE, shown
 
-LINES = 5
-"""Largest number of lines that a warning lists."""
+LINES = 5  # largest number of lines that a warning lists
+MOST_SIZES = 96  # largest number of sizes in a table; beyond it neighbours are merged into medians
 
-MOST_SIZES = 96
-"""Largest number of sizes in a table; beyond it neighbours are merged into medians."""
+FALLS = Fraction(4, 5)  # a time below this share of the time of a smaller size gets a warning
 
-FALLS = Fraction(4, 5)
-"""A time below this share of the time of a smaller size gets a warning."""
+
+Read = tuple[list["TimedRow"], tuple[str, ...]]
+"""The rows of a file, and warnings about those that were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,38 @@ class TimedRow:
     size_bytes: int
     time_ns: int
     where: str
+
+
+class Collected:
+    """The rows of a file, and the places of those that are left out, by reason."""
+
+    def __init__(self) -> None:
+        self.rows: list[TimedRow] = []
+        self._left_out: dict[str, list[str]] = {}
+
+    def leave(self, reason: str, where: str) -> None:
+        """Leave a row out; `reason` follows the word "row" in the warning."""
+        self._left_out.setdefault(reason, []).append(where)
+
+    def add(self, row: TimedRow) -> None:
+        """Keep a row, unless its time is out of range."""
+        if 0 < row.time_ns <= MAX_VALUE:
+            self.rows.append(row)
+        else:
+            self.leave("with a time out of range" if row.time_ns else "with a time of 0", row.where)
+
+    def read(self, none: str, warnings: Sequence[str] = ()) -> Read:
+        """Return the rows and warnings; without a row, raise an error that begins with `none`."""
+        said = (
+            *warnings,
+            *(
+                f"left out, {counted(len(places), 'row')} {reason}: {listed(places)}"
+                for reason, places in self._left_out.items()
+            ),
+        )
+        if not self.rows:
+            raise InvalidInputError("", none + (f" ({'; '.join(said)})" if said else ""))
+        return self.rows, said
 
 
 def bus_factor(collective: Collective, ranks: int) -> Fraction:
@@ -65,25 +98,20 @@ def network_of(
 
     Repeated sizes count by their lower median. At least one collective needs two sizes.
     """
+    timed: dict[tuple[Collective, int, int], dict[int, list[int]]] = {}
+    for row in rows:
+        sizes = timed.setdefault((row.collective, row.per_host, row.ranks), {})
+        sizes.setdefault(row.size_bytes, []).append(row.time_ns)
     tables: list[Measured] = []
     warnings: list[str] = []
-
-    def key(row: TimedRow) -> tuple[str, int, int, int]:
-        return row.collective, row.per_host, row.ranks, row.size_bytes
-
-    ordered = sorted(rows, key=key)
-    for (_, per_host, ranks), group in groupby(ordered, key=lambda row: key(row)[:3]):
-        same = list(group)
-        name = f"{same[0].collective} among {ranks} ranks, {per_host} a host"
-        by_size = [
-            (size, [row.time_ns for row in repeated])
-            for size, repeated in groupby(same, key=lambda row: row.size_bytes)
-        ]
-        repeated = [size for size, times in by_size if len(times) > 1]
+    for collective, per_host, ranks in sorted(timed):
+        by_size = sorted(timed[collective, per_host, ranks].items())
+        name = f"{collective} among {ranks} ranks, {per_host} a host"
+        repeated = [format_bytes(size) for size, times in by_size if len(times) > 1]
         if repeated:
             warnings.append(
                 f"{name}: {counted(len(repeated), 'size')} measured more than once "
-                f"({listed([format_bytes(size) for size in repeated])}): medians are taken"
+                f"({listed(repeated)}): medians are taken"
             )
         points = [(size, median_low(times)) for size, times in by_size]
         if len(points) < 2:
@@ -102,7 +130,7 @@ def network_of(
             warnings.append(
                 f"{name}: {len(points):,} sizes made {len(kept)}, by medians of neighbours"
             )
-        tables.append(Measured(same[0].collective, ranks, per_host, tuple(kept)))
+        tables.append(Measured(collective, ranks, per_host, tuple(kept)))
     if not tables:
         raise InvalidInputError("", "no collective was timed for two sizes: that makes no table")
     return MeasuredNetwork(tuple(tables), tuple(links)), tuple(warnings)
@@ -149,54 +177,32 @@ _NEEDED = ("num_workers", "size", "collective", "devices_per_node")
 
 
 def read_vidur(
-    data: bytes,
-    *,
-    name: str = "",
-    ranks: int | None = None,
-    per_host: int | None = None,
-    in_place: bool = False,
-    collective: str | None = None,
-) -> tuple[list[TimedRow], tuple[str, ...]]:
-    """Return the rows of a file, and warnings about rows that were left out.
-
-    `ranks` and `per_host` select rows; `name`, `in_place` and `collective` are not needed here.
-    """
-    del name, in_place, collective
+    data: bytes, *, ranks: int | None = None, per_host: int | None = None, **_: Any
+) -> Read:
+    """Return the rows of a file, of which `ranks` and `per_host` select some, and warnings."""
     reader = csv.DictReader(StringIO(data.decode("utf-8-sig", errors="replace")))
     columns = reader.fieldnames or []
     for column in _NEEDED:
         if column not in columns:
             raise InvalidInputError("line 1", f"expected a column {column}, as Vidur writes it")
-    rows: list[TimedRow] = []
-    left_out: dict[str, list[str]] = {}
+    found = Collected()
     try:
         for row in reader:
-            where = f"line {reader.line_num}"
-            kept = _row(row, where, left_out)
-            if kept and ranks in (None, kept.ranks) and per_host in (None, kept.per_host):
-                rows.append(kept)
+            where, collective = f"line {reader.line_num}", row["collective"] or ""
+            if collective not in COLLECTIVES:
+                found.leave(f"of {collective or 'no collective'}", where)
+            elif row.get("rank") not in (None, "", "0"):
+                found.leave("of ranks other than 0", where)
+            else:
+                timed = _row(row, collective, where)
+                if ranks in (None, timed.ranks) and per_host in (None, timed.per_host):
+                    found.add(timed)
     except csv.Error as error:
         raise InvalidInputError(f"line {reader.line_num}", f"no CSV: {error}") from None
-    warnings = tuple(
-        f"left out, {len(places)} row{'' if len(places) == 1 else 's'} {reason}: {listed(places)}"
-        for reason, places in left_out.items()
-    )
-    if not rows:
-        raise InvalidInputError("", f"no row that could be used ({'; '.join(warnings) or 'empty'})")
-    return rows, warnings
+    return found.read("no row that could be used")
 
 
-def _row(
-    row: Mapping[str, str | None], where: str, left_out: dict[str, list[str]]
-) -> TimedRow | None:
-    collective = row["collective"] or ""
-    if collective not in COLLECTIVES:
-        left_out.setdefault(f"of {collective or 'no collective'}", []).append(where)
-        return None
-    if row.get("rank") not in (None, "", "0"):
-        left_out.setdefault("of ranks other than 0", []).append(where)
-        return None
-    kind: Collective = collective
+def _row(row: Mapping[str, str | None], collective: Collective, where: str) -> TimedRow:
     count, each, size = (
         _whole(row[column], f"{where}, {column}")
         for column in ("num_workers", "devices_per_node", "size")
@@ -210,11 +216,8 @@ def _row(
         raise InvalidInputError(
             f"{where}, {column}", f"expected ms, got {shown(row.get(column))}"
         ) from None
-    if not 0 < time <= MAX_VALUE:
-        left_out.setdefault("with a time of 0" if not time else "out of range", []).append(where)
-        return None
     whole = size if collective == "all_reduce" else size * count
-    return TimedRow(kind, count, each, whole, time, where)
+    return TimedRow(collective, count, each, whole, time, where)
 
 
 def _whole(text: str | None, path: str) -> int:
