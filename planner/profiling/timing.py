@@ -1,8 +1,9 @@
-"""Time one iteration, with hooks that separate the layers, or without hooks."""
+"""Time one iteration, with hooks that separate the layers or without; contexts for measuring."""
 
+import gc
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from planner.model.errors import MeasurementError
-from planner.profiling.calls import forward, observed_modules
-from planner.profiling.graph import nodes_behind
-from planner.profiling.samples import loss_of
+from planner.profiling.calls import forward, nodes_behind, observed_modules
+from planner.profiling.samples import loss_of, tensors_in
 from planner.profiling.structure import Structure
 
 Clock = Callable[[], int]
@@ -143,3 +143,45 @@ def _changed(how: str) -> MeasurementError:
         f"the model's computation changes from run to run: {how}. Turn off what is drawn at "
         "random (such as the dropping of whole layers), or measure it in evaluation mode"
     )
+
+
+# ---
+# Contexts of a measurement, which restore the previous state.
+
+
+@contextmanager
+def kept_gradients(model: nn.Module, inputs: tuple[Any, ...]) -> Iterator[None]:
+    """Restore the gradients of the model and its inputs at the end."""
+    leaves = [tensor for tensor in (*model.parameters(), *tensors_in(inputs)) if tensor.is_leaf]
+    gradients = [leaf.grad for leaf in leaves]
+    try:
+        yield
+    finally:
+        model.zero_grad(set_to_none=True)  # includes parameters created lazily meanwhile
+        for leaf, gradient in zip(leaves, gradients, strict=True):
+            leaf.grad = gradient
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Disable the garbage collector."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def with_threads(threads: int | None) -> Iterator[None]:
+    """Set the number of torch's threads; None keeps the current number."""
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -8,7 +8,7 @@ push.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import sub
 from statistics import median
@@ -115,37 +115,36 @@ class BatchTime:
 def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
     """Return the times of each complete step of one rank, by number."""
     by_step: dict[int, list[Event]] = {}
-    waits: list[Event] = []
     for event in events:
         by_step.setdefault(event.step, []).append(event)
-        if event.kind == "wait":
-            waits.append(event)
+    waits = [event for several in by_step.values() for event in several if event.kind == "wait"]
     times = {}
     for number, several in by_step.items():
-        pulled = [
-            event.start_ns
-            for event in by_step.get(number - 1, ())
-            if event.kind == "transfer" and event.direction == "pull"
-        ]
         whole = next((event for event in several if event.kind == "step"), None)
         backward = next((event for event in several if event.kind == "backward"), None)
         if whole is None or backward is None:
             continue
-        pushed = [
-            event.end_ns
-            for event in several
-            if event.kind == "transfer" and event.direction == "push"
-        ]
+        pulled = [row.start_ns for row in _transfers(by_step.get(number - 1, ()), "pull")]
+        pushed = [row.end_ns for row in _transfers(several, "push")]
         times[number] = StepTime(
             whole.end_ns - whole.start_ns,
-            sum(
-                max(0, min(wait.end_ns, whole.end_ns) - max(wait.start_ns, whole.start_ns))
-                for wait in waits
-            ),
+            waited_in(whole, waits),
             backward.start_ns - max(whole.start_ns, min(pulled, default=0)),
             max([backward.end_ns, *pushed]) - backward.start_ns,
         )
     return times
+
+
+def _transfers(events: Iterable[Event], direction: str) -> Iterator[Event]:
+    return (row for row in events if row.kind == "transfer" and row.direction == direction)
+
+
+def waited_in(event: Event, waits: Iterable[Event]) -> int:
+    """Return how much of an event overlaps with waiting (ns)."""
+    return sum(
+        max(0, min(wait.end_ns, event.end_ns) - max(wait.start_ns, event.start_ns))
+        for wait in waits
+    )
 
 
 def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...]:
@@ -315,23 +314,22 @@ def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], Pred
     """Return the predicted transfers, by direction and batch."""
     known: dict[tuple[str, int], PredictedTransfer] = {}
     for answer in answers:
+        rows: list[tuple[str, int, int | None]] = []
         if isinstance(answer, CaramelAnswer):
-            for number, group in enumerate(answer.groups):
-                known["", number] = PredictedTransfer(group.end_ns - group.start_ns, group.bytes)
+            rows = [("", sent.end_ns - sent.start_ns, sent.bytes) for sent in answer.groups]
         elif isinstance(answer, IterationAnswer) and isinstance(answer.transfers, tuple):
-            for kind in ("all_reduce", "push", "pull"):
-                direction = "" if kind == "all_reduce" else kind
-                transfers = [sent for sent in answer.transfers if sent.kind == kind]
-                for number, sent in enumerate(transfers):
-                    known[direction, number] = PredictedTransfer(
-                        sent.end_ns - sent.start_ns, sent.bytes
-                    )
+            rows = [
+                (sent.kind.removeprefix("all_reduce"), sent.end_ns - sent.start_ns, sent.bytes)
+                for sent in answer.transfers
+            ]
         elif isinstance(answer, IbatchAnswer) and isinstance(answer.schedule, tuple):
             sizes = answer.layer_bytes if isinstance(answer.layer_bytes, tuple) else None
-            for number, row in enumerate(answer.schedule):
+            for row in answer.schedule:
                 size = None if sizes is None else sum(sizes[slice(*row.layers)])
-                time = row.transfer_end_ns - row.transfer_start_ns
-                known[answer.direction, number] = PredictedTransfer(time, size)
+                rows.append((answer.direction, row.transfer_end_ns - row.transfer_start_ns, size))
+        for direction, time_ns, size in rows:
+            number = sum(other == direction for other, _ in known)
+            known[direction, number] = PredictedTransfer(time_ns, size)
     return known
 
 

@@ -8,14 +8,16 @@ The rank that holds the store ends last.
 Guarantee: After a notice, every living rank that reaches the store stops waiting within the grace
 period and a few polls; any other within its next transfer's time-out and the grace period.
 Complexity: A few small messages per second and rank.
-Source: own.
 """
 
 import atexit
 import json
+import socket
+import struct
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -24,7 +26,6 @@ from torch.distributed.distributed_c10d import Store
 
 from planner.model.errors import CommunicationError
 from planner.runtime.world.store import first_line
-from planner.runtime.world.verdict import down, verdict_error
 
 _INTERVAL_S = 0.1
 _STORE_TIMEOUT = timedelta(seconds=2)
@@ -203,12 +204,9 @@ class Watch:
         """Return the error for a store that cannot be reached."""
         step, batch = self._transfer or (self.step, None)
         own = self._own or {"step": step, "batch": batch, "reason": None}
-        where = ", ".join(
-            f"{name} {own[name]}" for name in ("step", "batch") if own[name] is not None
-        )
         before = f"; before that: {own['reason']}" if own["reason"] else ""
         return CommunicationError(
-            f"{where}{': ' if where else ''}the job's store cannot be reached: rank 0, or the "
+            f"{_place(own)}the job's store cannot be reached: rank 0, or the "
             f"launcher that holds it, has ended, hangs or is cut off ({what}){before}",
             step=own["step"],
             batch=own["batch"],
@@ -264,3 +262,83 @@ class Watch:
             return not left
 
         self._until(all_done, limit_s)
+
+
+# ---
+# The verdict on a failure: one error for all ranks, from a record and the answers.
+
+
+_SIOCGIFFLAGS = 0x8913
+_UP_AND_RUNNING = 0x1 | 0x40
+
+
+def verdict_error(verdict: Mapping[str, Any]) -> CommunicationError:
+    """Return the error that all ranks raise.
+
+    Keys: "record" holds the first notice, with the arguments of `Watch.failed`, "rank" and
+    "transfers". "answers" holds by rank (as text) the interfaces that are "down" and the number of
+    begun "transfers". "gone" lists the ranks that have left, "missing" those that did not answer.
+    """
+    record = verdict["record"]
+    missing, gone = verdict.get("missing", []), verdict.get("gone", [])
+    answers = {int(rank): answer for rank, answer in verdict.get("answers", {}).items()}
+    cut = {rank: answer["down"] for rank, answer in answers.items() if answer["down"]}
+    reasons, late = [], []
+    if record["at_fault"]:
+        reasons.append(f"rank {record['rank']} stopped: {record['reason']}")
+    elif not (missing or gone or cut) and record["batch"] is not None:
+        late = [
+            rank for rank, answer in answers.items() if answer["transfers"] < record["transfers"]
+        ]
+    reasons += [f"rank {rank} has left the job" for rank in gone]
+    reasons += [
+        f"rank {rank} does not answer: it was killed, has ended, hangs or is cut off"
+        for rank in missing
+    ]
+    reasons += [f"interface {name} of rank {rank} is down" for rank in cut for name in cut[rank]]
+    reasons += [
+        f"rank {rank} has not begun this transfer: it still computes or hangs" for rank in late
+    ]
+    if not record["at_fault"]:
+        peers = "".join(f" with rank {peer}" for peer in record["peers"])
+        reasons.append(f"noticed by rank {record['rank']}{peers}: {record['reason']}")
+    blamed = {*missing, *gone, *cut, *late} or set(record["peers"])
+    if record["at_fault"]:
+        blamed.add(record["rank"])
+    return CommunicationError(
+        f"{_place(record)}{'; '.join(reasons)}",
+        step=record["step"],
+        batch=record["batch"],
+        peers=tuple(sorted(blamed)),
+    )
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    """Return the step and the batch of a record, as the beginning of a message."""
+    known = [f"{name} {record[name]}" for name in ("step", "batch") if record[name] is not None]
+    return f"{', '.join(known)}: " if known else ""
+
+
+def down(interfaces: tuple[str, ...]) -> list[str]:
+    """Return the interfaces that are down according to Linux.
+
+    A socket is asked, because /sys shows the network namespace in which it was mounted, which may
+    differ from this process's.
+    """
+    if sys.platform != "linux":
+        return []
+    import fcntl
+
+    names = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for name in interfaces:
+            request = struct.pack("16s24x", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, request)
+            except OSError:  # the interface no longer exists
+                names.append(name)
+                continue
+            (flags,) = struct.unpack_from("H", answer, 16)
+            if flags & _UP_AND_RUNNING != _UP_AND_RUNNING:
+                names.append(name)
+    return names

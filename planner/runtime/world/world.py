@@ -11,12 +11,7 @@ from typing import Any, Self
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from planner.model.errors import (
-    CommunicationError,
-    DisagreementError,
-    InvalidInputError,
-)
-from planner.runtime.world.interfaces import only, using
+from planner.model.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, grace_s
 
@@ -255,3 +250,27 @@ def new_gloo_group(
 def ranks_named(ranks: Sequence[int]) -> str:
     """Return the ranks as words of a sentence."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+# ---
+# The network interface that gloo uses.
+
+
+def only(interfaces: Sequence[str]) -> str | None:
+    """Return the interface if there is exactly one."""
+    return interfaces[0] if len(interfaces) == 1 else None
+
+
+@contextmanager
+def using(interface: str | None) -> Iterator[None]:
+    """Let gloo use one network interface, by its environment variable."""
+    before = os.environ.get("GLOO_SOCKET_IFNAME")
+    if interface is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+    try:
+        yield
+    finally:
+        if interface is not None:
+            os.environ.pop("GLOO_SOCKET_IFNAME")
+            if before is not None:
+                os.environ["GLOO_SOCKET_IFNAME"] = before

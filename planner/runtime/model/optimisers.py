@@ -8,7 +8,6 @@ them.
 Guarantee: The groups are restored after a step. An optimiser that counts in its groups is detected.
 Complexity: O(n log n) for n parameters and O(settings) per group concerned; for optimisers that are
 not torch's, per group.
-Source: own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -110,14 +109,6 @@ def state(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> str:
     for parameter, name in names.items():
         for key, value in sorted(optimizer.state.get(parameter, {}).items(), key=str):
             digest.update(f"{name} {key} {_plain(value)}".encode())
-    return digest.hexdigest()
-
-
-def contents(parameters: Mapping[str, nn.Parameter]) -> str:
-    """Return a hash of the values of parameters; reads all of them."""
-    digest = sha256()
-    for name, parameter in parameters.items():
-        digest.update(f"{name} {_plain(parameter)}".encode())
     return digest.hexdigest()
 
 
