@@ -232,16 +232,6 @@ def _checked(
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
     ranks = os.environ.get("WORLD_SIZE", "")
-    collective = getattr(program, "collective", None)
-    if collective is not None and ranks.isdecimal():
-        from planner.families.bml.program import made
-
-        needed = made(collective).ranks
-        if int(ranks) != needed:
-            raise InvalidInputError(
-                options.plans[0],
-                f"planned for {needed} ranks, the job has {ranks}: plan for {ranks}",
-            )
     if options.bcube is None:
         return None
     from planner.programs import GradientProgram

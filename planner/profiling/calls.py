@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node, saved_tensors_hooks
 
-from planner.model.errors import MeasurementError
+from planner.model.errors import MeasurementError, PlannerError
 from planner.profiling.samples import byte_size
 
 
@@ -68,13 +68,16 @@ def watched(
         yield
 
 
-def forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
-    """Return the model's output; an error of the model becomes a `MeasurementError`."""
+@contextmanager
+def errors_of(which: str) -> Iterator[None]:
+    """Turn errors of the model's forward or backward pass into a `MeasurementError`."""
     try:
-        return model(*inputs)
+        yield
+    except PlannerError:
+        raise
     except Exception as error:
         raise MeasurementError(
-            f"the model's forward pass failed: {type(error).__name__}: {error}"
+            f"the model's {which} pass failed: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -112,7 +115,8 @@ def trace(
         if saved:
             hooks.enter_context(saved_tensors_hooks(pack, lambda tensor: tensor))
         hooks.enter_context(watched(model, enter, leave))
-        output = forward(model, inputs)
+        with errors_of("forward"):
+            output = model(*inputs)
     # After the run: lazy parameters get their memory in the first run.
     own = {_place(tensor) for tensor in chain(model.parameters(), model.buffers())}
     for place, call in first_for.items():

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from planner.model.errors import MeasurementError
-from planner.profiling.calls import forward, watched
+from planner.profiling.calls import errors_of, watched
 from planner.profiling.samples import tensors_in
 
 _ATTENTION = ("aten._scaled_dot_product_", "aten._flash_attention_forward")
@@ -91,9 +91,9 @@ def describe(
         call.made, call.ended = _shape(output), products.count
 
     try:
-        with _Products() as products, watched(model, enter, leave):
-            forward(model, inputs)
-    except (MeasurementError, RuntimeError):
+        with errors_of("forward"), _Products() as products, watched(model, enter, leave):
+            model(*inputs)
+    except MeasurementError:
         return None
     leaves = [call for call in calls if call.leaf]
     bounds = [0, *(leaf.begun for leaf in leaves[1:]), products.count]

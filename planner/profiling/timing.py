@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from planner.model.errors import MeasurementError
-from planner.profiling.calls import forward, nodes_behind, observed_modules
+from planner.profiling.calls import errors_of, nodes_behind, observed_modules
 from planner.profiling.samples import loss_of, tensors_in
 from planner.profiling.structure import Structure
 
@@ -52,7 +52,8 @@ def time_bare(model: nn.Module, inputs: tuple[Any, ...], clock: Clock) -> tuple[
     """Return the times of one forward and one backward pass (ns), without hooks."""
     model.zero_grad(set_to_none=True)
     start = clock()
-    output = forward(model, inputs)
+    with errors_of("forward"):
+        output = model(*inputs)
     forward_ns = clock() - start
     start, end = _backward(loss_of(output), clock)
     return forward_ns, end - start
@@ -82,7 +83,8 @@ def time_layers(
                 hooks.callback(module.register_forward_pre_hook(mark, prepend=True).remove)
                 hooks.callback(module.register_forward_hook(mark, always_call=True).remove)
         start = clock()
-        output = forward(model, inputs)
+        with errors_of("forward"):
+            output = model(*inputs)
         end = clock()
     if [name for name, _ in marks] != [name for name, _ in structure.marks]:
         raise _changed("its modules are called in another order")
@@ -129,12 +131,8 @@ def time_layers(
 
 def _backward(loss: Tensor, clock: Clock) -> tuple[int, int]:
     start = clock()
-    try:
+    with errors_of("backward"):
         loss.backward()
-    except Exception as error:
-        raise MeasurementError(
-            f"the model's backward pass failed: {type(error).__name__}: {error}"
-        ) from error
     return start, clock()
 
 

@@ -20,7 +20,6 @@ from planner.model import machine
 from planner.model.units import counted, format_ns
 from planner.programs import Answer
 from planner.runtime.measuring.measured import (
-    batch_times,
     batches_of,
     compared,
     predicted_computation,
@@ -187,17 +186,14 @@ def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[st
 
 def _of_order(runs: Sequence[Run]) -> Iterable[str]:
     """Yield a sentence about batches that left before earlier batches of the plan."""
-    overtook: dict[str, int] = {}
-    steps = 0
-    for ranks, first in runs:
-        times = batch_times(ranks, first)
-        steps += max((len(batch.measured_ns) for batch in times), default=0)
-        for batch in times:
-            name = f"{batch.direction} batch {batch.batch + 1}".strip()
-            overtook[name] = overtook.get(name, 0) + batch.overtook
-    often = {name: count for name, count in overtook.items() if count}
+    batches = batches_of(runs)
+    often = [
+        f"{batch.direction} batch {batch.batch + 1} ({batch.overtook}×)".strip()
+        for batch in batches
+        if batch.overtook
+    ]
     if often:
-        names = ", ".join(f"{name} ({count}×)" for name, count in often.items())
+        names, steps = ", ".join(often), max(len(batch.measured_ns) for batch in batches)
         yield (
             f"order: in {counted(steps, 'step')} {names} left before earlier ones, which were not "
             "ready: gradients came in another order than the profile says"

@@ -24,23 +24,15 @@ from planner.programs import Answer
 from planner.runtime.measuring.trace import Event
 from planner.solving.timeline import Interval, Kind, Timeline
 
+_KINDS: dict[str, Kind] = {"": "all_reduce", "push": "push", "pull": "pull"}
+
 
 class StepTime(NamedTuple):
-    """Times of one step on one rank (ns).
-
-    Attributes
-    ----------
-    step_ns : int
-        The whole step.
-    exposed_ns : int
-        Exposed communication: the computation waits for transfers.
-    forward_phase_ns, backward_phase_ns : int
-        For plans that pull and push; see the module.
-    """
+    """Times of one step on one rank (ns)."""
 
     step_ns: int
-    exposed_ns: int
-    forward_phase_ns: int
+    exposed_ns: int  # exposed communication: the computation waits for transfers
+    forward_phase_ns: int  # for plans that pull and push, as the next: see the module
     backward_phase_ns: int
 
 
@@ -54,20 +46,10 @@ def off_by(predicted_ns: float, measured_ns: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTime:
-    """A predicted time and its measurements.
-
-    Attributes
-    ----------
-    name : str
-        The measured quantity.
-    predicted_ns : int or None
-        The prediction; None if the plan makes none.
-    measured_ns : tuple of int
-        One value per step, of the slowest rank.
-    """
+    """A predicted time and its measurements, one per step, of the slowest rank."""
 
     name: str
-    predicted_ns: int | None
+    predicted_ns: int | None  # None if the plan makes no prediction
     measured_ns: tuple[int, ...]
 
     @property
@@ -85,25 +67,14 @@ class MeasuredTime:
 class BatchTime:
     """Times of the transfers of one batch.
 
-    Attributes
-    ----------
-    direction : str
-        "pull" or "push" where a plan has both; else empty.
-    batch : int
-        Number of the batch in the plan.
-    measured_ns : tuple of int
-        One value per step: how long the transfer occupied the channel of the slowest rank,
-        including waiting for other ranks.
-    overtook : int
-        Number of steps in which it left before an earlier batch of the plan.
-    waited_ns : tuple of int
-        The part spent waiting for the last rank: the excess over the rank with the shortest time.
+    A transfer occupies the channel of the slowest rank for the measured time. That includes the
+    time waited for the last rank: the excess over the rank with the shortest time.
     """
 
-    direction: str
-    batch: int
-    measured_ns: tuple[int, ...]
-    overtook: int = 0
+    direction: str  # "pull" or "push" where a plan has both; else empty
+    batch: int  # its number in the plan
+    measured_ns: tuple[int, ...]  # one value per step
+    overtook: int = 0  # steps in which it left before an earlier batch of the plan
     waited_ns: tuple[int, ...] = ()
 
     @property
@@ -189,13 +160,21 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
 
 def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime, ...]:
     """Return the times of each batch's transfers in the steps from `first` on."""
-    lengths: dict[tuple[str, int], dict[int, list[int]]] = {}
-    for events in ranks:
-        for event in events:
-            if event.kind == "transfer" and event.step >= first:
-                steps = lengths.setdefault((event.direction, event.batch), {})
-                steps.setdefault(event.step, []).append(event.end_ns - event.start_ns)
-    overtook = _overtaking(ranks[0], first) if ranks else Counter()
+    return batches_of([(ranks, first)])
+
+
+def batches_of(runs: Iterable[tuple[Sequence[Iterable[Event]], int]]) -> tuple[BatchTime, ...]:
+    """Return the times of each batch over several runs of a plan, given as (events, first step)."""
+    lengths: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = {}
+    overtook: Counter[tuple[str, int]] = Counter()
+    for run, (ranks, first) in enumerate(runs):
+        for rank, events in enumerate(ranks):
+            sent = [row for row in events if row.kind == "transfer" and row.step >= first]
+            for row in sent:
+                steps = lengths.setdefault((row.direction, row.batch), {})
+                steps.setdefault((run, row.step), []).append(row.end_ns - row.start_ns)
+            if rank == 0:  # all ranks share the order
+                overtook.update(_overtaking(sent))
     return tuple(
         BatchTime(
             *name,
@@ -207,34 +186,14 @@ def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime
     )
 
 
-def batches_of(
-    runs: Iterable[tuple[Sequence[Iterable[Event]], int]],
-) -> tuple[BatchTime, ...]:
-    """Return the times of each batch over several runs of a plan, given as (events, first step)."""
-    known: dict[tuple[str, int], BatchTime] = {}
-    for ranks, first in runs:
-        for batch in batch_times(ranks, first):
-            name = batch.direction, batch.batch
-            before = known.get(name, BatchTime(*name, ()))
-            known[name] = BatchTime(
-                *name,
-                before.measured_ns + batch.measured_ns,
-                before.overtook + batch.overtook,
-                before.waited_ns + batch.waited_ns,
-            )
-    return tuple(known[name] for name in sorted(known))
-
-
-def _overtaking(events: Iterable[Event], first: int) -> Counter[tuple[str, int]]:
-    """Count the steps in which a batch left before an earlier one; all ranks share the order."""
-    overtook: Counter[tuple[str, int]] = Counter()
+def _overtaking(sent: Sequence[Event]) -> Iterator[tuple[str, int]]:
+    """Yield each batch once for every step in which it left before an earlier one."""
     least: dict[tuple[str, int], int] = {}  # least batch that left later, by direction and step
-    for event in reversed(tuple(events)):
-        if event.kind == "transfer" and event.step >= first:
-            place = event.direction, event.step
-            overtook[event.direction, event.batch] += least.get(place, event.batch) < event.batch
-            least[place] = min(least.get(place, event.batch), event.batch)
-    return overtook
+    for row in reversed(sent):
+        later = least.get((row.direction, row.step), row.batch)
+        if later < row.batch:
+            yield row.direction, row.batch
+        least[row.direction, row.step] = min(later, row.batch)
 
 
 def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
@@ -263,7 +222,7 @@ def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
                 lanes[1],
                 event.start_ns - start,
                 event.end_ns - start,
-                _kind(event),
+                _KINDS[event.direction],
                 event.batch,
                 f"{event.direction} batch {event.batch + 1}".strip(),
             )
@@ -271,12 +230,6 @@ def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
             if event.kind == "transfer"
         ]
     return Timeline(tuple(resources), tuple(intervals))
-
-
-def _kind(event: Event) -> Kind:
-    if event.direction == "push":
-        return "push"
-    return "pull" if event.direction == "pull" else "all_reduce"
 
 
 def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interval]:

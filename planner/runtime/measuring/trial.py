@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.model.errors import MeasurementError, PlannerError
+from planner.profiling.calls import errors_of
 from planner.profiling.samples import loss_of, tensors_in
 from planner.programs import Plan
 from planner.runtime.attaching import attach
@@ -67,9 +67,9 @@ def run_plan(
     """
     with attach(model, plan, optimizer, world, all_reduce=all_reduce) as executor:
         for done in range(warmup + steps):
-            with _of_the_model("forward"):
+            with errors_of("forward"):
                 loss = loss_of(model(*inputs))
-            with _of_the_model("backward"):
+            with errors_of("backward"):
                 loss.backward()
             executor.step()
             if progress is not None:
@@ -121,19 +121,6 @@ def ddp_steps(
             Event("backward", step, -1, middle, after),
             Event("step", step, -1, start, end),
         )
-
-
-@contextmanager
-def _of_the_model(which: str) -> Iterator[None]:
-    """Turn errors other than the planner's into a `MeasurementError` of the model."""
-    try:
-        yield
-    except PlannerError:
-        raise
-    except Exception as error:
-        raise MeasurementError(
-            f"the model's {which} pass failed: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...], ...]:
