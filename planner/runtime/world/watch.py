@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -195,9 +195,18 @@ class Watch:
         self._answered_at = time.monotonic()
         return there
 
-    def _until(self, done: Callable[[], bool], limit_s: float) -> None:
-        end = time.monotonic() + limit_s
-        while not done() and time.monotonic() < end:
+    def _heard(self, ranks: Iterable[int], what: str, limit_s: float) -> dict[int, str]:
+        """Wait until ranks have done `what` or left, up to the limit; return which each has."""
+        missing, heard, end = set(ranks), dict[int, str](), time.monotonic() + limit_s
+        while True:
+            for rank in sorted(missing):
+                done = next((key for key in (what, "left") if self._has(f"{key}/{rank}")), None)
+                if done is not None:
+                    heard[rank] = done
+            missing -= heard.keys()
+            decided = what == "here" and self._has("verdict")
+            if not missing or decided or time.monotonic() >= end:
+                return heard
             time.sleep(_INTERVAL_S)
 
     def _cut_off(self, what: str) -> CommunicationError:
@@ -223,24 +232,12 @@ class Watch:
         record: dict[str, Any] = json.loads(self._store.get("failed"))
         answer = {"down": down(self._interfaces), "transfers": self._transfers}
         self._store.set(f"here/{self._rank}", json.dumps(answer))
-        left = set(range(self._size))
-        gone: set[int] = set()
-
-        def all_known() -> bool:
-            for rank in sorted(left):
-                if self._has(f"here/{rank}"):
-                    left.discard(rank)
-                elif self._has(f"left/{rank}"):
-                    left.discard(rank)
-                    gone.add(rank)
-            return not left or self._has("verdict")
-
-        self._until(all_known, self._grace_s)
-        here = [rank for rank in range(self._size) if rank not in left | gone]
+        heard = self._heard(range(self._size), "here", self._grace_s)
+        here = [rank for rank in sorted(heard) if heard[rank] == "here"]
         mine = {
             "record": record,
-            "missing": sorted(left),
-            "gone": sorted(gone),
+            "missing": sorted(set(range(self._size)) - heard.keys()),
+            "gone": sorted(heard.keys() - set(here)),
             "answers": {rank: json.loads(self._store.get(f"here/{rank}")) for rank in here},
         }
         agreed = self._store.compare_set("verdict", "", json.dumps(mine))
@@ -251,17 +248,8 @@ class Watch:
 
     def _linger(self, others: Iterable[int], limit_s: float) -> None:
         """Keep this process's store, if it has one, until the other ranks are done with it."""
-        if not self._holds_store:
-            return
-        left = set(others)
-
-        def all_done() -> bool:
-            for rank in sorted(left):
-                if self._has(f"read/{rank}") or self._has(f"left/{rank}"):
-                    left.discard(rank)
-            return not left
-
-        self._until(all_done, limit_s)
+        if self._holds_store:
+            self._heard(others, "read", limit_s)
 
 
 # ---
