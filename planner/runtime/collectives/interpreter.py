@@ -234,13 +234,9 @@ class Interpreter:
             for lane, script in zip(self._lanes, self._checked(flat, depth, kind), strict=True):
                 lane.jobs.put((flat, script))
             for _ in self._lanes:
-                try:
-                    error = self._answer()
-                except PlannerError as stopped:
-                    error = stopped
-                if error is not None:
-                    self._error = error
-                    raise error
+                self._error = self._answer()
+                if self._error is not None:
+                    raise self._error
         finally:
             self._busy.release()
 
@@ -268,11 +264,12 @@ class Interpreter:
         return max(depth, self._depth, min(most, least // _MESSAGE_BYTES))
 
     def _answer(self) -> Exception | None:
-        """Return a lane's result, None or its error; raise the error of another rank meanwhile."""
+        """Return a lane's result, None or its error; the error of another rank ends the waiting."""
         while True:
             with suppress(Empty):
                 return self._answers.get(timeout=_LOOK_S)
-            self._world.watch.check()
+            if self._world.watch.error is not None:
+                return self._world.watch.error
 
 
 def _real(flat: Tensor) -> Tensor:

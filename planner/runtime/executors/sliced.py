@@ -276,7 +276,8 @@ class SlicedExecutor(Executor):
                 self._leaving.append(leaving)
             else:
                 if pushed:
-                    work = partial(self._update, pushed)
+                    means = {number: self._means[number] for number in pushed}
+                    work = partial(self._sliced.step, means)
                     self._tickets.append(Ticket(work, step, pulls, kind="update"))
                     pushed = []
                 # Writing in the channel's thread is safe: all parameters are pending, and the gate
@@ -285,10 +286,6 @@ class SlicedExecutor(Executor):
                 pulls += 1
             self._tickets.append(ticket)
         self.channel.submit(self._tickets)
-
-    def _update(self, numbers: Sequence[int]) -> None:
-        """Update this rank's slices with the pushed gradients."""
-        self._sliced.step({number: self._means[number] for number in numbers})
 
     def finish_all(self) -> None:
         """Finish all pending parameters, and serve the other ranks to the end."""
