@@ -16,25 +16,23 @@ from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer
 from planner.model.profiles import STATISTICS, Profile, Provenance
 from planner.model.validation import integer, shown
-from planner.profiling.remarks import (
-    interquartile,
-    notes_of,
-    others_in,
-    processor,
-    repeated,
-    versions,
-    warnings_of,
-)
 from planner.profiling.shapes import Description, describe
 from planner.profiling.structure import Structure, observe
 from planner.profiling.timing import (
     Clock,
     Run,
     clock_for,
+    interquartile,
     kept_gradients,
     no_collection,
+    notes_of,
+    others_in,
+    processor,
+    repeated,
     time_bare,
     time_layers,
+    versions,
+    warnings_of,
     with_threads,
 )
 from planner.solving.deadline import Deadline

@@ -21,11 +21,12 @@ from planner.programs import Program, digest
 from planner.runtime.executors.channel import Channel
 from planner.runtime.measuring.trace import Event, Trace
 from planner.runtime.model.gate import Gate, uncompiled
-from planner.runtime.model.optimisers import settings, state
 from planner.runtime.model.parameters import (
     check_model,
     check_optimizer,
     described,
+    settings,
+    state,
     trainable,
     trained_ids,
 )

@@ -23,8 +23,7 @@ from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import EVERY, Overtaking, Ticket
 from planner.runtime.executors.messages import Gradients, Sending, means_of, messages_of, version
 from planner.runtime.model.gate import uncompiled
-from planner.runtime.model.optimisers import SomeParameters
-from planner.runtime.model.parameters import check_cover
+from planner.runtime.model.parameters import SomeParameters, check_cover
 from planner.runtime.world.world import World
 
 _WORTH = 2**18

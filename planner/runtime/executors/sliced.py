@@ -24,8 +24,7 @@ from planner.programs.forms import Direction
 from planner.runtime.executors.base import Executor, parameters_of
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.messages import Gradients, version
-from planner.runtime.model.optimisers import SomeParameters, copied
-from planner.runtime.model.parameters import Elements
+from planner.runtime.model.parameters import Elements, SomeParameters, copied
 
 ELEMENTWISE: tuple[type[Optimizer], ...] = (
     torch.optim.SGD,
