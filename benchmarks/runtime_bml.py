@@ -40,7 +40,7 @@ import planner
 from planner import Profile
 from planner.model.units import format_bytes
 from planner.runtime import AllReduce, Ring, World, join
-from planner.runtime.collectives.bcube import BcubeAllReduce
+from planner.runtime.collectives.interpreter import BcubeAllReduce
 from planner.runtime.measuring.sweep import measure_network
 
 N, K = 3, 2

@@ -246,7 +246,7 @@ def _measured(
             stack.callback(world.leave)
             collective = options.collective
             if options.bcube is not None:
-                from planner.runtime.collectives.bcube import BcubeAllReduce
+                from planner.runtime.collectives.interpreter import BcubeAllReduce
 
                 collective = BcubeAllReduce(world, options.bcube.n, options.bcube.k)
                 stack.callback(collective.close)

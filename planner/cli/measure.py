@@ -137,7 +137,7 @@ def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
     asked = given(options, ("input", "batch_size", "threads", "statistic", "optimizer"))
     more: dict[str, Any] = {}
     if options.optimizer:
-        from planner.cli.run_trials import optimizer_of
+        from planner.profiling.samples import optimizer_of
 
         more["optimizer"] = partial(optimizer_of, options.optimizer)
     progress = Progress(quiet=options.quiet)

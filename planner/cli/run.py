@@ -4,8 +4,9 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from planner.cli.parsing import (
     seconds,
 )
 from planner.cli.run_report import Ran, as_json, report
+from planner.cli.telling import Progress
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.model.machine import Load
@@ -36,6 +38,10 @@ from planner.view import GANTT, Chart
 
 if TYPE_CHECKING:
     from planner.programs import Answer, Program
+    from planner.runtime.measuring.trial import Trial
+
+_DRAWN = 5
+"""Steps from which one is drawn; watching takes time, so their times do not count."""
 
 _ABOUT = """\
 Every rank of a job runs this command: start it with torchrun, or any launcher that
@@ -137,12 +143,13 @@ def run(options: argparse.Namespace) -> int:
 
     import torch
 
-    from planner.cli.run_trials import Trials
+    from planner.profiling.samples import optimizer_of
     from planner.runtime import join
-    from planner.runtime.collectives.bcube import BcubeAllReduce
+    from planner.runtime.collectives.interpreter import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
     from planner.runtime.measuring.explained import machine_of
-    from planner.runtime.measuring.measured import slowest, timeline_of
+    from planner.runtime.measuring.measured import timeline_of
+    from planner.runtime.measuring.trial import run_ddp, run_plan, watching
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -153,14 +160,26 @@ def run(options: argparse.Namespace) -> int:
     ):
         threads, before = torch.get_num_threads(), Load.now()
         all_reduce = None if bcube is None else BcubeAllReduce(world, bcube.n, bcube.k)
-        trials = Trials(options, answers, model, inputs, world, all_reduce)
+
+        def optimizer() -> Any:
+            return optimizer_of(options.optimizer, model.parameters())
+
+        def follow(**how: Any) -> "Trial":
+            return run_plan(
+                model, inputs, list(answers), optimizer(), world, all_reduce=all_reduce, **how
+            )
+
+        def default(**how: Any) -> "Trial":
+            return run_ddp(model, inputs, optimizer(), world, **how)
+
         try:
-            planned, plain = trials.run()
+            planned, plain = _alternated(options, follow, default, shown=world.rank == 0)
         except InvalidPlanError as error:
             raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
         machine = machine_of(world, threads, before)
         if "picture" in writers:
-            watched, moments = trials.drawn()
+            with watching(model) as moments:
+                watched = follow(steps=_DRAWN, warmup=1)
     if world.rank:
         return 0
     ran = Ran(options, answers, planned, plain, machine, world.size)
@@ -170,7 +189,7 @@ def run(options: argparse.Namespace) -> int:
         write_text(report(ran))
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
-        usual = [step.step_ns for trial in planned for step in slowest(trial.events, trial.warmup)]
+        usual = [step.step_ns for trial in planned for step in trial.steps]
         chart = Chart(*beside_each_other(name, answers, watched.events[0], moments, usual))
         with replacing(options.picture) as place:
             writers["picture"](chart, place)
@@ -181,6 +200,30 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _alternated(
+    options: argparse.Namespace,
+    follow: "Callable[..., Trial]",
+    default: "Callable[..., Trial]",
+    *,
+    shown: bool,
+) -> "tuple[list[Trial], list[Trial]]":
+    """Return the trials of the plan and the alternating ones of DDP."""
+    rounds, line = options.against_ddp or 1, Progress(quiet=options.quiet)
+
+    def trial(run: "Callable[..., Trial]", what: str, warmup: int) -> "Trial":
+        progress = partial(line, f"{what}: step") if shown else None
+        return run(steps=options.steps, warmup=warmup, progress=progress)
+
+    planned, plain = [], []
+    for turn in range(rounds):
+        suffix = f", round {turn + 1} of {rounds}" if rounds > 1 else ""
+        planned.append(trial(follow, f"as planned{suffix}", options.warmup))
+        if options.against_ddp:
+            plain.append(trial(default, f"under DDP{suffix}", max(options.warmup, 2)))
+    line.done()
+    return planned, plain
+
+
 def _checked(
     options: argparse.Namespace, answers: "list[Answer]", program: "Program"
 ) -> BCube | None:
@@ -189,16 +232,6 @@ def _checked(
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
     ranks = os.environ.get("WORLD_SIZE", "")
-    collective = getattr(program, "collective", None)
-    if collective is not None and ranks.isdecimal():
-        from planner.families.bml.program import made
-
-        needed = made(collective).ranks
-        if int(ranks) != needed:
-            raise InvalidInputError(
-                options.plans[0],
-                f"planned for {needed} ranks, the job has {ranks}: plan for {ranks}",
-            )
     if options.bcube is None:
         return None
     from planner.programs import GradientProgram

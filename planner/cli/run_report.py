@@ -1,7 +1,7 @@
 """The report of ``planner run``: predicted and measured times, as text and as JSON."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -14,20 +14,19 @@ from planner.cli.compare_tables import warning_lines
 from planner.families.bml.program import made
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
-from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
 from planner.model.units import counted, format_bytes, format_ns
 from planner.programs.from_plans import recipes_of
-from planner.runtime.measuring.explained import RatioInterval, against, explained, other_threads
-from planner.runtime.measuring.measured import batches_of, compared, predicted_transfers, slowest
+from planner.runtime.measuring.explained import against, explained, other_threads
+from planner.runtime.measuring.measured import batches_of, compared, predicted_transfers
 from planner.solving.diagnostics import Circumstances
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
     from planner.programs import Answer
-    from planner.runtime.measuring.measured import MeasuredTime, StepTime
+    from planner.runtime.measuring.measured import BatchTime, MeasuredTime, StepTime
     from planner.runtime.measuring.trial import Trial
 
 _TURNS = (
@@ -63,7 +62,7 @@ def report(ran: Ran) -> str:
     rows = [_row(measured) for measured in compared(ran.answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
     lines += ["", format_table(header, rows), f"off by: {ERROR_SIGN}", "", *_batches(ran)]
-    lines += ["", *_explained(ran)]
+    lines += ["", *explained(ran.answers, ran.planned, ran.machine)]
     if ran.plain:
         lines += ["", _standing(_against(ran), ran.plain)]
     return "\n".join(lines) + "\n"
@@ -71,21 +70,6 @@ def report(ran: Ran) -> str:
 
 def as_json(ran: Ran) -> str:
     """Return the report as JSON."""
-    predictions = predicted_transfers(ran.answers)
-    transfers = []
-    for batch in batches_of((trial.events, trial.warmup) for trial in ran.planned):
-        predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
-        transfers.append(
-            TransferReport(
-                direction=batch.direction or None,
-                batch=batch.batch,
-                bytes=size,
-                predicted_ns=predicted,
-                measured_ns=batch.measured_ns,
-                waited_ns=batch.waited_ns,
-                overtook=batch.overtook,
-            )
-        )
     run = RunReport(
         plans=tuple(map(_about, ran.options.plans, ran.answers)),
         model=ran.options.model,
@@ -100,12 +84,21 @@ def as_json(ran: Ran) -> str:
             )
             for time in compared(ran.answers, _times(ran.planned))
         ),
-        transfers=tuple(transfers),
-        explanations=_explained(ran),
+        transfers=tuple(
+            TransferReport(
+                direction=batch.direction or None,
+                batch=batch.batch,
+                bytes=size,
+                predicted_ns=predicted,
+                measured_ns=batch.measured_ns,
+                waited_ns=batch.waited_ns,
+                overtook=batch.overtook,
+            )
+            for batch, predicted, size in _transfers(ran)
+        ),
+        explanations=explained(ran.answers, ran.planned, ran.machine),
         ddp_step_ns=tuple(step.step_ns for step in _times(ran.plain)) if ran.plain else UNSET,
-        against_ddp=msgspec.convert(_against(ran), RatioReport, from_attributes=True)
-        if ran.plain
-        else UNSET,
+        against_ddp=_against(ran) if ran.plain else UNSET,
     )
     return msgspec.json.encode(run).decode() + "\n"
 
@@ -135,13 +128,9 @@ def _collective(ran: Ran) -> str:
 
 def _ranks(answer: "Answer") -> int | None:
     """Return the number of ranks that a plan assumes, if known."""
-    if isinstance(answer, BigdlAnswer):
-        return len(answer.slices) if isinstance(answer.slices, tuple) else None
-    if isinstance(answer, IterationAnswer):
-        return answer.workers
-    if isinstance(answer, CaramelAnswer | IbatchAnswer) and answer.ranks is not UNSET:
-        return answer.ranks
-    return None
+    name = {"bigdl": "nodes", "iteration": "workers"}.get(answer.problem, "ranks")
+    known = getattr(answer, name, None)
+    return known if isinstance(known, int) else None
 
 
 def _warnings(ran: Ran) -> list[str]:
@@ -162,7 +151,7 @@ def _warnings(ran: Ran) -> list[str]:
 
 
 def _times(trials: "Sequence[Trial]") -> "list[StepTime]":
-    return [step for trial in trials for step in slowest(trial.events, trial.warmup)]
+    return [step for trial in trials for step in trial.steps]
 
 
 def _row(measured: "MeasuredTime") -> tuple[str, ...]:
@@ -179,12 +168,11 @@ def _row(measured: "MeasuredTime") -> tuple[str, ...]:
 
 def _batches(ran: Ran) -> list[str]:
     """Return the table of predicted and measured times of each transfer, and notes."""
-    predictions, first = predicted_transfers(ran.answers), ran.answers[0]
+    first = ran.answers[0]
     directions = {answer.direction for answer in ran.answers if isinstance(answer, IbatchAnswer)}
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
-    for batch in batches_of((trial.events, trial.warmup) for trial in ran.planned):
-        predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
+    for batch, predicted, size in _transfers(ran):
         name = f"{batch.direction} batch {batch.batch + 1}".strip()
         if isinstance(first, BigdlAnswer) and _own(first, batch.batch):
             name += " (own slices)"
@@ -212,6 +200,13 @@ def _batches(ran: Ran) -> list[str]:
     return [format_table(header, rows), _WAITED, *notes]
 
 
+def _transfers(ran: Ran) -> "Iterator[tuple[BatchTime, int | None, int | None]]":
+    """Yield the measured times of each transfer, its predicted time (ns), and its bytes."""
+    known = predicted_transfers(ran.answers)
+    for batch in batches_of(ran.planned):
+        yield batch, *known.get((batch.direction, batch.batch), (None, None))
+
+
 def _own(answer: BigdlAnswer, turn: int) -> bool:
     """Return whether each rank takes its own slice in this turn, so that nothing is sent."""
     order = answer.pulls()
@@ -220,18 +215,18 @@ def _own(answer: BigdlAnswer, turn: int) -> bool:
     return all(row[turn] == rank for rank, row in enumerate(order))
 
 
-def _against(ran: Ran) -> RatioInterval:
+def _against(ran: Ran) -> RatioReport:
     """Return the interval of the plan's speed-up over DDP, round by round."""
     return against(
         [
-            median(step.step_ns for step in _times([plain]))
-            / median(step.step_ns for step in _times([planned]))
+            median(step.step_ns for step in plain.steps)
+            / median(step.step_ns for step in planned.steps)
             for planned, plain in zip(ran.planned, ran.plain, strict=True)
         ]
     )
 
 
-def _standing(interval: RatioInterval, plain: "Sequence[Trial]") -> str:
+def _standing(interval: RatioReport, plain: "Sequence[Trial]") -> str:
     """Return a sentence on whether the plan and DDP differ, and by how much."""
     ddp = round(median(step.step_ns for step in _times(plain)))
     rounds = counted(interval.rounds, "alternating round")
@@ -244,8 +239,3 @@ def _standing(interval: RatioInterval, plain: "Sequence[Trial]") -> str:
         return f"{text}no difference: the plan is {about}, but {between} contains 1"
     sure = f"{interval.confidence:.0%} sure for the median"
     return f"{text}the plan is {about} ({between}, {sure})"
-
-
-def _explained(ran: Ran) -> tuple[str, ...]:
-    trials = [(trial.events, trial.warmup) for trial in ran.planned]
-    return explained(ran.answers, trials, ran.machine)

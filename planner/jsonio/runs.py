@@ -45,6 +45,11 @@ class RatioReport(Struct, frozen=True, kw_only=True):
     rounds: int
     differs: bool
 
+    @property
+    def confidence(self) -> float:
+        """The probability that the true median lies in the interval; 0 for a single round."""
+        return 1 - 2.0 ** (1 - self.rounds)
+
 
 class RunReport(Struct, frozen=True, kw_only=True):
     """A run, from rank 0; times are those of the slowest rank, without warm-up steps."""

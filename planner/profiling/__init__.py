@@ -9,7 +9,7 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError("torch", "torch") from error
 
-from planner.profiling.factory import load_factory
 from planner.profiling.measuring import measure
+from planner.profiling.samples import load_factory
 
 __all__ = ["load_factory", "measure"]

@@ -1,20 +1,20 @@
-"""Record the module calls of one forward pass.
+"""Record the module calls of one forward pass, and the autograd nodes behind tensors.
 
 A layer is a leaf call: a module call during which no other module is called.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd.graph import Node, saved_tensors_hooks
 
-from planner.model.errors import MeasurementError
-from planner.profiling.graph import order_number
+from planner.model.errors import MeasurementError, PlannerError
 from planner.profiling.samples import byte_size
 
 
@@ -46,13 +46,38 @@ def observed_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, module
 
 
-def forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
-    """Return the model's output; an error of the model becomes a `MeasurementError`."""
+@contextmanager
+def watched(
+    model: nn.Module,
+    enter: Callable[[str, nn.Module, Any], None],
+    leave: Callable[[Any], None],
+) -> Iterator[None]:
+    """Call `enter(name, module, inputs)` before and `leave(output)` after every module call."""
+    with ExitStack() as hooks:
+        for name, module in observed_modules(model):
+            before = module.register_forward_pre_hook(
+                lambda module, args, kwargs, name=name: enter(name, module, (args, kwargs)),
+                prepend=True,
+                with_kwargs=True,
+            )
+            hooks.callback(before.remove)
+            after = module.register_forward_hook(
+                lambda _module, _args, output: leave(output), always_call=True
+            )
+            hooks.callback(after.remove)
+        yield
+
+
+@contextmanager
+def errors_of(which: str) -> Iterator[None]:
+    """Turn errors of the model's forward or backward pass into a `MeasurementError`."""
     try:
-        return model(*inputs)
+        yield
+    except PlannerError:
+        raise
     except Exception as error:
         raise MeasurementError(
-            f"the model's forward pass failed: {type(error).__name__}: {error}"
+            f"the model's {which} pass failed: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -68,12 +93,11 @@ def trace(
     running: list[Call] = []
     probe = torch.zeros((), requires_grad=True)
 
-    def enter(name: str) -> None:
+    def enter(name: str, _module: nn.Module, _inputs: Any) -> None:
         if running:
             running[-1].leaf = False
-        call = Call(name, _next_number(probe))
-        calls.append(call)
-        running.append(call)
+        calls.append(Call(name, _next_number(probe)))
+        running.append(calls[-1])
 
     def leave(output: Any) -> None:
         call = running.pop()
@@ -90,29 +114,15 @@ def trace(
     with ExitStack() as hooks:
         if saved:
             hooks.enter_context(saved_tensors_hooks(pack, lambda tensor: tensor))
-        for name, module in observed_modules(model):
-            before = module.register_forward_pre_hook(
-                lambda _module, _args, name=name: enter(name), prepend=True
-            )
-            hooks.callback(before.remove)
-            after = module.register_forward_hook(
-                lambda _module, _args, output: leave(output), always_call=True
-            )
-            hooks.callback(after.remove)
-        output = forward(model, inputs)
-    _count_saved(model, first_for)
-    return calls, output
-
-
-def _count_saved(model: nn.Module, saved: Mapping[tuple[int, int], Call]) -> None:
-    """Add the saved bytes to the calls, without the model's own parameters and buffers.
-
-    Call after the run: lazy parameters get their memory in the first run.
-    """
+        hooks.enter_context(watched(model, enter, leave))
+        with errors_of("forward"):
+            output = model(*inputs)
+    # After the run: lazy parameters get their memory in the first run.
     own = {_place(tensor) for tensor in chain(model.parameters(), model.buffers())}
-    for place, call in saved.items():
+    for place, call in first_for.items():
         if place not in own:
             call.kept_bytes += place[1]
+    return calls, output
 
 
 def _place(tensor: Tensor) -> tuple[int, int]:
@@ -132,9 +142,65 @@ def layer_names(leaves: Sequence[Call], model: nn.Module) -> list[str]:
     return names
 
 
+def parameter_layers(model: nn.Module, calls: Sequence[Call]) -> Mapping[nn.Parameter, int]:
+    """Return the layer of each parameter: the first layer in the first call of its module.
+
+    If the module is never called, its nearest enclosing module that is called counts. For tied
+    weights the first layer counts.
+    """
+    modules = dict(model.named_modules())
+    first_layer: dict[nn.Module, int] = {}
+    layers = 0
+    for call in calls:
+        first_layer.setdefault(modules[call.module], layers)
+        layers += call.leaf
+    around: dict[nn.Module, list[nn.Module]] = defaultdict(list)
+    for module in modules.values():
+        for child in module.children():
+            around[child].append(module)
+
+    def layer_of(owner: nn.Module) -> int:
+        nearest = [owner]
+        while not any(module in first_layer for module in nearest):
+            nearest = [parent for module in nearest for parent in around[module]]
+        return min(first_layer[module] for module in nearest if module in first_layer)
+
+    layers_of: dict[nn.Parameter, int] = {}
+    for owner in modules.values():
+        for parameter in owner.parameters(recurse=False):
+            layer = layer_of(owner)
+            layers_of[parameter] = min(layer, layers_of.get(parameter, layer))
+    return layers_of
+
+
+# ---
+# Autograd's nodes, in the order of computation.
+
+
+def order_number(node: Node) -> int:
+    """Return autograd's sequence number of a node; it grows in the order of computation."""
+    return int(node._sequence_nr())
+
+
 def _next_number(probe: Tensor) -> int:
     """Return an autograd order number between those of all earlier and all later nodes."""
     with torch.inference_mode(mode=False), torch.enable_grad():
         node = probe.clone().grad_fn
     assert node is not None
     return order_number(node)
+
+
+def nodes_behind(tensors: Iterable[Tensor]) -> list[Node]:
+    """Return the nodes that computed `tensors`, in the order of computation.
+
+    Nodes that accumulate gradients into parameters compute nothing and are left out.
+    """
+    nodes: dict[Node, None] = {}
+    waiting = [tensor.grad_fn for tensor in tensors]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in nodes or type(node).__name__ == "AccumulateGrad":
+            continue
+        nodes[node] = None
+        waiting.extend(producer for producer, _ in node.next_functions)
+    return sorted(nodes, key=order_number)

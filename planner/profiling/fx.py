@@ -1,19 +1,18 @@
-"""Describe an FX graph with functional collectives as a document to plan from.
+"""Describe a compiled graph (torch.fx) with functional collectives as a document to plan from.
 
 The document lists the nodes with their inputs, times and allocations, the collectives with group
-and bytes, and the waits. The caller supplies the times, measured or from a model. Nodes that write
-in place or draw random numbers keep their order.
+and bytes, and the waits. The caller supplies the times, measured or from a model.
 Complexity: O(nodes + arguments).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
-from torch import fx
 from torch._ops import OpOverload
+from torch.fx import Graph, Node
 
-from planner.profiling.dependences import dependences
 from planner.profiling.samples import tensors_in
 
 DOCUMENT_VERSION = 1
@@ -28,10 +27,10 @@ _SAMPLES = tuple(1 << power for power in range(10, 33, 2))
 
 
 def fx_document(
-    graph: fx.Graph,
+    graph: Graph,
     *,
-    node_ns: Callable[[fx.Node], float],
-    collective_ns: Callable[[fx.Node, int], float],
+    node_ns: Callable[[Node], float],
+    collective_ns: Callable[[Node, int], float],
     copy_gbps: float = 0.0,
     samples: Sequence[int] = _SAMPLES,
 ) -> dict[str, Any]:
@@ -77,12 +76,14 @@ def fx_document(
     same: dict[int, int] = {}
     for node in graph.nodes:
         name = collective_name(node)
-        mine = {same.get(key, key): size for key, size in _storages(node).items()}
+        # Memory of the host does not count beside a device's.
+        made = _storages(node, host=not torch.cuda.is_available())
+        mine = {same.get(key, key): size for key, size in made.items()}
         if name == "wait_tensor":
             # A wait returns its collective's output; fake tensors give it another storage.
-            made = [key for other in node.all_input_nodes for key in storages[other.name]]
-            same.update(dict.fromkeys(mine, made[0]) if made else {})
-            mine = dict.fromkeys(made, 0)
+            waited = [key for other in node.all_input_nodes for key in storages[other.name]]
+            same.update(dict.fromkeys(mine, waited[0]) if waited else {})
+            mine = dict.fromkeys(waited, 0)
         fresh = {key: size for key, size in mine.items() if key not in owners}
         owners.update(dict.fromkeys(fresh, node.name))
         storages[node.name] = set(mine)
@@ -119,7 +120,7 @@ def fx_document(
     return {"fx": DOCUMENT_VERSION, "nodes": rows, "times": times}
 
 
-def collective_name(node: fx.Node) -> str:
+def collective_name(node: Node) -> str:
     """Return the operator name of a functional collective or wait, else an empty string."""
     target: Any = node.target
     if node.op != "call_function" or not isinstance(target, OpOverload):
@@ -129,13 +130,13 @@ def collective_name(node: fx.Node) -> str:
     return str(target.name()).partition("::")[2].partition(".")[0]
 
 
-def collective_key(node: fx.Node) -> tuple[str, int]:
+def collective_key(node: Node) -> tuple[str, int]:
     """Return the key of a collective in `times` (kind and group), and its input size (bytes)."""
     row = _collective(node, collective_name(node), 0.0)
     return f"{row['kind']}@{row['group']}", row["size_bytes"]
 
 
-def _collective(node: fx.Node, name: str, copy_gbps: float) -> dict[str, Any]:
+def _collective(node: Node, name: str, copy_gbps: float) -> dict[str, Any]:
     arguments = _arguments(node)
     read = _bytes([other.meta.get("val") for other in node.all_input_nodes[:1]])
     made = _bytes([node.meta.get("val")])
@@ -164,23 +165,121 @@ def _copy_ns(size: int, gbps: float) -> int:
     return round(2 * size / gbps) if gbps else 0
 
 
-def _arguments(node: fx.Node) -> dict[str, Any]:
-    schema: Any = getattr(node.target, "_schema")  # noqa: B009 - torch has no other name for it
-    names = [argument.name for argument in schema.arguments]
-    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-
-
 def _bytes(values: list[Any]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(values))
 
 
-def _storages(node: fx.Node) -> dict[int, int]:
-    """Return the storages of a node's output with their sizes (bytes), without host memory."""
-    bytes_of = {}
-    for tensor in tensors_in(node.meta.get("val")):
-        storage = tensor.untyped_storage()
-        if tensor.device.type != "cpu" or not torch.cuda.is_available():
-            # Its identity, which exists also for a storage without memory.
-            key: int = getattr(storage, "_cdata")  # noqa: B009 - torch has no other name for it
-            bytes_of[key] = int(storage.nbytes())
-    return bytes_of
+# ---
+# Which nodes must stay in order: for a value, a write to the same storage, or random numbers.
+#
+# Method: One pass over the nodes. Each storage remembers its last writer, and the readers since.
+# Random draws form a chain, and so do collectives. Nodes with other effects stay in place.
+# Guarantee: Every order that respects the dependences computes the same results with the same
+# random draws. Two nodes that only read are independent.
+# Complexity: O(nodes + edges), and O(nodes) for each node that stays in place.
+# Source: Bernstein's conditions; own.
+
+COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor")
+
+PURE = ("flex_attention", "flex_attention_backward", "triton_kernel_wrapper_functional")
+"""Operators that contain kernels or graphs but have no side effects."""
+
+ASSERTS = ("aten::_assert_scalar", "aten::_assert_async")
+"""Assertions: they must not be dropped, but may run as soon as their inputs exist."""
+
+
+def operations(graph: Graph) -> list[Node]:
+    """Return the nodes that compute, in their order."""
+    return [node for node in graph.nodes if node.op.startswith("call_")]
+
+
+def dependences(graph: Graph, *, keep_collectives: bool = True) -> dict[Node, tuple[Node, ...]]:
+    """Return for each node that computes the earlier nodes it depends on.
+
+    Each node's ``meta["val"]`` must hold its value, as tracing leaves it. Without
+    `keep_collectives` collectives may change their order; all ranks must then do so alike.
+    """
+    needed: dict[Node, tuple[Node, ...]] = {}
+    written: dict[int, Node] = {}
+    reading: dict[int, list[Node]] = {}
+    last: dict[str, Node] = {}  # the last node of each kind that keeps its order
+    since: list[Node] = []  # all nodes since the last fixed one
+    for node in operations(graph):
+        before = dict.fromkeys(read for read in node.all_input_nodes if read in needed)
+        kinds = _kinds(node)
+        if not keep_collectives:
+            kinds.discard("collective")
+        writes = {storage for read in _written(node) for storage in _storages(read)}
+        for kind in kinds & last.keys():
+            before[last[kind]] = None
+        last.update(dict.fromkeys(kinds, node))
+        reads = {storage for read in node.all_input_nodes for storage in _storages(read)}
+        for storage in reads:
+            if storage in written:
+                before[written[storage]] = None
+        for storage in writes:
+            before.update(dict.fromkeys(reading.pop(storage, ())))
+            written[storage] = node
+        for storage in reads - writes:
+            reading.setdefault(storage, []).append(node)
+        if "fixed" in kinds:
+            before.update(dict.fromkeys(since))
+            since = []
+        elif "fixed" in last:
+            before[last["fixed"]] = None
+        since.append(node)
+        before.pop(node, None)
+        needed[node] = tuple(before)
+    return needed
+
+
+def _kinds(node: Node) -> set[str]:
+    """Return the kinds of nodes with which a node keeps its order; "fixed": with all."""
+    target = node.target
+    if target is getitem or getattr(target, "_name", "") in PURE:
+        return set()
+    if not isinstance(target, OpOverload):
+        return {"fixed"}  # an unknown call, or a nested graph
+    kinds = set()
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        kinds.add("random")
+    if target.namespace in COLLECTIVES:  # a wait depends on its collective alone
+        return kinds if "wait_tensor" in target.name() else {*kinds, "collective"}
+    mutable = target._schema.is_mutable
+    if mutable and not all(map(_storages, _written(node))):
+        kinds.add("fixed")  # the written storage is unknown
+    asserts = target.name().partition(".")[0] in ASSERTS
+    if not mutable and not kinds and not asserts and node.is_impure():
+        kinds.add("fixed")
+    return kinds
+
+
+def _written(node: Node) -> Iterator[Node]:
+    """Yield the nodes whose tensors a node changes in place."""
+    if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
+        return
+    arguments = _arguments(node)
+    for entry in node.target._schema.arguments:
+        if entry.alias_info is not None and entry.alias_info.is_write:
+            value = arguments.get(entry.name)
+            for written in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(written, Node):
+                    yield written
+
+
+def _arguments(node: Node) -> dict[str, Any]:
+    """Return a call's arguments by their names."""
+    schema: Any = node.target._schema  # type: ignore[union-attr]
+    names = [argument.name for argument in schema.arguments]
+    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+def _storages(node: Node, *, host: bool = True) -> dict[int, int]:
+    """Return the storages of a node's tensors with their sizes (bytes); views share a storage."""
+    storages = (
+        tensor.untyped_storage()
+        for tensor in tensors_in(node.meta.get("val"))
+        if tensor.layout is torch.strided and (host or tensor.device.type != "cpu")
+    )
+    # Their identity, which exists also for a storage without memory.
+    return {storage._cdata: int(storage.nbytes()) for storage in storages}

@@ -1,6 +1,7 @@
 """Measure the times and sizes of a model's layers over several repetitions."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -15,13 +16,25 @@ from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer
 from planner.model.profiles import STATISTICS, Profile, Provenance
 from planner.model.validation import integer, shown
-from planner.profiling.remarks import notes_of, others_in, processor, versions, warnings_of
-from planner.profiling.repeating import interquartile, repeated
 from planner.profiling.shapes import Description, describe
 from planner.profiling.structure import Structure, observe
-from planner.profiling.surroundings import kept_gradients, no_collection, with_threads
-from planner.profiling.timing import Run, clock_for, time_bare, time_layers
-from planner.profiling.updates import time_updates, with_updates
+from planner.profiling.timing import (
+    Clock,
+    Run,
+    clock_for,
+    interquartile,
+    kept_gradients,
+    no_collection,
+    notes_of,
+    others_in,
+    processor,
+    repeated,
+    time_bare,
+    time_layers,
+    versions,
+    warnings_of,
+    with_threads,
+)
 from planner.solving.deadline import Deadline
 
 _Statistic = Callable[[Sequence[int]], float]
@@ -151,7 +164,7 @@ def measure(
             versions=versions(),
             notes=(
                 *notes,
-                *notes_of(model, structure, layers, bare, runs, spread, tried, statistic),
+                *notes_of(model, structure, sums, bare, runs, spread, tried, statistic),
             ),
             warnings=warnings_of(model, bare, runs, spread, others, sums, one_of),
         )
@@ -255,3 +268,63 @@ def _graph(
             for name, (parameter, using) in updated.items()
         ),
     )
+
+
+# ---
+# The optimiser's updates in the dataflow graph.
+#
+# Problem: A parameter is updated between the arrival of its gradient and its next read. On a
+# processor an update costs about as much as several copies of the parameter.
+# Method: Time the optimiser on copies of the parameters, with gradients of the same size. In the
+# graph an update op precedes each op that is the first reader of some parameters; it takes their
+# share of the step, by bytes, and waits for their transfers in place of the reader.
+# Guarantee: The forward ops grow by the time of one optimiser step in total. Every order of ops
+# stays possible, with the updates in between.
+
+
+def time_updates(
+    model: nn.Module,
+    optimizer: Callable[[list[Tensor]], Optimizer],
+    repetitions: int,
+    clock: Clock,
+    one_of: _Statistic,
+) -> int:
+    """Return the time of one optimiser step (ns), after a first step that creates its state."""
+    copies: list[Tensor] = []
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            copies.append(nn.Parameter(parameter.detach().clone()))
+            copies[-1].grad = torch.zeros_like(parameter)
+    made = optimizer(copies)
+    times = []
+    for _ in range(1 + repetitions):
+        start = clock()
+        made.step()
+        times.append(clock() - start)
+    return round(one_of(times[1:]))
+
+
+def with_updates(graph: Graph, step_ns: int) -> Graph:
+    """Return the graph with update ops; `step_ns` is the time of all updates together."""
+    size_of: dict[int, int] = {}  # by first reader
+    rank = {index: place for place, index in enumerate(graph.topological)}
+    firsts = [min(readers, key=rank.__getitem__) for readers in graph.readers]
+    for parameter, first in zip(graph.parameters, firsts, strict=True):
+        size_of[first] = size_of.get(first, 0) + parameter.size_bytes
+    name_of = {
+        first: f"{graph.ops[first].name.removesuffix('/forward')}:update/forward"
+        for first in size_of
+    }
+    total, done, ops = sum(size_of.values()), 0, list[Op]()
+    for index, op in enumerate(graph.ops):
+        if index in size_of:
+            before, done = done, done + size_of[index]
+            duration_ns = done * step_ns // total - before * step_ns // total
+            ops.append(Op(name_of[index], duration_ns, "forward", op.after))
+        after = (*op.after, name_of[index]) if index in size_of else op.after
+        ops.append(replace(op, after=after))
+    parameters = (
+        replace(parameter, read_by=(name_of[first], *parameter.read_by))
+        for parameter, first in zip(graph.parameters, firsts, strict=True)
+    )
+    return Graph(tuple(ops), tuple(parameters))

@@ -8,11 +8,10 @@ embedding, one operation per output number; recurrent layers, each weight once p
 causal mask does not reduce the count.
 Guarantee: Products are counted by torch's own formulas. Unknown values stay unknown.
 Complexity: One forward pass.
-Source: own.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from planner.model.errors import MeasurementError
-from planner.profiling.calls import forward, observed_modules
+from planner.profiling.calls import errors_of, watched
 from planner.profiling.samples import tensors_in
 
 _ATTENTION = ("aten._scaled_dot_product_", "aten._flash_attention_forward")
@@ -80,43 +79,28 @@ def describe(
     """
     calls: list[_Call] = []
     running: list[_Call] = []
-    try:
-        with _Products() as products, _hooks(model, calls, running, products):
-            forward(model, inputs)
-            last = products.count
-    except (MeasurementError, RuntimeError):
-        return None
-    leaves = [call for call in calls if call.leaf]
-    begins = [0, *(leaf.begun for leaf in leaves[1:]), last]
-    return tuple(
-        _description(leaf, begins[place], begins[place + 1], batch_size)
-        for place, leaf in enumerate(leaves)
-    )
 
-
-@contextmanager
-def _hooks(
-    model: nn.Module, calls: list[_Call], running: list[_Call], products: _Products
-) -> Iterator[None]:
-    """Record every module call while active."""
-
-    def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+    def enter(_name: str, module: nn.Module, inputs: Any) -> None:
         if running:
             running[-1].leaf = False
-        running.append(_Call(module, (args, kwargs), products.count))
+        running.append(_Call(module, inputs, products.count))
         calls.append(running[-1])
 
-    def leave(_module: nn.Module, _args: Any, output: Any) -> None:
+    def leave(output: Any) -> None:
         call = running.pop()
         call.made, call.ended = _shape(output), products.count
 
-    with ExitStack() as hooks:
-        for _, module in observed_modules(model):
-            before = module.register_forward_pre_hook(enter, prepend=True, with_kwargs=True)
-            hooks.callback(before.remove)
-            after = module.register_forward_hook(leave, always_call=True)
-            hooks.callback(after.remove)
-        yield
+    try:
+        with errors_of("forward"), _Products() as products, watched(model, enter, leave):
+            model(*inputs)
+    except MeasurementError:
+        return None
+    leaves = [call for call in calls if call.leaf]
+    bounds = [0, *(leaf.begun for leaf in leaves[1:]), products.count]
+    return tuple(
+        _description(leaf, *counts, batch_size)
+        for leaf, counts in zip(leaves, pairwise(bounds), strict=True)
+    )
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:

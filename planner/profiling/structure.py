@@ -1,8 +1,18 @@
-"""Observe the structure of a model in one untimed run."""
+"""Observe the structure of a model in one untimed run: its layers and its dataflow graph.
 
-from collections.abc import Iterator, Mapping, Sequence
+An op is a layer call, or the computation between two calls. Autograd does not record every
+dependence, so two rules add order. An op without recorded inputs follows the previous op, unless it
+is known to read the model's input. An op without any record (dropout in evaluation mode, integers)
+also precedes the next op. The graph may therefore be stricter than the model, never less strict
+than the recorded dependences.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -10,18 +20,164 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node, saved_tensors_hooks
 
 from planner.model.errors import MeasurementError
-from planner.profiling.calls import Call, layer_names, trace
-from planner.profiling.dataflow import (
-    Flow,
-    Operation,
-    Stretches,
-    flow,
-    operations,
-    updating_ops,
+from planner.model.layers import chain_blocks, unique_names
+from planner.profiling.calls import (
+    Call,
+    layer_names,
+    nodes_behind,
+    order_number,
+    parameter_layers,
+    trace,
 )
-from planner.profiling.graph import blocks_of_spans, nodes_behind, order_number
-from planner.profiling.ownership import parameter_layers
 from planner.profiling.samples import loss_of, tensors_in
+
+_SHOWN_NODES = 3
+"""Node kinds in the name of an op; further kinds are abbreviated."""
+
+
+class Stretches:
+    """The segments (stretches) of one run, delimited by autograd order numbers.
+
+    Segment 0 precedes the first layer, segment 1 is the first layer, 2 follows it, 3 is the second
+    layer, and so on. The last segment is the loss; -1 precedes the run.
+    """
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        leaves = [call for call in calls if call.leaf]
+        self.layers = len(leaves)
+        self._bounds = [calls[0].first]
+        for leaf in leaves:
+            self._bounds += [leaf.first, leaf.end]
+        self._bounds.append(calls[0].end + 1)
+
+    @property
+    def loss(self) -> int:
+        """The segment of the loss."""
+        return 2 * self.layers + 1
+
+    def at(self, number: int) -> int:
+        """Return the segment of an order number."""
+        return bisect_right(self._bounds, number) - 1
+
+    def layer(self, stretch: int) -> int:
+        """Return the layer that is charged for a segment: the preceding one, or the first."""
+        return min(max((stretch - 1) // 2, 0), self.layers - 1)
+
+
+@dataclass(slots=True)
+class Flow:
+    """The autograd records of one run, by segment (see `Stretches`)."""
+
+    names: dict[int, str] = field(default_factory=dict)
+    edges: set[tuple[int, int]] = field(default_factory=set)  # (producer, reader)
+    sources: set[int] = field(default_factory=set)  # segments that read the model's input
+    updates: dict[Tensor, set[int]] = field(default_factory=dict)  # leaf: its gradient's segments
+
+
+def flow(nodes: Iterable[Node], calls: Sequence[Call]) -> Flow:
+    """Return the dataflow between segments; `nodes` are in the order of computation."""
+    stretches = Stretches(calls)
+    result = Flow()
+    for stretch, group in groupby(nodes, key=lambda node: stretches.at(order_number(node))):
+        if stretch < 0:
+            continue
+        made = list(group)
+        result.names[stretch] = _described(made, calls)
+        for node in made:
+            for producer, _ in node.next_functions:
+                if producer is None:
+                    continue
+                if type(producer).__name__ == "AccumulateGrad":
+                    leaf: Tensor = producer.variable  # type: ignore[attr-defined]
+                    result.updates.setdefault(leaf, set()).add(stretch)
+                else:
+                    read = stretches.at(order_number(producer))
+                    # Autograd numbers a view after its reader if the view's base has changed in
+                    # between, so the earlier segment is taken as the producer.
+                    edge = min(read, stretch), max(read, stretch)
+                    if edge[0] < 0:
+                        result.sources.add(edge[1])
+                    elif edge[0] < edge[1]:
+                        result.edges.add(edge)
+    return result
+
+
+def _described(nodes: Sequence[Node], calls: Sequence[Call]) -> str:
+    """Return a name for nodes, such as ``block:add+relu``, with the module of the first one."""
+    number = order_number(nodes[0])
+    module = next(
+        (call.module for call in reversed(calls) if call.first < number < call.end),
+        "",  # the loss
+    )
+    kinds = list(dict.fromkeys(re.sub(r"Backward\d*$", "", node.name()).lower() for node in nodes))
+    what = "+".join(kinds[:_SHOWN_NODES] + ["..."] * (len(kinds) > _SHOWN_NODES))
+    return f"{module}:{what}" if module else what
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One op of the forward pass, and of the backward pass if it has one."""
+
+    name: str
+    layer: int  # the layer that is charged for its time
+    reads: tuple[int, ...]  # earlier ops whose results it needs
+    gradient_from: tuple[int, ...]  # later ops whose backward passes produce its gradient, if known
+
+
+def operations(
+    stretches: Stretches, layer_names: Sequence[str], run: Flow, everything: Flow
+) -> tuple[tuple[Operation, ...], list[int]]:
+    """Return the ops in execution order, and for each segment the op that is charged for it.
+
+    `everything` is the flow recorded with frozen parts tracked too; pass `run` again if it is
+    unknown. A segment that is no op is charged to the preceding op, or to the first.
+    """
+    recorded = {**everything.names, **run.names}
+    names = {2 * layer + 1: name for layer, name in enumerate(layer_names)}
+    names |= {stretch: name for stretch, name in recorded.items() if stretch not in names}
+    names[stretches.loss] = "loss"
+    names = dict(zip(names, unique_names(names.values()), strict=True))
+    present = sorted(names)
+    owners = [max(bisect_right(present, at) - 1, 0) for at in range(stretches.loss + 1)]
+
+    sources = run.sources | everything.sources
+    reads: list[set[int]] = [set() for _ in present]
+    gradient_from: list[set[int]] = [set() for _ in present]
+    for read, reading in run.edges | everything.edges:
+        reads[owners[reading]].add(owners[read])
+    for read, reading in run.edges:
+        gradient_from[owners[read]].add(owners[reading])
+    for op, stretch in enumerate(present[1:], start=1):
+        unknown = not reads[op] and stretch not in sources
+        if unknown or present[op - 1] not in recorded:
+            reads[op].add(op - 1)
+    return tuple(
+        Operation(
+            names[stretch],
+            stretches.layer(stretch),
+            tuple(sorted(reads[op])),
+            tuple(sorted(gradient_from[op])),
+        )
+        for op, stretch in enumerate(present)
+    ), owners
+
+
+def updating_ops(
+    layers: Mapping[nn.Parameter, int], run: Flow, owners: Sequence[int]
+) -> dict[nn.Parameter, tuple[int, ...]]:
+    """Return the ops that compute each parameter's gradient, in the order of the forward pass.
+
+    Where autograd has no record (a recomputed layer, a parameter without a gradient), it is the op
+    of the parameter's layer.
+    """
+    return {
+        parameter: tuple(sorted({owners[at] for at in run.updates.get(parameter, {2 * layer + 1})}))
+        for parameter, layer in layers.items()
+    }
+
+
+# ---
+# The run that is observed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +223,8 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
     run = flow(nodes, calls)
     tracked = _with_everything_tracked(model, inputs, calls)
     if tracked is None:
-        blocks, everything = _blocks(leaves, nodes_behind(tensors_in(output))), run
-    else:
-        blocks, everything = tracked
+        tracked = _blocks(calls, tensors_in(output)), run
+    blocks, everything = tracked
     ops, owners = operations(stretches, names, run, everything)
     parameters = parameter_layers(model, calls)
     updaters = updating_ops(parameters, run, owners)
@@ -121,8 +276,34 @@ def _marks(
     return tuple((module, owners[stretches.at(number)]) for number, module in moments)
 
 
-def _blocks(leaves: Sequence[Call], nodes: Sequence[Node]) -> list[int]:
-    return blocks_of_spans(nodes, [(leaf.first, leaf.end) for leaf in leaves])
+def _blocks(calls: Sequence[Call], tensors: Iterable[Tensor]) -> list[int]:
+    """Return the block of each layer, non-decreasing from 0.
+
+    `tensors` are what the model computed. A new block begins where the computation is a single
+    chain at some point between two layers. A layer without nodes is placed between its neighbours.
+    """
+    nodes = nodes_behind(tensors)
+    position = {node: index for index, node in enumerate(nodes)}
+    edges = [
+        # Autograd numbers a view after its reader if the view's base has changed in between.
+        (min(position[producer], index), max(position[producer], index))
+        for node, index in position.items()
+        for producer, _ in node.next_functions
+        if producer in position
+    ]
+    node_blocks = chain_blocks(len(nodes), edges)
+    numbers = [order_number(node) for node in nodes]
+    blocks: list[int] = []
+    block, before = 0, -1
+    for leaf in (call for call in calls if call.leaf):
+        start = bisect_left(numbers, leaf.first)
+        # Compare the last node of the previous layer with the first node at or after this one.
+        inside = 0 <= before < len(nodes) and start < len(nodes)
+        if blocks and (not inside or node_blocks[before] != node_blocks[start]):
+            block += 1
+        blocks.append(block)
+        before = bisect_left(numbers, leaf.end) - 1
+    return blocks
 
 
 def _with_everything_tracked(
@@ -138,12 +319,12 @@ def _with_everything_tracked(
     try:
         with _everything_tracked(model, inputs) as tracked:
             again, output = trace(model, tracked)
-            nodes = nodes_behind(tensors_in(output))
+            made = list(tensors_in(output))
     except (MeasurementError, RuntimeError):
         return None
     if [(call.module, call.leaf) for call in again] != [(call.module, call.leaf) for call in calls]:
         return None
-    return _blocks([call for call in again if call.leaf], nodes), flow(nodes, again)
+    return _blocks(again, made), flow(nodes_behind(made), again)
 
 
 @contextmanager

@@ -5,8 +5,7 @@ program. The adapter copies the plan and decides nothing: what a plan leaves ope
 path. It needs no torch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.model.errors import InvalidInputError
@@ -77,22 +76,20 @@ def program_of(*plans: Plan | list[Plan] | tuple[Plan, ...]) -> Program:
     several: Sequence[Any] = plans
     if len(plans) == 1 and isinstance(plans[0], list | tuple) and not is_typed(plans[0]):
         several = plans[0]
-    sources = [_source(plan) for plan in several]
-    if not sources:
+    families, contents = list[str](), list[Program | Layers]()
+    for plan in several:
+        if is_typed(plan):
+            families.append(family_of(plan))
+            contents.append(read_typed(plan))
+        else:
+            answer = read_plan(plan)
+            families.append(answer.problem)
+            contents.append(read_answer(answer))
+    if not contents:
         raise InvalidInputError("", "expected a plan")
-    families = [family for family, _ in sources]
-    if len(sources) > 1 and set(families) != {"ibatch"}:
+    if len(contents) > 1 and set(families) != {"ibatch"}:
         names = " and ".join(families)
         raise InvalidInputError("problem", f"expected one plan, or two of ibatch, got {names}")
-    contents = [read() for _, read in sources]
     layers = [content for content in contents if isinstance(content, Layers)]
     programs = [content for content in contents if not isinstance(content, Layers)]
     return shards(layers) if layers else programs[0]
-
-
-def _source(plan: Any) -> tuple[str, Callable[[], Program | Layers]]:
-    """Return the family of a plan, and a function that reads it."""
-    if is_typed(plan):
-        return family_of(plan), partial(read_typed, plan)
-    answer = read_plan(plan)
-    return answer.problem, partial(read_answer, answer)

@@ -44,21 +44,9 @@ def summing_program(
 ) -> SummingProgram:
     """Return the program by which a checked answer sums up gradients.
 
-    Parameters
-    ----------
-    answer : answer
-        A plan.
-    algorithm : str, optional
-        Which algorithm, if transfers name several.
-    depth : int, optional
-        Which depth, if transfers have several.
-
-    Raises
-    ------
-    InvalidInputError
-        If the answer leaves it open, with the path of what is missing.
-    NotApplicableError
-        If the program cannot be generated.
+    `algorithm` and `depth` choose one where transfers have several. An answer that leaves the
+    program open is an `InvalidInputError` with the path of what is missing; a program that cannot
+    be generated is a `NotApplicableError`.
     """
     if isinstance(answer, IterationAnswer):
         return _chosen(answer, algorithm, depth)
@@ -81,26 +69,25 @@ def summing_program(
 def programs_of_transfers(answer: Answer) -> tuple[Program, ...]:
     """Return the program of each transfer of a checked plan of `iteration`.
 
-    Raises
-    ------
-    InvalidInputError
-        If the plan leaves it open.
+    A plan that leaves it open is an `InvalidInputError`.
     """
     if not isinstance(answer, IterationAnswer) or answer.transfers is UNSET:
         return (summing_program(answer).program,)
-    recipes = {
-        name: recipe or Recipe("ring", (answer.workers,))
-        for name, recipe in recipes_of(answer).items()
-    }
+    recipes = _recipes(answer)
     programs = {recipe: made(recipe) for recipe in {*recipes.values()}}
     names = (transfer.algorithm or None for transfer in answer.transfers)
     return tuple(programs[recipes[name]] for name in names)
 
 
+def _recipes(answer: IterationAnswer) -> dict[str | None, Recipe]:
+    """Return the recipe of each algorithm of the transfers; the key None is the default."""
+    ring = Recipe("ring", (answer.workers,))
+    return {name: recipe or ring for name, recipe in recipes_of(answer).items()}
+
+
 def _chosen(answer: IterationAnswer, algorithm: str | None, depth: int | None) -> SummingProgram:
     """Return the program and depth of all transfers, or of those with the given algorithm."""
-    ring = Recipe("ring", (answer.workers,))
-    recipes = {name: recipe or ring for name, recipe in recipes_of(answer).items()}
+    recipes = _recipes(answer)
     first = recipes.pop(None)
     several = len({first, *recipes.values()}) > 1
     if (several and algorithm is None) or (algorithm is not None and algorithm not in recipes):

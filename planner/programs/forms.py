@@ -23,25 +23,14 @@ class Piece(NamedTuple):
 class Batch:
     """The contents of one transfer.
 
-    Attributes
-    ----------
-    pieces : tuple of Piece
-        In message order; in all-reduces, cut pieces may lie at the ends.
-    size_bytes : int or None
-        Their size, if the plan says it.
-    depth : int
-        Chunks in flight at once.
-    collective : Recipe or None
-        Program, or program half, that sums the batch up; None: left open by the plan.
-    firm : bool
-        Whether later batches wait for it even if they are ready before: the plan lets the network
-        idle for it.
+    Later batches wait for a `firm` one even if they are ready before: the plan lets the network
+    idle for it.
     """
 
-    pieces: tuple[Piece, ...]
-    size_bytes: int | None = None
-    depth: int = 1
-    collective: Recipe | None = None
+    pieces: tuple[Piece, ...]  # in message order; in all-reduces, cut pieces may lie at the ends
+    size_bytes: int | None = None  # if the plan says it
+    depth: int = 1  # chunks in flight at once
+    collective: Recipe | None = None  # program, or half, that sums up; None: left open by the plan
     firm: bool = False
 
 
@@ -106,25 +95,15 @@ class SliceProgram:
 class ShardedUnit(NamedTuple):
     """Modules whose parameters are gathered together: one call of ``fully_shard``.
 
-    Attributes
-    ----------
-    modules : tuple of str
-        Their names, in the order of computation.
-    parameter_bytes, gradient_bytes : int
-        Bytes that are gathered, and that are scattered.
-    reshard : bool
-        Whether parameters are freed after the forward pass, and gathered again.
-    recompute : bool
-        Whether the modules are computed again in the backward pass.
-    forward_prefetch, backward_prefetch : tuple of int
-        Units whose gathers this one issues, in this order, when its own parameters have arrived.
+    The prefetch lists are the units whose gathers this one issues, in this order, when its own
+    parameters have arrived.
     """
 
-    modules: tuple[str, ...]
-    parameter_bytes: int
-    gradient_bytes: int
-    reshard: bool
-    recompute: bool
+    modules: tuple[str, ...]  # their names, in the order of computation
+    parameter_bytes: int  # gathered
+    gradient_bytes: int  # scattered
+    reshard: bool  # parameters are freed after the forward pass, and gathered again
+    recompute: bool  # the modules are computed again in the backward pass
     forward_prefetch: tuple[int, ...]
     backward_prefetch: tuple[int, ...]
 
@@ -133,26 +112,15 @@ class ShardedUnit(NamedTuple):
 class UnitProgram:
     """Units are gathered in order of use, computed, and their gradients scattered.
 
-    Attributes
-    ----------
-    units : tuple of ShardedUnit
-        In the order of the forward pass.
-    replicas, shards : int
-        The device mesh.
-    buffers : int
-        Number of reduce-scatters whose input is kept at most.
-    separate : bool
-        Whether reduce-scatters have a communicator of their own.
-    streams : tuple of (tuple of int, tuple of int)
-        If FSDP2's own streams carry out the plan: the forward and backward prefetch list of each
-        unit there. The units' own lists are then for devices without streams. Else empty.
+    If FSDP2's own streams carry out the plan, `streams` holds the forward and backward prefetch
+    list of each unit there. The units' own lists are then for devices without streams.
     """
 
-    units: tuple[ShardedUnit, ...]
-    replicas: int
+    units: tuple[ShardedUnit, ...]  # in the order of the forward pass
+    replicas: int  # of the device mesh, as `shards`
     shards: int
-    buffers: int = 1
-    separate: bool = False
+    buffers: int = 1  # reduce-scatters whose input is kept at most
+    separate: bool = False  # reduce-scatters have a communicator of their own
     streams: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
 
 

@@ -1,7 +1,7 @@
 """Builds programs from the contents of plans, which come typed or as answers.
 
 Guarantee: a program sends what its plan does, in the plan's order; a plan that leaves something
-open is refused. Complexity: O(parts). Source: own.
+open is refused. Complexity: O(parts).
 """
 
 from collections import Counter

@@ -4,49 +4,22 @@ Executors need torch. Reading plans (`planner.programs`) and comparing measureme
 (`planner.runtime.measuring.measured`) do not. The runtime follows plans and makes no decisions.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from planner.model.errors import MissingExtraError
+from planner.model.loading import loader
 
 if TYPE_CHECKING:
-    from planner.runtime.attaching import attach
-    from planner.runtime.collectives.bcube import BcubeAllReduce
-    from planner.runtime.collectives.interpreter import Interpreter, collective_of
+    from planner.runtime.attaching import Takeover, attach, take_over
+    from planner.runtime.collectives.interpreter import BcubeAllReduce, Interpreter, collective_of
     from planner.runtime.collectives.ring import AllReduce, Ring
     from planner.runtime.ddp_hook import Audit, audit, follow_order
     from planner.runtime.executors.base import Executor
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
-    from planner.runtime.planning import make_plan
-    from planner.runtime.takeover import Takeover, take_over
-    from planner.runtime.tuning import Tuned, tune
+    from planner.runtime.tuning import Tuned, make_plan, tune
     from planner.runtime.world.joining import join
     from planner.runtime.world.world import World
-
-_HOMES = {
-    "AllReduce": "collectives.ring",
-    "Audit": "ddp_hook",
-    "BcubeAllReduce": "collectives.bcube",
-    "Executor": "executors.base",
-    "Interpreter": "collectives.interpreter",
-    "Ring": "collectives.ring",
-    "Takeover": "takeover",
-    "Trial": "measuring.trial",
-    "Tuned": "tuning",
-    "World": "world.world",
-    "attach": "attaching",
-    "audit": "ddp_hook",
-    "collective_of": "collectives.interpreter",
-    "follow_order": "ddp_hook",
-    "join": "world.joining",
-    "make_plan": "planning",
-    "measure_network": "measuring.sweep",
-    "run_ddp": "measuring.trial",
-    "run_plan": "measuring.trial",
-    "take_over": "takeover",
-    "tune": "tuning",
-}
 
 __all__ = [
     "AllReduce",
@@ -72,12 +45,26 @@ __all__ = [
     "tune",
 ]
 
+_HOMES = {
+    "attaching": ("Takeover", "attach", "take_over"),
+    "collectives.interpreter": ("BcubeAllReduce", "Interpreter", "collective_of"),
+    "collectives.ring": ("AllReduce", "Ring"),
+    "ddp_hook": ("Audit", "audit", "follow_order"),
+    "executors.base": ("Executor",),
+    "measuring.sweep": ("measure_network",),
+    "measuring.trial": ("Trial", "run_ddp", "run_plan"),
+    "tuning": ("Tuned", "make_plan", "tune"),
+    "world.joining": ("join",),
+    "world.world": ("World",),
+}
+
+_load = loader(__name__, _HOMES)
+
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Load what is asked for."""
     try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return _load(name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -1,19 +1,21 @@
 """Make the executor of a plan."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from functools import wraps
+from types import MethodType
+from typing import Any, Self
 
 from torch import nn
 from torch.optim import Optimizer
 
 from planner.families.bml.program import made
 from planner.families.collectives.recipes import Recipe
-from planner.model.errors import InvalidInputError
+from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.programs import (
     GradientProgram,
     Plan,
-    Program,
     ShardProgram,
     SliceProgram,
     UnitProgram,
@@ -27,6 +29,7 @@ from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import plain_name
+from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 
 
@@ -94,7 +97,9 @@ def attach(
     CommunicationError
         If a rank does not take part in time.
     """
-    program = reads_as(plan)
+    program = with_pieces(
+        program_of(plan), lambda piece: piece._replace(parameter=plain_name(piece.parameter))
+    )
     if isinstance(program, UnitProgram):
         raise InvalidInputError(
             "problem", "a plan of fsdp is carried out by FSDP2: planner.runtime.fsdp2.as_fsdp2"
@@ -122,53 +127,162 @@ def attach(
     return executor
 
 
-def reads_as(plan: Any) -> Program:
-    """Return the program of a plan, with parameters by their plain names."""
-    return with_pieces(
-        program_of(plan), lambda piece: piece._replace(parameter=plain_name(piece.parameter))
-    )
-
-
 def _interpreters(
     world: World,
-    program: GradientProgram | ShardProgram,
+    planned: GradientProgram | ShardProgram,
     all_reduce: AllReduce | None,
     closing: Callable[[Callable[[], None]], object],
 ) -> dict[Recipe | None, Interpreter]:
-    """Return an interpreter for each collective program that the plan names."""
-    made: dict[Recipe | None, Interpreter] = {}
-    for recipe in dict.fromkeys(batch.collective for batch in program.batches):
-        own = _planned(world, program, recipe, all_reduce)
-        if own is not None:
-            made[recipe] = own
-            closing(own.close)
-    return made
-
-
-def _planned(
-    world: World,
-    planned: GradientProgram | ShardProgram,
-    recipe: Recipe | None,
-    all_reduce: AllReduce | None,
-) -> Interpreter | None:
-    """Return the interpreter of a collective program; None if gloo's own all-reduce is used.
+    """Return an interpreter for each collective program that the plan names, but gloo's ring.
 
     A program for another number of ranks, or another given `all_reduce`, is an `InvalidInputError`.
     """
-    if recipe is None or world.size == 1:
-        return None
-    program = made(recipe)
-    if program.ranks != world.size:
-        raise InvalidInputError(
-            "plan",
-            f"sums up by {program.name}: it is for {program.ranks} ranks, the job has "
-            f"{world.size}; plan for {world.size}",
-        )
-    is_ring = recipe.generator == "ring"
-    if all_reduce is not None and all_reduce.name not in (program.name, "ring" if is_ring else ""):
-        raise InvalidInputError(
-            "all_reduce", f"the plan sums up by {program.name}, got {all_reduce.name}"
-        )
-    if all_reduce is not None or (is_ring and isinstance(planned, GradientProgram)):
-        return None
-    return Interpreter(world, program)
+    interpreters: dict[Recipe | None, Interpreter] = {}
+    for recipe in dict.fromkeys(batch.collective for batch in planned.batches):
+        if recipe is None or world.size == 1:
+            continue
+        program, is_ring = made(recipe), recipe.generator == "ring"
+        if program.ranks != world.size:
+            raise InvalidInputError(
+                "plan",
+                f"sums up by {program.name}: it is for {program.ranks} ranks, the job has "
+                f"{world.size}; plan for {world.size}",
+            )
+        if all_reduce is not None:
+            if all_reduce.name not in (program.name, "ring" if is_ring else ""):
+                raise InvalidInputError(
+                    "all_reduce", f"the plan sums up by {program.name}, got {all_reduce.name}"
+                )
+        elif not (is_ring and isinstance(planned, GradientProgram)):
+            interpreters[recipe] = Interpreter(world, program)
+            closing(interpreters[recipe].close)
+    return interpreters
+
+
+# ---
+# A training loop without changes: `optimizer.step()` becomes `Executor.step`.
+
+
+@dataclass(slots=True, eq=False)
+class Takeover:
+    """A plan that a model and its optimiser follow until `close`.
+
+    Attributes
+    ----------
+    executor : Executor
+        From `planner.runtime.attach`.
+    world : World
+        The job.
+    """
+
+    executor: Executor
+    world: World
+    _undo: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        self.close(error)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Finish the pending updates; restore the methods of the model and the optimiser.
+
+        An `error` that ends the job is reported to the other ranks.
+        """
+        self._undo.__exit__(None if error is None else type(error), error, None)
+
+    def whole_gradients(self) -> None:
+        """Wait until gradients are the means over all ranks, for example to clip their norm.
+
+        The update then overlaps with no forward pass. Plans of `ibatch` and `bigdl` raise a
+        `NotApplicableError`, because no rank has whole gradients.
+        """
+        if not isinstance(self.executor, GradientExecutor):
+            raise NotApplicableError(
+                "plan", "no rank has whole gradients to clip: expected a plan of caramel"
+            )
+        self.executor.synchronise()
+
+
+def take_over(
+    model: nn.Module,
+    optimizer: Optimizer,
+    plan: Plan | list[Plan] | tuple[Plan, ...],
+    *,
+    world: World | None = None,
+    timeout_s: float = 60.0,
+) -> Takeover:
+    """Let a loop that calls ``optimizer.step()`` follow a plan. Every rank has to call it.
+
+    Until `Takeover.close`, the optimiser's `step` is the executor's, after the closure if there is
+    one, and the model gets the executor's `no_sync` if it has none. Schedulers may wrap `step`
+    before or after.
+
+    Parameters
+    ----------
+    model : Module
+        On the CPU, not wrapped in DDP.
+    optimizer : Optimizer
+        Torch's own, not a trainer's wrapper of it.
+    plan
+        As for `planner.runtime.attach`, whose errors are raised.
+    world : World, optional
+        The job, which is not left at the end; by default the one that `planner.runtime.join`
+        finds.
+    timeout_s : float
+        How long a transfer may wait for another rank, if `world` is not given.
+    """
+    with ExitStack() as undo:
+        job = undo.enter_context(join(timeout_s)) if world is None else world
+        executor = undo.enter_context(attach(model, plan, optimizer, job))
+        undo.callback(_step_instead(optimizer, executor))
+        if not hasattr(model, "no_sync"):
+            model.no_sync = _NoSync(executor)  # type: ignore[assignment]
+            undo.callback(delattr, model, "no_sync")
+        return Takeover(executor, job, undo.pop_all())
+
+
+class _NoSync:
+    """An executor's `no_sync` as an attribute of the model; copies of the model get a null one."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def __call__(self) -> AbstractContextManager[None]:
+        return self._executor.no_sync()
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        return _nothing, ()
+
+
+def _nothing() -> Callable[[], AbstractContextManager[None]]:
+    return nullcontext
+
+
+def _step_instead(optimizer: Optimizer, executor: Executor) -> Callable[[], None]:
+    """Replace the optimiser's step by the executor's; return the function that restores it."""
+    before = optimizer.step
+    own = optimizer.__dict__.get("step")  # a scheduler's wrapper, which counts calls
+    ended = False
+
+    @wraps(before)
+    def step(_: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+        if ended or executor.updating:
+            return before() if closure is None else before(closure)
+        loss = None if closure is None else closure()
+        executor.step()
+        return loss
+
+    taken = MethodType(step, optimizer)  # a method, because schedulers read its `__func__`
+    optimizer.step = taken  # type: ignore[method-assign]
+
+    def put_back() -> None:
+        nonlocal ended
+        ended = True
+        if optimizer.__dict__.get("step") is taken:
+            del optimizer.step
+            if own is not None:
+                optimizer.step = own  # type: ignore[method-assign]
+
+    return put_back

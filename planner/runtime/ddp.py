@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from planner.formats.exporters.frameworks import gradient_batches, mebibytes, whole_names
@@ -27,6 +27,9 @@ from planner.model.errors import (
 )
 from planner.programs import Program
 from planner.runtime.model.parameters import check_cover, named
+
+Names = tuple[tuple[str, ...], ...]
+"""The names of each batch's parameters."""
 
 _SETS = ("bucket_cap_mb", "bucket_cap_mb_list", "module")
 _HELPERS = ("_build_params_for_reducer", "_ddp_init_helper", "_get_ddp_logging_data")
@@ -57,7 +60,7 @@ class PlannedDDP(DistributedDataParallel):
         """Return the parameters in the plan's order, those without elements first."""
         parameters, sparse = super()._build_params_for_reducer()  # type: ignore[no-untyped-call]
         place = {name: number for number, name in enumerate(self._planned_order)}
-        names = _names(self.module)
+        names = {parameter: name for name, parameter in named(self.module)}
         rows = sorted(
             zip(parameters, sparse, strict=True), key=lambda row: place.get(names[row[0]], -1)
         )
@@ -121,15 +124,14 @@ def as_ddp(
             f"DDP of torch {torch.__version__} has no bucket_cap_mb_list (known to work: 2.13)"
         )
     names, sizes = _planned(program, model)
-    planned = exact
-    if planned is None:
+    planned = bool(exact)
+    if not planned:
         try:
             _check_consecutive(names, model)
-            planned = False
         except NotApplicableError:
+            if exact is False:
+                raise
             planned = True
-    elif not planned:
-        _check_consecutive(names, model)
     options |= {"process_group": process_group, "bucket_cap_mb_list": mebibytes(sizes)}
     made = (
         PlannedDDP(model, [name for group in names for name in group], **options)
@@ -158,19 +160,29 @@ def ddp_buckets(ddp: DistributedDataParallel) -> tuple[tuple[str, ...], ...] | N
     if not report:
         return None
     parameters, _ = ddp._build_params_for_reducer()
-    names = _names(ddp.module)
+    names = {parameter: name for name, parameter in named(ddp.module)}
     return tuple(
         tuple(names[parameters[int(index)]] for index in bucket.split())
         for bucket in str(report).split(",")
     )
 
 
-def _planned(program: Program, model: nn.Module) -> tuple[tuple[tuple[str, ...], ...], list[int]]:
-    """Return the parameter names and the size (bytes) of each batch, checked against the model."""
+def whole_batches(program: Program, model: nn.Module) -> tuple[Names, dict[str, nn.Parameter]]:
+    """Return the parameter names of each batch, checked against the model, and its parameters.
+
+    A plan that is not one of gradients, or cuts a parameter, is a `NotApplicableError`; one that
+    does not carry each trainable parameter once is an `InvalidPlanError`.
+    """
     batches = gradient_batches(program)
     names = whole_names(batches)
     parameters = {name: parameter for name, parameter in named(model) if parameter.requires_grad}
     check_cover(batches, parameters, "groups")
+    return names, parameters
+
+
+def _planned(program: Program, model: nn.Module) -> tuple[Names, list[int]]:
+    """Return the parameter names and the size (bytes) of each batch."""
+    names, parameters = whole_batches(program, model)
     kinds = {parameter.dtype for parameter in parameters.values()}
     if len(kinds) > 1:
         raise NotApplicableError(
@@ -222,7 +234,3 @@ def _check_soon(ddp: DistributedDataParallel, names: Sequence[Sequence[str]]) ->
                 )
 
     handle = ddp.register_forward_hook(check)
-
-
-def _names(model: nn.Module) -> dict[Tensor, str]:
-    return {parameter: name for name, parameter in named(model)}

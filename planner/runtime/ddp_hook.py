@@ -20,10 +20,9 @@ from torch import Tensor, distributed
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from planner.formats.exporters.frameworks import gradient_batches, whole_names
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Program
-from planner.runtime.model.parameters import check_cover, named
+from planner.runtime.ddp import whole_batches
 
 _SETTLED = 2
 """DDP's buckets are final after these steps."""
@@ -139,17 +138,13 @@ def _registered(ddp: DistributedDataParallel, program: Program, *, in_order: boo
         raise InvalidInputError(
             "ddp", f"expected DistributedDataParallel, got {type(ddp).__name__}"
         )
-    batches = gradient_batches(program)
-    names = whole_names(batches)
-    parameters = {
-        name: parameter for name, parameter in named(ddp.module) if parameter.requires_grad
-    }
-    check_cover(batches, parameters, "groups")
+    names, parameters = whole_batches(program, ddp.module)
     seen = Audit(names)
-    ids = {name: id(parameter) for name, parameter in parameters.items()}
-    numbers = {frozenset(ids[name] for name in batch): number for number, batch in enumerate(names)}
-    travel = _Travel(seen, numbers, ddp.process_group, in_order=in_order)
-    ddp.register_comm_hook(travel, _Travel.of)
+    numbers = {
+        frozenset(id(parameters[name]) for name in batch): number
+        for number, batch in enumerate(names)
+    }
+    ddp.register_comm_hook(_Travel(seen, numbers, ddp.process_group, in_order), _Travel.of)
     return seen
 
 
@@ -157,7 +152,7 @@ class _Travel:
     """State of a hook: the step, its known buckets and the delayed ones."""
 
     def __init__(
-        self, seen: Audit, numbers: Mapping[frozenset[int], int], group: Any, *, in_order: bool
+        self, seen: Audit, numbers: Mapping[frozenset[int], int], group: Any, in_order: bool
     ) -> None:
         self._seen = seen
         self._numbers = numbers

@@ -20,7 +20,7 @@ from planner.jsonio import decode_answer
 from planner.jsonio.overlap import OverlapAnswer, problem_of
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.validation import shown
-from planner.profiling.dependences import dependences, operations
+from planner.profiling.fx import dependences, operations
 from planner.solving.result import Result
 
 Typed = tuple[overlap.Problem, overlap.Plan | Result[overlap.Plan, overlap.Evaluation]]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from planner.profiling.dependences import dependences, operations
+from planner.profiling.fx import dependences, operations
 
 aten = torch.ops.aten
 

@@ -17,9 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from planner.model.errors import InvalidInputError
 from planner.model.layers import Layer
 from planner.profiling import measure, measuring
-from planner.profiling.remarks import processor
 from planner.profiling.structure import observe
-from planner.profiling.timing import Run, time_bare, time_layers
+from planner.profiling.timing import Run, processor, time_bare, time_layers
 from tests.profiling.models import (
     CASES,
     IDS,

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.model import machine
-from planner.profiling.remarks import others_in, warnings_of
-from planner.profiling.repeating import repeated, spread_of
-from planner.profiling.timing import Run
+from planner.profiling.timing import Run, others_in, repeated, spread_of, warnings_of
 from planner.solving.diagnostics import Spread
 from tests.profiling.models import linear, measured
 

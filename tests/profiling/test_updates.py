@@ -12,7 +12,7 @@ from torch.optim import SGD
 
 from planner.model.graphs import Graph
 from planner.profiling import measure
-from planner.profiling.updates import with_updates
+from planner.profiling.measuring import with_updates
 from tests.caramel.graph_strategies import graphs
 
 

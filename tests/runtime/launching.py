@@ -39,7 +39,7 @@ PRELOADED = [
     "torch.utils.serialization.config",
     "scipy.optimize",  # for fits
     "planner.runtime.attaching",
-    "planner.runtime.collectives.bcube",
+    "planner.runtime.collectives.interpreter",
     "planner.runtime.world.joining",
     "planner.runtime.measuring.trial",
     "tests.runtime.sharing",

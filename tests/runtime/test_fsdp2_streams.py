@@ -36,7 +36,7 @@ from planner.families.fsdp.evaluation import Evaluation, Schedule, evaluate, fol
 from planner.formats.exporters.fsdp2 import needed, without
 from planner.model.costs import AffineCost
 from planner.programs import program_of
-from planner.runtime import fsdp2_units
+from planner.runtime import fsdp2
 from planner.runtime.fsdp2 import as_fsdp2
 from tests.runtime.launching import launch
 from tests.thorough import THOROUGH
@@ -217,7 +217,7 @@ def timed(problem: Problem, sharded: Callable[[], nn.Module]) -> tuple[list[Span
         mock.patch.object(distributed, "all_gather_single", gather),
         mock.patch.object(distributed, "reduce_scatter_single", scatter),
         mock.patch.object(distributed, "all_reduce", add),
-        mock.patch.object(fsdp2_units, "_has_streams", return_value=True),
+        mock.patch.object(fsdp2, "_has_streams", return_value=True),
     ):
         model = sharded()
         width: int = next(iter(model.children())).in_features  # type: ignore[assignment]
@@ -300,7 +300,7 @@ def as_planned(
         if missing is not None:
             left, channels = without(plan, problem.channels, missing)
         rest = [row for row in settings.items() if row[0] != missing]
-        with mock.patch.object(fsdp2_units, "needed", return_value=rest):
+        with mock.patch.object(fsdp2, "needed", return_value=rest):
             found = timed(problem, lambda: as_fsdp2(make(), program, mesh))
         yield f"{about} without {missing}", seed, found, foreseen(follow(left, loads, channels))
 

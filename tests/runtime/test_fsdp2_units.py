@@ -32,8 +32,7 @@ from planner.families.fsdp.evaluation import evaluate
 from planner.model.costs import AffineCost
 from planner.model.errors import PlannerError
 from planner.programs import ShardedUnit, UnitProgram, program_of
-from planner.runtime.fsdp2 import as_fsdp2
-from planner.runtime.fsdp2_queue import _Queue
+from planner.runtime.fsdp2 import _Queue, as_fsdp2
 from tests.runtime.launching import launch
 from tests.runtime.test_ddp_export import in_job
 from tests.thorough import THOROUGH

@@ -23,8 +23,7 @@ from planner.jsonio import decode_answer
 from planner.jsonio.graphs import FxDocument
 from planner.jsonio.overlap import OverlapAnswer, answer
 from planner.model.errors import InvalidPlanError
-from planner.profiling.dependences import operations
-from planner.profiling.fx import fx_document
+from planner.profiling.fx import fx_document, operations
 from planner.runtime.overlap_pass import impose_overlap
 from tests.runtime.launching import launch
 from tests.runtime.sharing import values

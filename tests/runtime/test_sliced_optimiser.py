@@ -12,8 +12,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from planner.runtime.executors.sliced import SlicedOptimizer, flat_values
 from planner.runtime.model.parameters import Elements
-from planner.runtime.optimisers.sliced import SlicedOptimizer, flat_values
 from tests.runtime.reference import OPTIMIZERS
 
 SIZE = 6

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import planner
 from planner.model.errors import MeasurementError
-from planner.runtime import World, join, planning, tuning
+from planner.runtime import World, join, tuning
 from planner.runtime.measuring import beside
 from planner.solving import what_if
 from tests.runtime.launching import launch
@@ -74,7 +74,7 @@ def tuned(world: World, predicted: Fraction, measured: Fraction) -> Any:
 
 def hurried() -> None:
     """Measure little: what the numbers are does not matter here."""
-    planning._TIMED = planning._BESIDE = (64, 4096)
+    tuning._TIMED = tuning._BESIDE = (64, 4096)
     beside.SAMPLE_S = 0.02
 
 

@@ -8,7 +8,6 @@ during copies. For a program, rows are padded to equal chunks and copied to the 
 ranks.
 Complexity: One message per row. A program adds one copy of the message and a few elements per row:
 for large rows less than 840 per chunk of a rank.
-Source: own.
 """
 
 from collections import Counter, deque
@@ -29,7 +28,7 @@ from planner.runtime.world.world import AT_ONCE, blaming
 # Problem: Gloo sends only what has been asked for, and a request queues behind sends to the same
 # rank. If two ranks send before they ask, as in gloo's all-to-all, the transfers become sequential.
 # Method: Post all receives before any send. Guarantee: Both directions of a link are used. Tensors
-# between two ranks arrive in sending order. Complexity: One message per tensor. Source: own.
+# between two ranks arrive in sending order. Complexity: One message per tensor.
 
 
 def exchange(

@@ -21,12 +21,16 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
+from planner.families.bml.trees import Plan
 from planner.families.collectives.checker import check
 from planner.families.collectives.program import Kind, ListedProgram, Message, Program
 from planner.families.collectives.ring import ring_program
 from planner.families.collectives.script import Script, scripts, talking
+from planner.jsonio.bml_answer import BmlAnswer
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
+from planner.model.topologies import BCube
 from planner.programs import digest
+from planner.programs.collectives import bcube_program
 from planner.runtime.collectives.lane import Lane
 from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.world.world import World
@@ -100,11 +104,10 @@ class Interpreter:
         with world.refusing():
             messages = _checked(program)
         seen = _seen(program, messages, size_bytes or _LARGE)
-        self._name = (
-            f"{program.name} {seen}" if isinstance(program, ListedProgram) else program.name
-        )
-        self._name += f" in {depth} parts" if depth > 1 else ""
-        world.agree("the program of the all-reduce", f"{self._name} {seen}")
+        listed = f" {seen}" if isinstance(program, ListedProgram) else ""  # without a generator
+        self.name = f"{program.name}{listed}{f' in {depth} parts' if depth > 1 else ''}"
+        """What ranks compare."""
+        world.agree("the program of the all-reduce", f"{self.name} {seen}")
         if world.size != program.ranks:
             raise InvalidInputError(
                 "world", f"expected {program.ranks} ranks for {program.name}, got {world.size}"
@@ -131,11 +134,6 @@ class Interpreter:
             Lane(number, self._groups, self._link, self._answers)
             for number in range(max(min(program.lanes, program.links), 1))
         ]
-
-    @property
-    def name(self) -> str:
-        """The name that ranks compare; it includes a hash for programs without a generator."""
-        return self._name
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
         """Replace a one-dimensional, contiguous tensor on the CPU by the sum of all ranks' tensors.
@@ -236,13 +234,9 @@ class Interpreter:
             for lane, script in zip(self._lanes, self._checked(flat, depth, kind), strict=True):
                 lane.jobs.put((flat, script))
             for _ in self._lanes:
-                try:
-                    error = self._answer()
-                except PlannerError as stopped:
-                    error = stopped
-                if error is not None:
-                    self._error = error
-                    raise error
+                self._error = self._answer()
+                if self._error is not None:
+                    raise self._error
         finally:
             self._busy.release()
 
@@ -270,11 +264,12 @@ class Interpreter:
         return max(depth, self._depth, min(most, least // _MESSAGE_BYTES))
 
     def _answer(self) -> Exception | None:
-        """Return a lane's result, None or its error; raise the error of another rank meanwhile."""
+        """Return a lane's result, None or its error; the error of another rank ends the waiting."""
         while True:
             with suppress(Empty):
                 return self._answers.get(timeout=_LOOK_S)
-            self._world.watch.check()
+            if self._world.watch.error is not None:
+                return self._world.watch.error
 
 
 def _real(flat: Tensor) -> Tensor:
@@ -301,3 +296,53 @@ def _seen(program: Program, messages: Sequence[Message], size: int) -> str:
     ends = program.ranks, program.links, program.scatter_steps
     owned = [(program.owner(chunk), layout.start(chunk)) for chunk in chunks]
     return digest(ends, owned, [tuple(message) for message in messages])
+
+
+# ---
+# BML's all-reduce, which uses every NIC of a BCube.
+
+
+class BcubeAllReduce(Interpreter):
+    """All-reduce of tensors over the ranks of a BCube(n, k).
+
+    Every rank has to create it, at the same place in its program::
+
+        world = join(interfaces=["eth0", "eth1"])
+        bcube = BcubeAllReduce(world, 3, 2)
+        bcube.all_reduce(tensor)
+        executor = attach(model, plan, optimizer, world, all_reduce=bcube)
+
+    Parameters
+    ----------
+    world : World
+        With a network interface for each level, or with at most one, which all levels share.
+    n, k : int
+        Ports of a switch, and levels.
+    plan : bytes, mapping, answer or plan, optional
+        The plan to follow in place of Algorithm 1. A plan of `planner.bml` fits tensors of all
+        sizes; so does an answer of ``planner solve`` that names its program, as JSON or plain
+        values. A plan around failures, with ``"schedule": "all"``, fits tensors of its own size.
+        Failed servers have no rank. Unused NICs need not work.
+
+    Raises
+    ------
+    InvalidInputError
+        If the plan, the job and BCube(n, k) do not fit together.
+    DisagreementError
+        If ranks differ in n, k or plan; on every rank.
+    CommunicationError
+        If a rank does not take part in time.
+    """
+
+    _link = "level"
+
+    def __init__(
+        self,
+        world: World,
+        n: int,
+        k: int,
+        plan: bytes | Mapping[str, Any] | BmlAnswer | Plan | None = None,
+    ) -> None:
+        with world.refusing():
+            program, depth, size = bcube_program(BCube(n, k), plan)
+        super().__init__(world, program, depth=depth, size_bytes=size)

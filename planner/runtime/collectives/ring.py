@@ -45,13 +45,10 @@ class AllReduce(Protocol):
 class Ring:
     """Gloo's ring among the ranks of a process group."""
 
+    name = "ring"
+
     def __init__(self, group: Any) -> None:
         self._group = group
-
-    @property
-    def name(self) -> str:
-        """The name that ranks compare before the first transfer."""
-        return "ring"
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:
         """Sum in place."""

@@ -8,7 +8,7 @@ parameter when the next forward pass reads it.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Self
 
 import torch
@@ -20,29 +20,26 @@ from planner.model.errors import InvalidInputError, PlannerError
 from planner.programs import Program, digest
 from planner.runtime.executors.channel import Channel
 from planner.runtime.measuring.trace import Event, Trace
-from planner.runtime.model.compiled import uncompiled
-from planner.runtime.model.gate import Gate
+from planner.runtime.model.gate import Gate, uncompiled
 from planner.runtime.model.parameters import (
     check_model,
     check_optimizer,
     described,
+    settings,
+    state,
     trainable,
     trained_ids,
 )
-from planner.runtime.optimisers.some_parameters import settings, state
 from planner.runtime.world.world import World
-
-# ---
-# Agreement of all ranks on plan, model and optimiser, and a common start from rank 0's parameters.
-#
-# Guarantee: Any difference stops every rank before the first transfer. Complexity: Reads the
-# optimiser's state once; broadcasts parameters and buffers, one message per type.
 
 
 def agree(
     world: World, plan: str, parameters: Mapping[str, nn.Parameter], optimizer: Optimizer
 ) -> None:
-    """Compare plan, parameters and optimiser of all ranks; raise a `DisagreementError` on each."""
+    """Compare plan, parameters and optimiser of all ranks; raise a `DisagreementError` on each.
+
+    So any difference stops every rank before the first transfer. Reads the optimiser's state once.
+    """
     names = {parameter: name for name, parameter in parameters.items()}
     world.agree("the plan", plan)
     world.agree("the model's parameters", digest(described(parameters)))
@@ -51,7 +48,7 @@ def agree(
 
 
 def spread(model: nn.Module, world: World, group: Any) -> None:
-    """Broadcast the parameters and buffers of rank 0."""
+    """Broadcast the parameters and buffers of rank 0, one message per type."""
     tensors: dict[torch.dtype, list[Tensor]] = {}
     every = [*model.parameters(), *model.buffers()]
     for tensor in {id(tensor): tensor for tensor in every}.values():
@@ -69,27 +66,10 @@ def spread(model: nn.Module, world: World, group: Any) -> None:
 
 
 class Executor(ABC):
-    """Runs the communication of a model's training steps.
+    """Runs the communication of a model's training steps; `planner.runtime.attach` makes it.
 
-    Parameters
-    ----------
-    model : Module
-        Its parameters and buffers become those of rank 0; later each rank keeps its own buffers.
-    program : Program
-        The program of the plan.
-    optimizer : Optimizer
-        Of the model's parameters; from now on only this object calls it.
-    world : World
-        The job.
-    options : str
-        Further settings that all ranks must share.
-
-    Raises
-    ------
-    InvalidInputError
-        If the model, the optimiser and the plan do not fit together.
-    DisagreementError
-        If they differ between ranks.
+    Parameters and buffers become those of rank 0; later each rank keeps its own buffers. From now
+    on only this object calls the optimiser. All ranks must share `options`.
     """
 
     def __init__(
@@ -119,21 +99,23 @@ class Executor(ABC):
         spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
         self.gate = Gate(model, self.finish_one, self._finish_for_others, self._entered, self._left)
-        self._handles: list[Any] = [
-            parameter.register_post_accumulate_grad_hook(self._accumulated)
-            for parameter in self.parameters.values()
-        ]
-        self._handles += [
+        self._hooks = ExitStack()  # undoes what this object has done to the model
+        self._hooks.callback(world.attached.difference_update, list(map(id, self.names)))
+        for handle in (
+            *(each.register_post_accumulate_grad_hook(self._accumulated) for each in self.names),
             optimizer.register_step_pre_hook(self._stepping),
             optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
             optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
-        ]
-        self._own_step = False
+        ):
+            self._hooks.callback(handle.remove)
+        self._hooks.callback(self.gate.close)
+        self.updating = False
+        """Whether this executor is the one that calls the optimiser's step now."""
         self._accumulating = False
         self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
         self._seen = False
         self._closed = False
-        self._closers: list[Callable[[], None]] = []
+        self._closing = ExitStack()
         world.watch.step = 0
 
     def __enter__(self) -> Self:
@@ -216,11 +198,6 @@ class Executor(ABC):
         finally:
             self._accumulating = before
 
-    @property
-    def updating(self) -> bool:
-        """Whether this executor is the one that calls the optimiser's step now."""
-        return self._own_step
-
     def close(self) -> None:
         """Finish, and remove the hooks from the model.
 
@@ -242,23 +219,15 @@ class Executor(ABC):
                 self.channel.check()
         finally:
             if not self.gate.pending:
-                self._let_go()
+                self._hooks.close()
             self.channel.close()
-            for last in self._closers:
-                last()
+            self._closing.close()
             if self.world.watch.error is None:
                 distributed.destroy_process_group(self.group)
 
-    def _let_go(self) -> None:
-        """Remove the hooks from the model."""
-        self.gate.close()
-        for handle in self._handles:
-            handle.remove()
-        self.world.attached.difference_update(map(id, self.names))
-
     def closing(self, last: Callable[[], None]) -> None:
         """Register a function to call on close, after the last transfer."""
-        self._closers.append(last)
+        self._closing.callback(last)
 
     def stop(self, reason: str, batch: int | None = None) -> NoReturn:
         """Tell all ranks that this one cannot go on; always raises a `CommunicationError`."""
@@ -268,14 +237,14 @@ class Executor(ABC):
     @contextmanager
     def optimising(self) -> Iterator[None]:
         """Allow the optimiser's step inside; a step called elsewhere stops the job."""
-        self._own_step = True
+        self.updating = True
         try:
             yield
         finally:
-            self._own_step = False
+            self.updating = False
 
     def _stepping(self, optimizer: Optimizer, *_: Any) -> None:
-        if optimizer is self.optimizer and not self._own_step:  # a twin that updates slices may
+        if optimizer is self.optimizer and not self.updating:  # a twin that updates slices may
             self.stop("the optimiser's step was called: the executor's takes its place")
 
     def _check_same(self) -> None:
@@ -307,7 +276,7 @@ class Executor(ABC):
             self.gradient_ready(parameter)
 
     def _finish_for_others(self) -> None:
-        if not self._own_step:  # otherwise the optimiser is compiled, while everything finishes
+        if not self.updating:  # otherwise the optimiser is compiled, while everything finishes
             self.finish()
 
     def _entered(self) -> None:

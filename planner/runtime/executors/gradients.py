@@ -1,9 +1,8 @@
 """Executor of all-reduce plans: gradients in planned batches, finished in the next forward pass.
 
-Method: A hook per parameter records its complete gradient. The gradients of the next batch are
-copied into one message, divided by the number of ranks, and summed. `step` returns at once. The
-next forward pass waits for a parameter where it reads it, and updates all parameters that have
-arrived by the optimiser's own `step`, with the settings at the time of `Executor.step`.
+Method: A batch leaves as one message once its last gradient is complete. `step` returns at once.
+The next forward pass waits for a parameter where it reads it, and updates all parameters that have
+arrived.
 Guarantee: After `finish` the weights are those of plain data-parallel training. Missing, repeated
 or changed gradients stop the step. Details: docs/runtime.md.
 Complexity: One copy of each gradient; O(parameters + batches) per step.
@@ -21,12 +20,10 @@ from planner.families.collectives.recipes import Recipe
 from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
-from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.collected import EVERY, Gradients, Overtaking, version
-from planner.runtime.executors.messages import Sending, means_of, messages_of
-from planner.runtime.model.compiled import uncompiled
-from planner.runtime.model.parameters import check_cover
-from planner.runtime.optimisers.some_parameters import SomeParameters
+from planner.runtime.executors.channel import EVERY, Overtaking, Ticket
+from planner.runtime.executors.messages import Gradients, Sending, means_of, messages_of, version
+from planner.runtime.model.gate import uncompiled
+from planner.runtime.model.parameters import SomeParameters, check_cover
 from planner.runtime.world.world import World
 
 _WORTH = 2**18
@@ -62,11 +59,30 @@ class GradientExecutor(Executor):
         options = f"{all_reduce.name if all_reduce else ''}, strict order: {strict_order}"
         super().__init__(model, program, optimizer, world, options)
         self._line = QueuedRing(world.new_line())
-        self.all_reduce = all_reduce
         if world.size > 1 and not strict_order:
             always = strict_order is False
             self.channel.overtaking = Overtaking(self._add, world.size, always=always)
-        self._follow(program, interpreters)
+        self._barrier = program.barrier
+        self._firm = [batch.firm for batch in program.batches]
+        self._all_reduces = [
+            interpreters.get(batch.collective)
+            or all_reduce
+            or (self._line if batch.depth == 1 else Ring(self.group))
+            for batch in program.batches
+        ]
+        self._messages = messages_of(program.batches, self.parameters, world.size)
+        self._gradients = Gradients(
+            [message.parameters for message in self._messages],
+            self.names,
+            self.stop,
+            "call synchronise() before changing gradients",
+        )
+        # From here on parameters are identified by number.
+        self._means = means_of(self._messages, self.names)
+        self._carried: list[list[int]] = [[] for _ in self._messages]
+        for number, batches in enumerate(self._gradients.batches_of):
+            for batch in batches:
+                self._carried[batch].append(number)
         self._arrived = 0  # handled batches of the previous step, in the order they began
         self._missing: list[int] = []  # number of outstanding batches by parameter
         self._some = SomeParameters(optimizer, self._gradients.parameters)
@@ -75,34 +91,6 @@ class GradientExecutor(Executor):
         self._synchronised = False
         self._step = -1
         self._open()
-
-    def _follow(
-        self, program: GradientProgram, interpreters: Mapping[Recipe | None, AllReduce]
-    ) -> None:
-        """Set up for a program."""
-        self.program = program
-        self.interpreters = interpreters
-        self._barrier = program.barrier
-        self._all_reduces = [
-            interpreters.get(batch.collective)
-            or self.all_reduce
-            or (self._line if batch.depth == 1 else Ring(self.group))
-            for batch in program.batches
-        ]
-        self._firm = [batch.firm for batch in program.batches]
-        self._messages = messages_of(program.batches, self.parameters, self.world.size)
-        self._gradients = Gradients(
-            [message.parameters for message in self._messages],
-            self.names,
-            self.stop,
-            "call synchronise() before changing gradients",
-        )
-        # From here on parameters are identified by number, which no plan changes.
-        self._means = means_of(self._messages, self.names)
-        self._carried: list[list[int]] = [[] for _ in self._messages]
-        for number, batches in enumerate(self._gradients.batches_of):
-            for batch in batches:
-                self._carried[batch].append(number)
 
     def check(self, program: GradientProgram) -> None:
         """Check that the plan carries every gradient once."""

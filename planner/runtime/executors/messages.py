@@ -1,25 +1,131 @@
 """Messages of gradient batches: flat buffers, one per data type.
 
-Method: Each part of a gradient has a fixed place in a buffer (`placing`). Small gradients are
+Method: Each part of a gradient has a fixed place in a buffer (`lay_out`). Small gradients are
 copied many at a time and then divided by the number of ranks in place; large ones are divided while
-copied.
-Guarantee: The result is the sum of each gradient divided by the number of ranks, as DDP computes
-it.
+copied. The result is that of DDP.
 Complexity: O(parts) views per step, and one torch call per run of small parts and per large part.
 Cut parameters whose parts are not adjacent take another copy.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from planner.programs import Batch
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
-from planner.runtime.executors.collected import Taken
 from planner.runtime.model.parameters import Elements, by_dtype, elements_of
+
+# ---
+# The gradients of a step, and the batches they complete.
+#
+# Method: Each gradient is recorded with its version number, which every change in place increments.
+# Each batch counts its missing gradients.
+# Guarantee: A batch becomes complete once per step. `check` stops a step whose gradients are
+# missing, come twice, or have changed since they were sent.
+
+
+Taken = list[tuple[Tensor, int] | None]
+"""Gradients with their versions, by parameter number; None until a gradient is complete."""
+
+
+class Gradients:
+    """The gradients of one step after the other.
+
+    `batches` lists the parameters of each batch, which together are all of `names`. `stop` ends the
+    step with a reason and the batch; `instead` completes the message about a changed gradient.
+    """
+
+    def __init__(
+        self,
+        batches: Sequence[Iterable[nn.Parameter]],
+        names: Mapping[nn.Parameter, str],
+        stop: Callable[[str, int], NoReturn],
+        instead: str,
+    ) -> None:
+        self._batches = tuple(tuple(dict.fromkeys(batch)) for batch in batches)
+        self._names = names
+        self._stop = stop
+        self._instead = instead
+        self.index = {parameter: number for number, parameter in enumerate(names)}
+        """The number of each parameter, used as key since hashing tensors is slow."""
+        self.parameters = tuple(names)
+        numbers: list[list[int]] = [[] for _ in names]
+        for number, batch in enumerate(self._batches):
+            for parameter in batch:
+                numbers[self.index[parameter]].append(number)
+        self.batches_of = tuple(map(tuple, numbers))
+        """By parameter number: the batches with part of its gradient, in transfer order."""
+        self.taken: Taken = []
+        """By parameter number: this step's gradient with its version, once complete."""
+        self._missing: list[int] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a step. The `taken` lists of earlier steps stay unchanged."""
+        self.taken = [None] * len(self.parameters)
+        self._missing = [len(batch) for batch in self._batches]
+
+    def take(self, parameter: nn.Parameter) -> list[int]:
+        """Record a parameter's complete gradient; return the batches it completes."""
+        number = self.index[parameter]
+        gradient = parameter.grad
+        assert gradient is not None
+        if gradient.is_sparse or self.taken[number] is not None:
+            self._refuse(number, gradient)
+        self.taken[number] = gradient, version(gradient)
+        complete = []
+        for batch in self.batches_of[number]:
+            self._missing[batch] -= 1
+            if not self._missing[batch]:
+                complete.append(batch)
+        return complete
+
+    def check(self) -> None:
+        """Check that all gradients are complete and unchanged."""
+        for number, missing in enumerate(self._missing):
+            if missing:
+                absent = [
+                    parameter
+                    for parameter in self._batches[number]
+                    if not self.taken[self.index[parameter]]
+                ]
+                self._stop(
+                    f"{self._names[absent[0]]} got no gradient (does the loss depend on it?), so "
+                    "its batch cannot leave",
+                    number,
+                )
+        for number, (parameter, taken) in enumerate(zip(self.parameters, self.taken, strict=True)):
+            if not taken or parameter.grad is not taken[0] or version(taken[0]) != taken[1]:
+                self._stop(
+                    f"the gradient of {self._names[parameter]} was changed after it was sent: "
+                    f"{self._instead}",
+                    self.batches_of[number][0],
+                )
+
+    def forget(self) -> None:
+        """Set all gradients to None."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def _refuse(self, number: int, gradient: Tensor) -> NoReturn:
+        name, batch = self._names[self.parameters[number]], self.batches_of[number][0]
+        if gradient.is_sparse:
+            self._stop(
+                f"the gradient of {name} is sparse, and only dense ones are summed up", batch
+            )
+        self._stop(
+            f"a second gradient for {name} in one step: step() ends each backward pass, but "
+            "for those inside no_sync()",
+            batch,
+        )
+
+
+def version(tensor: Tensor) -> int:
+    """Return the version number of a tensor, which every change in place increments."""
+    return tensor._version  # documented in torch's notes on autograd
+
 
 # ---
 # Memory layout of batches, so that cut parameters are contiguous after the sum.
@@ -37,39 +143,9 @@ class Stretch:
     def __init__(self, pieces: list[tuple[str, Elements]]) -> None:
         self.pieces = pieces
         self.flat = torch.empty(0)
-        self.next: Stretch | None = None
-        self.first: str | None = None
-        """The cut parameter it begins with, which ends the previous stretch."""
-        self.last: str | None = None
 
     def __len__(self) -> int:
         return sum(len(elements) for _, elements in self.pieces)
-
-    def may_link(self, name: str, behind: "Stretch") -> bool:
-        """Return whether `behind` may follow, with pieces of a parameter on both sides."""
-        if self.last is not None or behind.first is not None:
-            return False
-        for stretch, other in ((self, self.first), (behind, behind.last)):
-            if len(stretch.pieces) > 1 and other == name:
-                return False  # the parameter would be at both ends, with others between
-        end: Stretch | None = behind
-        while end is not None and end is not self:
-            end = end.next
-        return end is None
-
-    def link(self, name: str, behind: "Stretch") -> None:
-        """Let another stretch follow."""
-        self.next, self.last, behind.first = behind, name, name
-
-    def unlink(self) -> None:
-        """Undo `link`."""
-        assert self.next is not None
-        self.next.first = self.next = self.last = None
-
-    def sort(self) -> None:
-        """Move the pieces of cut parameters to the ends."""
-        if len(self.pieces) > 1:
-            self.pieces.sort(key=lambda piece: (piece[0] == self.last) - (piece[0] == self.first))
 
 
 def lay_out(
@@ -87,39 +163,33 @@ def lay_out(
             by_batch[-1].append(stretch)
             for name, elements in stretch.pieces:
                 parts.setdefault(name, []).append((elements.start, stretch))
+    chains = {stretch: [stretch] for stretches in by_batch for stretch in stretches}
     for name, several in parts.items():
-        chain = [stretch for _, stretch in sorted(several, key=lambda part: part[0])]
-        if len(set(chain)) == len(chain):
-            _link(name, chain)
-    every = [stretch for stretches in by_batch for stretch in stretches]
-    for stretch in every:
-        stretch.sort()
-    for stretch in every:
-        if stretch.first is None:
-            _give_memory(stretch)
+        _link(name, [stretch for _, stretch in sorted(several, key=lambda part: part[0])], chains)
+    for stretch, chain in chains.items():
+        if stretch is chain[0]:
+            dtype = stretch.pieces[0][1].parameter.dtype
+            flat: Tensor = torch.empty(sum(map(len, chain)), dtype=dtype)
+            for link, part in zip(chain, flat.split([len(link) for link in chain]), strict=True):
+                link.flat = part
     return by_batch
 
 
-def _link(name: str, chain: Sequence[Stretch]) -> None:
-    """Chain the stretches of a parameter, or leave them unchained if that is impossible."""
-    linked: list[Stretch] = []
-    for stretch, behind in pairwise(chain):
-        if not stretch.may_link(name, behind):
-            for before in linked:
-                before.unlink()
-            return
-        stretch.link(name, behind)
-        linked.append(stretch)
-
-
-def _give_memory(first: Stretch) -> None:
-    chain = [first]
-    while (behind := chain[-1].next) is not None:
-        chain.append(behind)
-    dtype = first.pieces[0][1].parameter.dtype
-    flat: Tensor = torch.empty(sum(map(len, chain)), dtype=dtype)
-    for stretch, part in zip(chain, flat.split([len(link) for link in chain]), strict=True):
-        stretch.flat = part
+def _link(name: str, row: Sequence[Stretch], chains: dict[Stretch, list[Stretch]]) -> None:
+    """Join the chains of a parameter's stretches, or leave them if that is impossible."""
+    joined = [chains[stretch] for stretch in row]
+    first, last = row[0], row[-1]
+    if (
+        len({id(chain) for chain in joined}) < max(len(joined), 2)  # a cycle, or uncut
+        or joined[0][-1] is not first
+        or joined[-1][0] is not last
+        or any(len(chains[stretch]) + len(stretch.pieces) > 2 for stretch in row[1:-1])
+    ):
+        return
+    first.pieces.sort(key=lambda piece: piece[0] == name)  # to the end
+    last.pieces.sort(key=lambda piece: piece[0] != name)  # to the beginning
+    whole = [stretch for chain in joined for stretch in chain]
+    chains.update(dict.fromkeys(whole, whole))
 
 
 _RUN = 2**16

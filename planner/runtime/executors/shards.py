@@ -1,9 +1,8 @@
 """Executor of sharded training, with a parameter server for a slice on every rank.
 
-Method: Each rank keeps and updates a slice of every cell of the parameters (`columns`). A push
-sends each rank its slices of the gradients once they are complete. `step` releases the pulls;
-before the first pull after pushes, the channel's thread updates this rank's slices. A pull gathers
-the slices of all ranks; the next forward pass waits for it where it reads a parameter.
+Method: All cuts of all batches divide a parameter into cells, and each rank keeps and updates a
+slice of each cell. A push sends each rank its slices of the gradients; a pull gathers the slices of
+all ranks. `SlicedExecutor` says when.
 Guarantee: Batches keep the planned order on every rank. After `finish` the weights are those of
 plain data-parallel training. Faulty gradients stop the step. Limits and memory: docs/runtime.md.
 Complexity: Each rank sends (N-1)/N of the parameters per direction, plus padding.
@@ -11,9 +10,11 @@ Source: Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communica
 Computation"; a slice of every cell per rank shares the servers' work (own).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,21 +22,242 @@ from torch.optim import Optimizer
 
 from planner.families.collectives.recipes import Recipe
 from planner.model.errors import InvalidPlanError
-from planner.programs import Batch, ShardProgram, with_pieces
-from planner.runtime.collectives.halves import Halves, ProgramHalves, in_turn
-from planner.runtime.collectives.interpreter import Interpreter
-from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.columns import (
-    SlicedExecutor,
-    SliceMessage,
-    cells_in,
-    cells_of,
-    messages_of,
-    slice_of,
+from planner.programs import Batch, Piece, ShardProgram, with_pieces
+from planner.programs.forms import Direction
+from planner.runtime.collectives.halves import (
+    LEAST_BYTES,
+    Halves,
+    ProgramHalves,
+    in_turn,
+    most_columns,
 )
-from planner.runtime.model.parameters import Elements, check_cover, named
-from planner.runtime.optimisers.sliced import check_elementwise
+from planner.runtime.collectives.interpreter import Interpreter
+from planner.runtime.executors.sliced import Sent, SlicedExecutor, check_elementwise
+from planner.runtime.model.parameters import Elements, by_dtype, check_cover, elements_of, named
 from planner.runtime.world.world import AT_ONCE, World
+
+
+class ShardExecutor(SlicedExecutor):
+    """Executes a `ShardProgram`.
+
+    Parameters
+    ----------
+    model, program, world
+        See `Executor`. Frozen parameters in the program are skipped.
+    optimizer : Optimizer
+        An elementwise one of torch's, before its first step. Until `close`, its groups hold this
+        rank's slices in place of the parameters.
+    interpreters : mapping from Recipe to Interpreter, optional
+        Collective programs whose halves push and pull the batches that name them; other batches are
+        exchanged directly.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        program: ShardProgram,
+        optimizer: Optimizer,
+        world: World,
+        interpreters: Mapping[Recipe | None, Interpreter] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(model, program, optimizer, world, "")
+        gloo, trained = Halves(self.group), self._trained(program)
+
+        def halves_for(batch: Batch) -> Halves:
+            own = interpreters.get(batch.collective)
+            return ProgramHalves(own, batch.depth) if own else gloo
+
+        cells = cells_of(trained.batches, self.parameters)
+        exchanged = [
+            (direction, halves_for(batch), messages_of(batch, self.parameters, cells, world.size))
+            for direction, batch in trained.transfers
+        ]
+        room = room_for([message for _, _, messages in exchanged for message in messages])
+        pulled = (_cells(messages) for direction, _, messages in exchanged if direction == "pull")
+        ordered = dict.fromkeys(cell.parameter for several in pulled for cell in several)
+        slices = {
+            cell: own
+            for parameter in ordered
+            for cell in cells[parameter]
+            if len(own := slice_of(cell, world.rank, world.size))
+        }
+        numbers = {cell: number for number, cell in enumerate(slices)}
+        means = {
+            cell: torch.zeros(len(own), dtype=own.parameter.dtype) for cell, own in slices.items()
+        }
+
+        def sent(direction: Direction, halves: Halves, messages: Sequence[SliceMessage]) -> Sent:
+            carried = _cells(messages)
+
+            def work(gradients: Mapping[nn.Parameter, Tensor]) -> None:
+                if direction == "push":
+                    push(halves, messages, world.rank, room, gradients, means)
+                else:
+                    pull(halves, messages, world.rank, room, self.flats)
+
+            return Sent(
+                direction,
+                tuple(dict.fromkeys(cell.parameter for cell in carried)),
+                work,
+                tuple(numbers[cell] for cell in carried if cell in numbers),
+            )
+
+        self.begin([sent(*each) for each in exchanged], slices.values(), list(means.values()))
+
+    def check(self, program: ShardProgram) -> None:
+        """Check that the plan carries each element once per direction, the push before the pull."""
+        check_elementwise(self.optimizer)
+        trained = self._trained(program)
+        check_cover(trained.pulls, self.parameters, "pull.batches")
+        check_cover(trained.pushes, self.parameters, "push.batches")
+        cells, pushed, pulls = cells_of(trained.batches, self.parameters), set[Elements](), 0
+        for direction, batch in trained.transfers:
+            carried = list(cells_in(batch.pieces, self.parameters, cells))
+            if direction == "push":
+                pushed.update(carried)
+                continue
+            for cell in carried:
+                if cell not in pushed:
+                    name = self.names[cell.parameter]
+                    raise InvalidPlanError(
+                        f"pull.batches[{pulls}]", f"pulls {name} before all of it was pushed"
+                    )
+            pulls += 1
+
+    def _trained(self, program: ShardProgram) -> ShardProgram:
+        """Return the program without frozen parameters."""
+        frozen = {name for name, _ in named(self.model)} - self.parameters.keys()
+        return with_pieces(program, lambda piece: None if piece.parameter in frozen else piece)
+
+
+# ---
+# Messages that give each rank its slice of every cell.
+#
+# Problem: Plans may cut parameters, differently for pushes and pulls, and the data of one rank must
+# be contiguous. Buffers as large as all parameters would use up the memory that sharding saves.
+# Method: A message is a matrix with a row per rank and as many columns per cell as a slice has
+# elements, padded. Large batches are cut between columns (`halves`). All messages share one buffer.
+# Guarantee: The messages of a batch carry each element once. An uncut parameter is one cell.
+# Complexity: O(cells + messages); a buffer of the largest message; less than N elements of padding
+# per cell on N ranks.
+
+
+class Columns(NamedTuple):
+    """Columns [first, last) of a cell, and the column `place` of the message where they begin."""
+
+    cell: Elements
+    first: int
+    last: int
+    place: int
+
+    def own(self, rank: int, ranks: int) -> tuple[int, int]:
+        """Return the range of a rank's slice that these columns hold, without padding."""
+        width = len(slice_of(self.cell, rank, ranks))
+        return min(self.first, width), min(self.last, width)
+
+    def parts(self, matrix: Tensor, flat: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield corresponding views of a message and of a parameter's flat values."""
+        values = self.cell.of(flat)
+        width = -(-len(values) // len(matrix))
+        full, rest = divmod(len(values), width)
+        columns = matrix[:, self.place : self.place + self.last - self.first]
+        yield columns[:full], values[: full * width].view(full, width)[:, self.first : self.last]
+        if rest > self.first:
+            tail = values[full * width :][self.first : self.last]
+            yield columns[full, : len(tail)], tail
+
+
+class SliceMessage(NamedTuple):
+    """A message: a matrix of `ranks` x `width` elements of one type."""
+
+    dtype: torch.dtype
+    ranks: int
+    width: int
+    columns: tuple[Columns, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size, rounded up so that another message can follow (bytes)."""
+        return -(-self.ranks * self.width * self.dtype.itemsize // 64) * 64
+
+    def matrix(self, room: Tensor) -> Tensor:
+        """Return the matrix at the beginning of a byte buffer."""
+        elements = self.ranks * self.width
+        flat = room[: elements * self.dtype.itemsize].view(self.dtype)
+        return flat.view(self.ranks, self.width)
+
+
+def cells_of(
+    batches: Iterable[Batch], parameters: Mapping[str, nn.Parameter]
+) -> dict[nn.Parameter, tuple[Elements, ...]]:
+    """Return the cells of each parameter: its element ranges between all cuts of the batches."""
+    cuts: dict[nn.Parameter, set[int]] = {}
+    for batch in batches:
+        for piece in batch.pieces:
+            elements = elements_of(piece, parameters)
+            cuts.setdefault(elements.parameter, set()).update(elements.span)
+    return {
+        parameter: tuple(Elements(parameter, *span) for span in pairwise(sorted(places)))
+        for parameter, places in cuts.items()
+    }
+
+
+def messages_of(
+    batch: Batch,
+    parameters: Mapping[str, nn.Parameter],
+    cells: Mapping[nn.Parameter, Sequence[Elements]],
+    ranks: int,
+    least_bytes: int = LEAST_BYTES,
+) -> tuple[SliceMessage, ...]:
+    """Return the messages of a batch; a single one below `least_bytes`."""
+    messages = []
+    for dtype, pieces in by_dtype(batch.pieces, parameters).items():
+        carried = [(cell, -(-len(cell) // ranks)) for cell in cells_in(pieces, parameters, cells)]
+        total = sum(width for _, width in carried)
+        most = most_columns(total, ranks * dtype.itemsize, least_bytes)
+        columns: list[Columns] = []
+        width = 0
+        for cell, end in carried:
+            first = 0
+            while first < end:
+                last = min(end, first + most - width)
+                columns.append(Columns(cell, first, last, width))
+                width += last - first
+                first = last
+                if width == most:
+                    messages.append(SliceMessage(dtype, ranks, width, tuple(columns)))
+                    columns, width = [], 0
+        if columns:
+            messages.append(SliceMessage(dtype, ranks, width, tuple(columns)))
+    return tuple(messages)
+
+
+def cells_in(
+    pieces: Iterable[Piece],
+    parameters: Mapping[str, nn.Parameter],
+    cells: Mapping[nn.Parameter, Sequence[Elements]],
+) -> Iterator[Elements]:
+    """Yield the cells of pieces."""
+    for piece in pieces:
+        elements = elements_of(piece, parameters)
+        several = cells[elements.parameter]
+        first, last = (
+            bisect_left(several, place, key=lambda cell: cell.start) for place in elements.span
+        )
+        yield from several[first:last]
+
+
+def slice_of(cell: Elements, rank: int, ranks: int) -> Elements:
+    """Return the slice of a cell that a rank keeps."""
+    width = -(-len(cell) // ranks)
+    start, stop = (min(cell.start + turn * width, cell.stop) for turn in (rank, rank + 1))
+    return Elements(cell.parameter, start, stop)
+
+
+def _cells(messages: Iterable[SliceMessage]) -> dict[Elements, None]:
+    """Return the cells in messages, each once."""
+    return dict.fromkeys(columns.cell for message in messages for columns in message.columns)
+
 
 # ---
 # Push and pull one batch of shards: copy into messages, exchange, copy out.
@@ -112,184 +334,4 @@ def pull(
     in_turn(
         begun(message, message.matrix(room[number % AT_ONCE, 0]))
         for number, message in enumerate(messages)
-    )
-
-
-class ShardExecutor(SlicedExecutor):
-    """Executes a `ShardProgram`.
-
-    Parameters
-    ----------
-    model, program, world
-        See `Executor`. Frozen parameters in the program are skipped.
-    optimizer : Optimizer
-        An elementwise one of torch's, before its first step. Until `close`, its groups hold this
-        rank's slices in place of the parameters.
-    interpreters : mapping from Recipe to Interpreter, optional
-        Collective programs whose halves push and pull the batches that name them; other batches are
-        exchanged directly.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        program: ShardProgram,
-        optimizer: Optimizer,
-        world: World,
-        interpreters: Mapping[Recipe | None, Interpreter] = MappingProxyType({}),
-    ) -> None:
-        super().__init__(model, program, optimizer, world, "")
-        gloo, trained = Halves(self.group), self._trained(program)
-
-        def halves_for(batch: Batch) -> Halves:
-            own = interpreters.get(batch.collective)
-            return ProgramHalves(own, batch.depth) if own else gloo
-
-        cells = cells_of(trained.batches, self.parameters)
-        self._transfers = [
-            (direction, halves_for(batch), messages_of(batch, self.parameters, cells, world.size))
-            for direction, batch in trained.transfers
-        ]
-        every = [message for _, _, messages in self._transfers for message in messages]
-        self._room = room_for(every)
-        pulls, pushes = (
-            [_parameters(messages) for way, _, messages in self._transfers if way == direction]
-            for direction in ("pull", "push")
-        )
-        self._last = {
-            parameter: number for number, parameters in enumerate(pulls) for parameter in parameters
-        }
-        """The last pull that carries part of each parameter."""
-        self._ending: list[list[nn.Parameter]] = [[] for _ in pulls]
-        for parameter, number in self._last.items():
-            self._ending[number].append(parameter)
-        self._cells = [cell for parameter in self._last for cell in cells[parameter]]
-        slices = self._slices(world.rank)
-        self._numbers = {cell: number for number, (cell, _) in enumerate(slices)}
-        """By cell: the number of this rank's slice, unless it is empty."""
-        self._brought = [
-            self._slices_in(messages) for way, _, messages in self._transfers if way == "push"
-        ]
-        """By push: the numbers of this rank's slices whose gradients it carries."""
-        self._means = {
-            cell: torch.zeros(len(own), dtype=own.parameter.dtype) for cell, own in slices
-        }
-        self.begin(pushes, (own for _, own in slices))
-        self._tickets: list[Ticket] = []
-        self._pushing: list[Ticket] = []
-        self._leaving: list[dict[nn.Parameter, Tensor]] = []
-        self._open(0)
-
-    def check(self, program: ShardProgram) -> None:
-        """Check that the plan carries each element once per direction, the push before the pull."""
-        check_elementwise(self.optimizer)
-        trained = self._trained(program)
-        check_cover(trained.pulls, self.parameters, "pull.batches")
-        check_cover(trained.pushes, self.parameters, "push.batches")
-        cells, pushed, pulls = cells_of(trained.batches, self.parameters), set[Elements](), 0
-        for direction, batch in trained.transfers:
-            carried = list(cells_in(batch.pieces, self.parameters, cells))
-            if direction == "push":
-                pushed.update(carried)
-                continue
-            for cell in carried:
-                if cell not in pushed:
-                    name = self.names[cell.parameter]
-                    raise InvalidPlanError(
-                        f"pull.batches[{pulls}]", f"pulls {name} before all of it was pushed"
-                    )
-            pulls += 1
-
-    def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Release the batches that this gradient completes."""
-        complete, gradient = self.gradients.take(parameter), parameter.grad
-        assert gradient is not None
-        for number in self.gradients.batches_of[self.gradients.index[parameter]]:
-            self._leaving[number][parameter] = gradient
-        for number in complete:
-            self.channel.release(self._pushing[number])
-
-    def update(self) -> None:
-        """Release the pulls and the updates before them; submit the next step's transfers."""
-        self.gradients.check()
-        self.remember()
-        self.pulling = [ticket for ticket in self._tickets if ticket.direction == "pull"]
-        for ticket in self._tickets:
-            if not ticket.ready:
-                self.channel.release(ticket)
-        self._open(self.steps + 1)
-
-    def finish_one(self, parameter: nn.Parameter) -> None:
-        """Wait for a parameter's last pull, and finish the parameters that it completes."""
-        number = self._last[parameter]
-        self.channel.wait(self.pulling[number])
-        for companion in self._ending[number]:
-            self.put_in_place(companion, number)
-
-    def _slices(self, rank: int) -> list[tuple[Elements, Elements]]:
-        """Return the cells of which a rank has a non-empty slice, with that slice."""
-        every = ((cell, slice_of(cell, rank, self.world.size)) for cell in self._cells)
-        return [(cell, own) for cell, own in every if len(own)]
-
-    def _trained(self, program: ShardProgram) -> ShardProgram:
-        """Return the program without frozen parameters."""
-        frozen = {name for name, _ in named(self.model)} - self.parameters.keys()
-        return with_pieces(program, lambda piece: None if piece.parameter in frozen else piece)
-
-    def _open(self, step: int) -> None:
-        """Submit a step's transfers, and the updates before pulls."""
-        self.gradients.begin()
-        self._tickets, self._pushing, self._leaving = [], [], []
-        pulls, pushed = 0, list[int]()
-        for direction, halves, messages in self._transfers:
-            if direction == "push":
-                leaving: dict[nn.Parameter, Tensor] = {}
-                work = partial(self._push, halves, messages, leaving)
-                number = len(self._pushing)
-                pushed += self._brought[number]
-                ticket = Ticket(work, step, number, direction, ready=not messages)
-                self._pushing.append(ticket)
-                self._leaving.append(leaving)
-            else:
-                if pushed:
-                    work = partial(self._update, pushed)
-                    self._tickets.append(Ticket(work, step, pulls, kind="update"))
-                    pushed = []
-                ticket = Ticket(partial(self._pull, halves, messages), step, pulls, direction)
-                pulls += 1
-            self._tickets.append(ticket)
-        self.channel.submit(self._tickets)
-
-    def _slices_in(self, messages: Iterable[SliceMessage]) -> list[int]:
-        """Return the numbers of this rank's slices that messages carry."""
-        cells = dict.fromkeys(columns.cell for message in messages for columns in message.columns)
-        return [self._numbers[cell] for cell in cells if cell in self._numbers]
-
-    def _update(self, numbers: Sequence[int]) -> None:
-        """Update this rank's slices with the pushed gradients."""
-        means = list(self._means.values())
-        self.sliced.step({number: means[number] for number in numbers})
-
-    def _push(
-        self,
-        halves: Halves,
-        messages: Sequence[SliceMessage],
-        gradients: dict[nn.Parameter, Tensor],
-    ) -> None:
-        """Send each rank its slices of the gradients, and sum this rank's."""
-        push(halves, messages, self.world.rank, self._room, gradients, self._means)
-        gradients.clear()  # often the last reference, so their memory is freed
-
-    def _pull(self, halves: Halves, messages: Sequence[SliceMessage]) -> None:
-        """Write all ranks' slices into the parameters.
-
-        Writing in the channel's thread is safe: all parameters are pending, and the gate blocks
-        reads until `finish_one` has waited for the last batch.
-        """
-        pull(halves, messages, self.world.rank, self._room, self.flats)
-
-
-def _parameters(messages: Iterable[SliceMessage]) -> tuple[nn.Parameter, ...]:
-    return tuple(
-        dict.fromkeys(columns.cell.parameter for message in messages for columns in message.columns)
     )

@@ -4,14 +4,14 @@ Problem: All gradients form one vector. Each rank pulls its slice of it from all
 planned order, updates the weights there, and pulls the other slices of the weights in that order.
 Method: The vector stays virtual: gradients and weights stay in place. In each turn a rank receives
 from the rank it asks, and sends to the ranks that ask it. The weights' turns overlap with the next
-forward pass, which waits for a parameter's slices where it reads them.
+forward pass.
 Guarantee: Turns match between ranks, so no order can deadlock. Weights as in `shards`.
 Complexity: 2(N-1) turns; each rank receives (N-1)/N of gradients and of weights.
 Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
 on Apache Spark", section "Communications in BigDL".
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
@@ -24,10 +24,8 @@ from planner.families.bigdl import check_pulls
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.programs import SliceProgram
 from planner.runtime.collectives.halves import exchange
-from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.columns import SlicedExecutor
+from planner.runtime.executors.sliced import Sent, SlicedExecutor, check_elementwise
 from planner.runtime.model.parameters import Elements
-from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.world.world import World
 
 
@@ -51,16 +49,27 @@ class SliceExecutor(SlicedExecutor):
         self, model: nn.Module, program: SliceProgram, optimizer: Optimizer, world: World
     ) -> None:
         super().__init__(model, program, optimizer, world, "")
-        self._program = program
-        self._spans = _spans(self.parameters.values())
+        self._slices = program.slices
+        spans = _spans(self.names)
+        self._placed = [_overlaps(spans, *bounds) for bounds in program.slices]
+        own = self._placed[world.rank]
         start, stop = program.slices[world.rank]
-        self._placed = [self._overlaps(*bounds) for bounds in program.slices]
         self._mean = torch.zeros(stop - start, dtype=next(iter(self.names)).dtype)
         self._rooms: list[Tensor] = []
-        own = self._placed[world.rank]
-        self._means = {number: placed.of(self._mean) for number, placed in enumerate(own)}
-        self.begin([self.names], [placed.elements for placed in own])
-        self._turns_of = {parameter: self._turns(*span) for parameter, span in self._spans.items()}
+        pushes, pulls = [], []
+        for turn, asked in enumerate(program.pull_order[world.rank]):
+            asking = [
+                peer
+                for peer, theirs in enumerate(program.pull_order)
+                if theirs[turn] == world.rank != peer
+            ]
+            everything, brought = tuple(self.names), range(len(own)) if turn == 0 else ()
+            work = partial(self._add, turn, asked, asking)
+            pushes.append(Sent("push", everything, work, tuple(brought)))
+            parameters = tuple(placed.elements.parameter for placed in self._placed[asked])
+            pulls.append(Sent("pull", parameters, partial(self._spread, turn, asked, asking)))
+        slices = [placed.elements for placed in own]
+        self.begin([*pushes, *pulls], slices, [placed.of(self._mean) for placed in own])
 
     def check(self, program: SliceProgram) -> None:
         """Check that the plan fits this model and this number of ranks."""
@@ -73,78 +82,47 @@ class SliceExecutor(SlicedExecutor):
                 )
         check_slices(program, self.world.size, sum(parameter.numel() for parameter in self.names))
 
-    def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Record the gradient; all gradients leave together."""
-        self.gradients.take(parameter)
-
     def update(self) -> None:
-        """Pull this rank's slice of the gradient, update it, and submit the other slices' pulls."""
-        self.gradients.check()
-        self._pack(self._mean, self.world.rank)
-        for ticket in self._submit("push", self._add):
+        """Update this rank's slice, and leave the pulls of others to the next forward pass."""
+        first = [ticket for ticket in self._tickets if ticket.direction != "pull"]
+        super().update()
+        for ticket in first:
             self.channel.wait(ticket)
-        self.remember()
-        with self.trace.span("update", self.steps):
-            self.sliced.step(self._means)
-        self.gradients.begin()
-        self.pulling = self._submit("pull", self._spread)
 
-    def finish_one(self, parameter: nn.Parameter) -> None:
-        """Finish a parameter once all slices that overlap with it have arrived."""
-        turns = self._turns_of[parameter]
-        for turn in turns:
-            self.channel.wait(self.pulling[turn])
-        self.put_in_place(parameter, turns[-1] if turns else 0)
-
-    def _turns(self, begin: int, end: int) -> tuple[int, ...]:
-        """Return the turns in which this rank pulls some of the elements [begin, end)."""
-        order = self._program.pull_order[self.world.rank]
-        bounds = [self._program.slices[owner] for owner in order]
-        return tuple(
-            turn
-            for turn, (start, stop) in enumerate(bounds)
-            if order[turn] != self.world.rank and max(begin, start) < min(end, stop)
-        )
-
-    def _overlaps(self, start: int, stop: int) -> list["_Placed"]:
-        """Return the elements of parameters in a slice of the vector."""
-        return [
-            _Placed(
-                Elements(parameter, max(begin, start) - begin, min(end, stop) - begin),
-                max(begin - start, 0),
-            )
-            for parameter, (begin, end) in self._spans.items()
-            if max(begin, start) < min(end, stop)
-        ]
-
-    def _pack(self, flat: Tensor, rank: int) -> None:
+    def _pack(self, flat: Tensor, rank: int, gradients: Mapping[nn.Parameter, Tensor]) -> None:
         """Copy a rank's slice of the local gradient, divided by the number of ranks."""
         for placed in self._placed[rank]:
-            taken = self.gradients.taken[self.gradients.index[placed.elements.parameter]]
-            assert taken is not None
-            gradient = placed.elements.of(taken[0].detach())
+            gradient = placed.elements.of(gradients[placed.elements.parameter].detach())
             torch.mul(gradient, 1 / self.world.size, out=placed.of(flat))
 
     def _room(self, number: int, rank: int) -> Tensor:
         """Return a buffer for a rank's slice, the same in each turn."""
         while len(self._rooms) <= number:
-            most = max(stop - start for start, stop in self._program.slices)
+            most = max(stop - start for start, stop in self._slices)
             self._rooms.append(torch.zeros(most, dtype=self._mean.dtype))
-        start, stop = self._program.slices[rank]
+        start, stop = self._slices[rank]
         return self._rooms[number][: stop - start]
 
-    def _add(self, turn: int, asked: int, asking: Sequence[int]) -> None:
+    def _add(
+        self,
+        turn: int,
+        asked: int,
+        asking: Sequence[int],
+        gradients: Mapping[nn.Parameter, Tensor],
+    ) -> None:
         """Send other ranks their slices of the gradient; add the received one to this rank's."""
+        if turn == 0:
+            self._pack(self._mean, self.world.rank, gradients)
         sent = {}
         for number, peer in enumerate(asking, 1):
             sent[peer] = self._room(number, peer)
-            self._pack(sent[peer], peer)
+            self._pack(sent[peer], peer, gradients)
         received = self._room(0, self.world.rank)
         self._exchange(turn, asked, received, sent)
         if asked != self.world.rank:  # added in the order of turns: the same bits in every run
             self._mean += received
 
-    def _spread(self, turn: int, asked: int, asking: Sequence[int]) -> None:
+    def _spread(self, turn: int, asked: int, asking: Sequence[int], _: object) -> None:
         """Send other ranks this rank's slice of the weights; put the received one in its place."""
         own = self._room(1, self.world.rank)
         if turn == 0:  # the pushes are over; later turns only read buffer 1
@@ -156,19 +134,6 @@ class SliceExecutor(SlicedExecutor):
             for placed in self._placed[asked]:
                 values = self.flats[placed.elements.parameter]
                 placed.elements.of(values).copy_(placed.of(received))
-
-    def _submit(
-        self, direction: str, turn_of: Callable[[int, int, Sequence[int]], None]
-    ) -> list[Ticket]:
-        """Submit the turns of one phase."""
-        rank, order = self.world.rank, self._program.pull_order
-        tickets = []
-        for turn, asked in enumerate(order[rank]):
-            asking = [peer for peer, theirs in enumerate(order) if theirs[turn] == rank != peer]
-            work = partial(turn_of, turn, asked, asking)
-            tickets.append(Ticket(work, self.steps, turn, direction, ready=True))
-        self.channel.submit(tickets)
-        return tickets
 
     def _exchange(self, tag: int, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
         exchange(self.group, self._others({asked: received}), self._others(sent), tag)()
@@ -188,6 +153,20 @@ class _Placed(NamedTuple):
     def of(self, flat: Tensor) -> Tensor:
         """Return the place of the elements in a slice."""
         return flat[self.place : self.place + len(self.elements)]
+
+
+def _overlaps(
+    spans: Mapping[nn.Parameter, tuple[int, int]], start: int, stop: int
+) -> list[_Placed]:
+    """Return the elements of parameters in a slice of the vector."""
+    return [
+        _Placed(
+            Elements(parameter, max(begin, start) - begin, min(end, stop) - begin),
+            max(begin - start, 0),
+        )
+        for parameter, (begin, end) in spans.items()
+        if max(begin, start) < min(end, stop)
+    ]
 
 
 def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, int]]:

@@ -8,7 +8,6 @@ count, of the rank that loses most. The largest transfer gives the slowdown; the
 ones is the delay.
 Guarantee: All ranks return the same.
 Complexity: (1 + rounds) · sizes samples of `SAMPLE_S`, or of one longer pass; three of each.
-Source: own.
 """
 
 import time
@@ -120,15 +119,8 @@ def _transfers(
             return Ticket(sending.work, 0, number, begin=sending.begin, ready=True)
 
         return lambda count: [sent(number) for number in range(count)]
-    kind: Collective = collective if isinstance(collective, str) else "all_reduce"
-    all_reduce = None if isinstance(collective, str) else collective
-    room = torch.zeros(2, elements + world.size)
-    run = transfer(world, kind, elements, room, all_reduce=all_reduce)[0]
-
-    def work() -> None:
-        run()
-
-    return lambda count: [Ticket(work, 0, number, ready=True) for number in range(count)]
+    run, _, _ = transfer(world, collective, elements, torch.zeros(2, elements + world.size))
+    return lambda count: [Ticket(run, 0, number, ready=True) for number in range(count)]
 
 
 def _sample(

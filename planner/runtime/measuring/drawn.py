@@ -105,29 +105,24 @@ def beside_each_other(
     step, start, end = shown_step(events, usual_ns)
     measured = in_layers(timeline_of([events], step), moments, start)
     took, predicted = end - start, predicted_timeline(answers)
-    lanes = dict(zip(measured.resources, (_COMPUTATION, _NETWORK), strict=True))
-    intervals = [
-        replace(span, resource=f"{lanes[span.resource]}, measured") for span in measured.intervals
-    ]
-    marks = [Mark(took, "end of the step, measured")]
     title = f"{name}: a step took {format_ns(took)}"
+    shown, bound = {"measured": (measured, took)}, None
     if predicted is None:
-        resources = [f"{lane}, measured" for lane in lanes.values()]
-        return (
-            f"{title}; plans predict no whole step here",
-            Timeline(tuple(resources), tuple(intervals), (), tuple(marks)),
-            None,
-        )
-    intervals += [
-        replace(span, resource=f"{span.resource}, predicted") for span in predicted.intervals
-    ]
-    marks.insert(0, Mark(predicted.end_ns, "end of the step, predicted"))
-    resources = [
-        f"{lane}, {which}"
-        for lane in (_COMPUTATION, _NETWORK)
-        for which in ("predicted", "measured")
-    ]
-    ratio = took / max(predicted.end_ns, 1)
-    title += f", {ratio:.2f} times as long as predicted ({format_ns(predicted.end_ns)})"
-    bound = answers[0].lower_bound_ns if len(answers) == 1 else None  # of two, none is on a step
-    return title, Timeline(tuple(resources), tuple(intervals), (), tuple(marks)), bound
+        title += "; plans predict no whole step here"
+    else:
+        ratio = took / max(predicted.end_ns, 1)
+        title += f", {ratio:.2f} times as long as predicted ({format_ns(predicted.end_ns)})"
+        bound = answers[0].lower_bound_ns if len(answers) == 1 else None  # of two: of no step
+        shown = {"predicted": (predicted, predicted.end_ns), **shown}
+    lanes = {
+        (which, lane): f"{says}, {which}"
+        for lane, says in enumerate((_COMPUTATION, _NETWORK))
+        for which in shown
+    }
+    intervals = tuple(
+        replace(span, resource=lanes[which, line.resources.index(span.resource)])
+        for which, (line, _) in shown.items()
+        for span in line.intervals
+    )
+    marks = tuple(Mark(end_ns, f"end of the step, {which}") for which, (_, end_ns) in shown.items())
+    return title, Timeline(tuple(lanes.values()), intervals, (), marks), bound

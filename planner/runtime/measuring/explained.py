@@ -5,28 +5,27 @@ is compared with the plan. A part that is off by more than `OFF`, and by a relev
 step, gets a sentence with its likely cause. A transfer's time is that of the rank it occupies
 least: the other ranks wait in it for the last rank, which says nothing about the network.
 Complexity: O(n log n) for n events.
-Source: own.
 """
 
 import json
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from planner.jsonio.runs import RatioReport
 from planner.model import machine
 from planner.model.units import counted, format_ns
 from planner.programs import Answer
 from planner.runtime.measuring.measured import (
-    batch_times,
     batches_of,
     compared,
     predicted_computation,
     predicted_transfers,
     slowest,
+    waited_in,
 )
 from planner.runtime.measuring.trace import Event
 from planner.solving.diagnostics import Circumstances, disturbances
@@ -44,32 +43,16 @@ Run = tuple[Sequence[Sequence[Event]], int]
 """The events of every rank, and the first step that counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class RatioInterval:
-    """Interval of a ratio over rounds: median, minimum and maximum.
+def against(ratios: Sequence[float]) -> RatioReport:
+    """Return the interval of a ratio over at least one round; a single one tells no difference.
 
-    The true median lies in [low, high] with probability 1 - 2^(1-n) for n rounds.
+    The true median lies in the interval with probability 1 - 2^(1-n) for n rounds.
     """
-
-    median: float
-    low: float
-    high: float
-    rounds: int
-
-    @property
-    def confidence(self) -> float:
-        """The probability that the true median lies in the interval; 0 for a single round."""
-        return 1 - 2.0 ** (1 - self.rounds)
-
-    @property
-    def differs(self) -> bool:
-        """Whether 1 lies outside the interval; unknown, hence False, for a single round."""
-        return self.rounds > 1 and not self.low <= 1 <= self.high
-
-
-def against(ratios: Sequence[float]) -> RatioInterval:
-    """Return the interval of the ratios of at least one round."""
-    return RatioInterval(median(ratios), min(ratios), max(ratios), len(ratios))
+    low, high = min(ratios), max(ratios)
+    differs = len(ratios) > 1 and not low <= 1 <= high
+    return RatioReport(
+        median=median(ratios), low=low, high=high, rounds=len(ratios), differs=differs
+    )
 
 
 def explained(
@@ -171,11 +154,7 @@ def _computed(events: Iterable[Event], passes: Sequence[str]) -> dict[int, int]:
     steps: dict[int, int] = {}
     for event in known:
         if event.kind in passes and event.step in whole:
-            waited = sum(
-                max(0, min(wait.end_ns, event.end_ns) - max(wait.start_ns, event.start_ns))
-                for wait in waits
-            )
-            took = event.end_ns - event.start_ns - waited
+            took = event.end_ns - event.start_ns - waited_in(event, waits)
             steps[event.step] = steps.get(event.step, 0) + took
     return steps
 
@@ -207,17 +186,14 @@ def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[st
 
 def _of_order(runs: Sequence[Run]) -> Iterable[str]:
     """Yield a sentence about batches that left before earlier batches of the plan."""
-    overtook: dict[str, int] = {}
-    steps = 0
-    for ranks, first in runs:
-        times = batch_times(ranks, first)
-        steps += max((len(batch.measured_ns) for batch in times), default=0)
-        for batch in times:
-            name = f"{batch.direction} batch {batch.batch + 1}".strip()
-            overtook[name] = overtook.get(name, 0) + batch.overtook
-    often = {name: count for name, count in overtook.items() if count}
+    batches = batches_of(runs)
+    often = [
+        f"{batch.direction} batch {batch.batch + 1} ({batch.overtook}×)".strip()
+        for batch in batches
+        if batch.overtook
+    ]
     if often:
-        names = ", ".join(f"{name} ({count}×)" for name, count in often.items())
+        names, steps = ", ".join(often), max(len(batch.measured_ns) for batch in batches)
         yield (
             f"order: in {counted(steps, 'step')} {names} left before earlier ones, which were not "
             "ready: gradients came in another order than the profile says"

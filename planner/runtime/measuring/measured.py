@@ -8,7 +8,7 @@ push.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import sub
 from statistics import median
@@ -24,23 +24,15 @@ from planner.programs import Answer
 from planner.runtime.measuring.trace import Event
 from planner.solving.timeline import Interval, Kind, Timeline
 
+_KINDS: dict[str, Kind] = {"": "all_reduce", "push": "push", "pull": "pull"}
+
 
 class StepTime(NamedTuple):
-    """Times of one step on one rank (ns).
-
-    Attributes
-    ----------
-    step_ns : int
-        The whole step.
-    exposed_ns : int
-        Exposed communication: the computation waits for transfers.
-    forward_phase_ns, backward_phase_ns : int
-        For plans that pull and push; see the module.
-    """
+    """Times of one step on one rank (ns)."""
 
     step_ns: int
-    exposed_ns: int
-    forward_phase_ns: int
+    exposed_ns: int  # exposed communication: the computation waits for transfers
+    forward_phase_ns: int  # for plans that pull and push, as the next: see the module
     backward_phase_ns: int
 
 
@@ -54,20 +46,10 @@ def off_by(predicted_ns: float, measured_ns: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTime:
-    """A predicted time and its measurements.
-
-    Attributes
-    ----------
-    name : str
-        The measured quantity.
-    predicted_ns : int or None
-        The prediction; None if the plan makes none.
-    measured_ns : tuple of int
-        One value per step, of the slowest rank.
-    """
+    """A predicted time and its measurements, one per step, of the slowest rank."""
 
     name: str
-    predicted_ns: int | None
+    predicted_ns: int | None  # None if the plan makes no prediction
     measured_ns: tuple[int, ...]
 
     @property
@@ -85,25 +67,14 @@ class MeasuredTime:
 class BatchTime:
     """Times of the transfers of one batch.
 
-    Attributes
-    ----------
-    direction : str
-        "pull" or "push" where a plan has both; else empty.
-    batch : int
-        Number of the batch in the plan.
-    measured_ns : tuple of int
-        One value per step: how long the transfer occupied the channel of the slowest rank,
-        including waiting for other ranks.
-    overtook : int
-        Number of steps in which it left before an earlier batch of the plan.
-    waited_ns : tuple of int
-        The part spent waiting for the last rank: the excess over the rank with the shortest time.
+    A transfer occupies the channel of the slowest rank for the measured time. That includes the
+    time waited for the last rank: the excess over the rank with the shortest time.
     """
 
-    direction: str
-    batch: int
-    measured_ns: tuple[int, ...]
-    overtook: int = 0
+    direction: str  # "pull" or "push" where a plan has both; else empty
+    batch: int  # its number in the plan
+    measured_ns: tuple[int, ...]  # one value per step
+    overtook: int = 0  # steps in which it left before an earlier batch of the plan
     waited_ns: tuple[int, ...] = ()
 
     @property
@@ -115,37 +86,36 @@ class BatchTime:
 def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
     """Return the times of each complete step of one rank, by number."""
     by_step: dict[int, list[Event]] = {}
-    waits: list[Event] = []
     for event in events:
         by_step.setdefault(event.step, []).append(event)
-        if event.kind == "wait":
-            waits.append(event)
+    waits = [event for several in by_step.values() for event in several if event.kind == "wait"]
     times = {}
     for number, several in by_step.items():
-        pulled = [
-            event.start_ns
-            for event in by_step.get(number - 1, ())
-            if event.kind == "transfer" and event.direction == "pull"
-        ]
         whole = next((event for event in several if event.kind == "step"), None)
         backward = next((event for event in several if event.kind == "backward"), None)
         if whole is None or backward is None:
             continue
-        pushed = [
-            event.end_ns
-            for event in several
-            if event.kind == "transfer" and event.direction == "push"
-        ]
+        pulled = [row.start_ns for row in _transfers(by_step.get(number - 1, ()), "pull")]
+        pushed = [row.end_ns for row in _transfers(several, "push")]
         times[number] = StepTime(
             whole.end_ns - whole.start_ns,
-            sum(
-                max(0, min(wait.end_ns, whole.end_ns) - max(wait.start_ns, whole.start_ns))
-                for wait in waits
-            ),
+            waited_in(whole, waits),
             backward.start_ns - max(whole.start_ns, min(pulled, default=0)),
             max([backward.end_ns, *pushed]) - backward.start_ns,
         )
     return times
+
+
+def _transfers(events: Iterable[Event], direction: str) -> Iterator[Event]:
+    return (row for row in events if row.kind == "transfer" and row.direction == direction)
+
+
+def waited_in(event: Event, waits: Iterable[Event]) -> int:
+    """Return how much of an event overlaps with waiting (ns)."""
+    return sum(
+        max(0, min(wait.end_ns, event.end_ns) - max(wait.start_ns, event.start_ns))
+        for wait in waits
+    )
 
 
 def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...]:
@@ -190,13 +160,21 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
 
 def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime, ...]:
     """Return the times of each batch's transfers in the steps from `first` on."""
-    lengths: dict[tuple[str, int], dict[int, list[int]]] = {}
-    for events in ranks:
-        for event in events:
-            if event.kind == "transfer" and event.step >= first:
-                steps = lengths.setdefault((event.direction, event.batch), {})
-                steps.setdefault(event.step, []).append(event.end_ns - event.start_ns)
-    overtook = _overtaking(ranks[0], first) if ranks else Counter()
+    return batches_of([(ranks, first)])
+
+
+def batches_of(runs: Iterable[tuple[Sequence[Iterable[Event]], int]]) -> tuple[BatchTime, ...]:
+    """Return the times of each batch over several runs of a plan, given as (events, first step)."""
+    lengths: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = {}
+    overtook: Counter[tuple[str, int]] = Counter()
+    for run, (ranks, first) in enumerate(runs):
+        for rank, events in enumerate(ranks):
+            sent = [row for row in events if row.kind == "transfer" and row.step >= first]
+            for row in sent:
+                steps = lengths.setdefault((row.direction, row.batch), {})
+                steps.setdefault((run, row.step), []).append(row.end_ns - row.start_ns)
+            if rank == 0:  # all ranks share the order
+                overtook.update(_overtaking(sent))
     return tuple(
         BatchTime(
             *name,
@@ -208,34 +186,14 @@ def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime
     )
 
 
-def batches_of(
-    runs: Iterable[tuple[Sequence[Iterable[Event]], int]],
-) -> tuple[BatchTime, ...]:
-    """Return the times of each batch over several runs of a plan, given as (events, first step)."""
-    known: dict[tuple[str, int], BatchTime] = {}
-    for ranks, first in runs:
-        for batch in batch_times(ranks, first):
-            name = batch.direction, batch.batch
-            before = known.get(name, BatchTime(*name, ()))
-            known[name] = BatchTime(
-                *name,
-                before.measured_ns + batch.measured_ns,
-                before.overtook + batch.overtook,
-                before.waited_ns + batch.waited_ns,
-            )
-    return tuple(known[name] for name in sorted(known))
-
-
-def _overtaking(events: Iterable[Event], first: int) -> Counter[tuple[str, int]]:
-    """Count the steps in which a batch left before an earlier one; all ranks share the order."""
-    overtook: Counter[tuple[str, int]] = Counter()
+def _overtaking(sent: Sequence[Event]) -> Iterator[tuple[str, int]]:
+    """Yield each batch once for every step in which it left before an earlier one."""
     least: dict[tuple[str, int], int] = {}  # least batch that left later, by direction and step
-    for event in reversed(tuple(events)):
-        if event.kind == "transfer" and event.step >= first:
-            place = event.direction, event.step
-            overtook[event.direction, event.batch] += least.get(place, event.batch) < event.batch
-            least[place] = min(least.get(place, event.batch), event.batch)
-    return overtook
+    for row in reversed(sent):
+        later = least.get((row.direction, row.step), row.batch)
+        if later < row.batch:
+            yield row.direction, row.batch
+        least[row.direction, row.step] = min(later, row.batch)
 
 
 def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
@@ -264,7 +222,7 @@ def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
                 lanes[1],
                 event.start_ns - start,
                 event.end_ns - start,
-                _kind(event),
+                _KINDS[event.direction],
                 event.batch,
                 f"{event.direction} batch {event.batch + 1}".strip(),
             )
@@ -272,12 +230,6 @@ def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
             if event.kind == "transfer"
         ]
     return Timeline(tuple(resources), tuple(intervals))
-
-
-def _kind(event: Event) -> Kind:
-    if event.direction == "push":
-        return "push"
-    return "pull" if event.direction == "pull" else "all_reduce"
 
 
 def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interval]:
@@ -315,23 +267,22 @@ def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], Pred
     """Return the predicted transfers, by direction and batch."""
     known: dict[tuple[str, int], PredictedTransfer] = {}
     for answer in answers:
+        rows: list[tuple[str, int, int | None]] = []
         if isinstance(answer, CaramelAnswer):
-            for number, group in enumerate(answer.groups):
-                known["", number] = PredictedTransfer(group.end_ns - group.start_ns, group.bytes)
+            rows = [("", sent.end_ns - sent.start_ns, sent.bytes) for sent in answer.groups]
         elif isinstance(answer, IterationAnswer) and isinstance(answer.transfers, tuple):
-            for kind in ("all_reduce", "push", "pull"):
-                direction = "" if kind == "all_reduce" else kind
-                transfers = [sent for sent in answer.transfers if sent.kind == kind]
-                for number, sent in enumerate(transfers):
-                    known[direction, number] = PredictedTransfer(
-                        sent.end_ns - sent.start_ns, sent.bytes
-                    )
+            rows = [
+                (sent.kind.removeprefix("all_reduce"), sent.end_ns - sent.start_ns, sent.bytes)
+                for sent in answer.transfers
+            ]
         elif isinstance(answer, IbatchAnswer) and isinstance(answer.schedule, tuple):
             sizes = answer.layer_bytes if isinstance(answer.layer_bytes, tuple) else None
-            for number, row in enumerate(answer.schedule):
+            for row in answer.schedule:
                 size = None if sizes is None else sum(sizes[slice(*row.layers)])
-                time = row.transfer_end_ns - row.transfer_start_ns
-                known[answer.direction, number] = PredictedTransfer(time, size)
+                rows.append((answer.direction, row.transfer_end_ns - row.transfer_start_ns, size))
+        for direction, time_ns, size in rows:
+            number = sum(other == direction for other, _ in known)
+            known[direction, number] = PredictedTransfer(time_ns, size)
     return known
 
 

@@ -3,12 +3,11 @@
 Method: Each round goes through all sizes, every other one backwards, so that a disturbance affects
 more than one size. All ranks enter a sample together, after a small all-reduce. Short transfers are
 repeated within a sample, in gloo's queue where executors use it; their number comes from
-`settling`, or from a given time. The time of a sample is that of the slowest rank.
+`settle`, or from a given time. The time of a sample is that of the slowest rank.
 Guarantee: Ranks with different arguments stop with an error before the first transfer. All ranks
 return the same sweep.
 Complexity: (warm-up + repetitions) · sizes · depths samples; 0.1 s per size and depth to choose the
 number of transfers, up to 1 s on links that are slow to settle.
-Source: own.
 """
 
 import time
@@ -16,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from statistics import fmean, median
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
@@ -27,10 +28,87 @@ from planner.model.validation import integer, integers
 from planner.programs import Batch, Piece, digest
 from planner.runtime.collectives.halves import Halves
 from planner.runtime.collectives.ring import MOST_PIECES, AllReduce, QueuedRing, Ring, pieces_of
-from planner.runtime.executors.columns import cells_of, messages_of
-from planner.runtime.executors.shards import pull, push, room_for
-from planner.runtime.measuring.settling import Sample, repeats, settle
+from planner.runtime.executors.shards import cells_of, messages_of, pull, push, room_for
 from planner.runtime.world.world import AT_ONCE, World
+
+# ---
+# How many transfers to time on a link that passes bursts (token bucket).
+#
+# Problem: After a pause a shaped link passes a burst at full speed, so the first transfers look
+# faster than the sequence of transfers in training.
+# Method: Time a series after a pause. Its steady time is the median of the quarter means of its
+# second half. A sample starts after 0, n, 2n, 4n … transfers, as soon as the next ones are steady.
+# A series that never becomes steady is followed by a longer one.
+# Guarantee: If the burst ends in the first half of the last series, a sample is at most 2 % faster
+# than the steady time. See docs/runtime.md.
+# Source: own; the token bucket is that of ``tc tbf``.
+
+
+SAMPLE_NS = 20_000_000
+"""Least duration of a sample."""
+
+SERIES_NS = (50_000_000, 100_000_000, 200_000_000, 400_000_000)
+"""Durations of the series, tried in order until one is steady."""
+
+_LONG_NS = 500_000_000
+"""A single transfer of this duration outlasts any relevant burst."""
+
+_MOST_REPEATS = 1000
+_TRIES = 4
+
+_FAST = 0.98
+"""Transfers below this share of the steady time are too fast."""
+
+
+class Sample(NamedTuple):
+    """One measurement: `lead` untimed transfers, then `timed` ones, whose mean counts."""
+
+    lead: int
+    timed: int
+
+
+def settle(series: Callable[[int], Sequence[int]], once_ns: int) -> Sample:
+    """Return how to time a transfer that takes about `once_ns`.
+
+    `series` runs the given number of transfers without pauses after a pause, and returns their
+    times (ns).
+    """
+    if once_ns >= _LONG_NS:
+        return Sample(0, 1)
+    times: Sequence[int] = ()
+    for series_ns in SERIES_NS:
+        for _ in range(_TRIES):
+            times = series(max(repeats(series_ns, once_ns), 4))
+            if 2 * sum(times) >= series_ns or len(times) == _MOST_REPEATS:
+                break
+            once_ns = max(sum(times) // len(times), 1)  # the estimate was too long
+        if (sample := _sample_of(times)) is not None:
+            return sample
+    return Sample(len(times) // 2, len(times) // 2)
+
+
+def repeats(length_ns: int, once_ns: int) -> int:
+    """Return how many transfers take `length_ns` together, from 1 to 1,000."""
+    return min(max(round(length_ns / once_ns), 1), _MOST_REPEATS)
+
+
+def _sample_of(times_ns: Sequence[int]) -> Sample | None:
+    """Return the shortest steady sample; None if the series is not steady."""
+    half = len(times_ns) // 2
+    width = -(-half // 4)
+    steady = median(
+        fmean(times_ns[start : start + width]) for start in range(half, len(times_ns), width)
+    )
+    count = min(repeats(SAMPLE_NS, max(round(steady), 1)), half)
+    if fmean(times_ns[:count]) >= _FAST * steady:
+        return Sample(0, count)
+    lead = count
+    while 2 * lead <= half:
+        if fmean(times_ns[lead : 2 * lead]) >= _FAST * steady:
+            return Sample(lead, lead)
+        lead *= 2
+    return None
+
 
 MAX_REPETITIONS = 10_000
 _MAX_DEPTH = 64
@@ -96,8 +174,7 @@ def measure_network(
     if world.size < 2:
         raise MeasurementError("one rank has nobody to communicate with: start at least 2")
     kind: Collective = collective if isinstance(collective, str) else "all_reduce"
-    all_reduce = Ring(world.group) if isinstance(collective, str) else collective
-    algorithm = all_reduce.name if kind == "all_reduce" else "gloo"
+    algorithm = Ring.name if collective == "all_reduce" else getattr(collective, "name", "gloo")
     points = [(depth, size) for depth in depths for size in chosen]
     world.agree("the sweep", digest(kind, algorithm, points, repetitions, warmup, sample_ns))
     room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
@@ -114,8 +191,8 @@ def measure_network(
                 )
                 behind.append(AT_ONCE if pieces < MOST_PIECES else 0)
             else:
-                prepared = transfer(world, kind, elements, room, depth=depth, all_reduce=all_reduce)
-                runs.append(_queued(partial(_done, prepared[0]), 0))
+                run, _, _ = transfer(world, collective, elements, room, depth)
+                runs.append(_queued(partial(_done, run), 0))
                 behind.append(0)
         rounds = _rounds(world, runs, behind, repetitions, warmup, sample_ns, progress)
     timings = [
@@ -127,12 +204,10 @@ def measure_network(
 
 def transfer(
     world: World,
-    collective: Collective,
+    collective: Collective | AllReduce,
     elements: int,
     room: Tensor,
-    *,
     depth: int = 1,
-    all_reduce: AllReduce | None = None,
 ) -> tuple[Callable[[], object], Tensor, Tensor]:
     """Prepare a transfer; return the function that runs it, its input, and its output.
 
@@ -141,8 +216,9 @@ def transfer(
     push sends the whole batch and fills the mean of this rank's share. `elements` is rounded up to
     equal shares; `room` holds two rows of zeros, each for the message and one number per rank.
     """
-    if collective == "all_reduce":
-        total, flat = all_reduce or Ring(world.group), room[0, :elements]
+    if not isinstance(collective, str) or collective == "all_reduce":
+        total = Ring(world.group) if isinstance(collective, str) else collective
+        flat = room[0, :elements]
         return lambda: total(flat, depth), flat, flat
     rank, ranks = world.rank, world.size
     share = -(-elements // ranks)

@@ -57,16 +57,6 @@ class Trace:
         with self._lock:
             return tuple(sorted(self._events, key=lambda event: (event.start_ns, event.end_ns)))
 
-    def since(self, step: int) -> list[Event]:
-        """Return the events from a step on, the last to end first. Complexity: O(these events)."""
-        several = []
-        with self._lock:
-            for event in reversed(self._events):
-                if event.step < step - 1:  # a step's transfers may end in the next
-                    break
-                several.append(event)
-        return [event for event in several if event.step >= step]
-
     def clear(self) -> None:
         """Delete all events."""
         with self._lock:

@@ -3,39 +3,36 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from planner.model.errors import MeasurementError, PlannerError
-from planner.profiling.samples import loss_of
+from planner.profiling.calls import errors_of
+from planner.profiling.samples import loss_of, tensors_in
 from planner.programs import Plan
 from planner.runtime.attaching import attach
 from planner.runtime.collectives.ring import AllReduce
+from planner.runtime.measuring.drawn import Moment
+from planner.runtime.measuring.measured import StepTime, slowest
 from planner.runtime.measuring.trace import Event
 from planner.runtime.world.world import World
 
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The measurements of a run.
+class Trial(NamedTuple):
+    """The measurements of a run."""
 
-    Attributes
-    ----------
-    events : tuple of tuple of Event
-        The events of each rank, warm-up included.
-    warmup : int
-        Number of first steps that do not count.
-    """
+    events: tuple[tuple[Event, ...], ...]  # of each rank, warm-up included
+    warmup: int  # first steps that do not count
 
-    events: tuple[tuple[Event, ...], ...]
-    warmup: int
+    @property
+    def steps(self) -> tuple[StepTime, ...]:
+        """The times of each step that counts, of the slowest rank."""
+        return slowest(self.events, self.warmup)
 
 
 def run_plan(
@@ -70,9 +67,9 @@ def run_plan(
     """
     with attach(model, plan, optimizer, world, all_reduce=all_reduce) as executor:
         for done in range(warmup + steps):
-            with _of_the_model("forward"):
+            with errors_of("forward"):
                 loss = loss_of(model(*inputs))
-            with _of_the_model("backward"):
+            with errors_of("backward"):
                 loss.backward()
             executor.step()
             if progress is not None:
@@ -126,19 +123,42 @@ def ddp_steps(
         )
 
 
-@contextmanager
-def _of_the_model(which: str) -> Iterator[None]:
-    """Turn errors other than the planner's into a `MeasurementError` of the model."""
-    try:
-        yield
-    except PlannerError:
-        raise
-    except Exception as error:
-        raise MeasurementError(
-            f"the model's {which} pass failed: {type(error).__name__}: {error}"
-        ) from error
-
-
 def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...], ...]:
     texts = world.gather("what was measured", json.dumps(list(events)))
     return tuple(tuple(Event(*row) for row in json.loads(text)) for text in texts)
+
+
+# ---
+# When each layer computes, to draw a step by layers.
+#
+# Hooks record the start of a layer's call in the forward pass, and in the backward pass the moment
+# its output's gradient is ready. The time up to the next record is the layer's. A layer is a module
+# without submodules. Hooks cost time, so they watch only steps that are drawn and not measured.
+
+
+@contextmanager
+def watching(model: nn.Module) -> Iterator[list[Moment]]:
+    """Watch a model's layers; yield the list of moments, which grows as the model computes."""
+    moments: list[Moment] = []
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if not any(True for _ in module.children()):
+                entered, left = _hooks(name or type(model).__name__, moments)
+                hooks.callback(module.register_forward_pre_hook(entered).remove)
+                hooks.callback(module.register_forward_hook(left).remove)
+        yield moments
+
+
+def _hooks(name: str, moments: list[Moment]) -> tuple[Any, Any]:
+    def entered(_module: nn.Module, _inputs: Any) -> None:
+        moments.append(Moment("forward", name, time.monotonic_ns()))
+
+    def gradient_there(_gradient: Tensor) -> None:
+        moments.append(Moment("backward", name, time.monotonic_ns()))
+
+    def left(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        for tensor in tensors_in(output):
+            if tensor.requires_grad:
+                tensor.register_hook(gradient_there)
+
+    return entered, left

@@ -9,6 +9,7 @@ Complexity: O(ranks) messages per rank.
 """
 
 import json
+import os
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,12 +19,9 @@ from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_store
 
 from planner.model.errors import CommunicationError, InvalidInputError, PlannerError
-from planner.runtime.world.interfaces import only, using
-from planner.runtime.world.launcher import attempt, holds_store, job, listed
 from planner.runtime.world.store import first_line, hand_out, missing, reach, within
-from planner.runtime.world.verdict import down
-from planner.runtime.world.watch import Watch, grace_s
-from planner.runtime.world.world import World, new_gloo_group, ranks_named
+from planner.runtime.world.watch import Watch, down, grace_s
+from planner.runtime.world.world import World, new_gloo_group, only, ranks_named, using
 
 
 def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> World:
@@ -71,28 +69,25 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
         raise watch.failed(f"interface {name}, which all ranks talk over, is down", at_fault=True)
     if guest:
         group = new_gloo_group(range(size), rank, timeout_s, only(chosen), watch)
-        return _all(World(rank, size, timeout_s, chosen, store, group, watch, guest=True))
-    try:
-        with using(only(chosen)):
-            within(
-                timeout_s + 1,
-                lambda: distributed.init_process_group(
-                    "gloo",
-                    store=PrefixStore("gloo", store),
-                    rank=rank,
-                    world_size=size,
-                    timeout=timedelta(seconds=timeout_s),
-                ),
-                watch.check,
-            )
-    except RuntimeError as error:
-        raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
-    return _all(World(rank, size, timeout_s, chosen, store, distributed.group.WORLD, watch))
-
-
-def _all(world: World) -> World:
-    """Return a world once every rank has it: one that left sooner would break others' joining."""
-    world.gather("having joined", "")
+    else:
+        try:
+            with using(only(chosen)):
+                within(
+                    timeout_s + 1,
+                    lambda: distributed.init_process_group(
+                        "gloo",
+                        store=PrefixStore("gloo", store),
+                        rank=rank,
+                        world_size=size,
+                        timeout=timedelta(seconds=timeout_s),
+                    ),
+                    watch.check,
+                )
+        except RuntimeError as error:
+            raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
+        group = distributed.group.WORLD
+    world = World(rank, size, timeout_s, chosen, store, group, watch, guest=guest)
+    world.gather("having joined", "")  # a rank that left sooner would break others' joining
     return world
 
 
@@ -169,3 +164,56 @@ def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
         raise CommunicationError(
             f"{ranks_named(absent)} did not arrive within {timeout_s:g} s", peers=absent
         )
+
+
+# ---
+# The environment variables of a launcher, such as torchrun.
+
+
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_MAX_RANKS = 2**16
+
+
+def job() -> tuple[int, int, str, int]:
+    """Return rank, number of ranks, host and port of this process's job.
+
+    Without a launcher a `PlannerError` is raised, for invalid values an `InvalidInputError`.
+    """
+    for name in _VARIABLES:
+        if name not in os.environ:
+            raise PlannerError(
+                f"{name} is not set: start the program with a launcher, such as "
+                "torchrun --nproc-per-node 2 …"
+            )
+    numbers = []
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        text = os.environ[name]
+        if not text.isdecimal() or int(text) > _MAX_RANKS:
+            raise InvalidInputError(name, f"expected a number, got {text!r}")
+        numbers.append(int(text))
+    rank, size, port = numbers
+    if rank >= size:
+        raise InvalidInputError("RANK", f"expected less than WORLD_SIZE ({size}), got {rank}")
+    return rank, size, os.environ["MASTER_ADDR"], port
+
+
+def attempt() -> str:
+    """Return the restart count of the job, for a store that outlives a restart.
+
+    It is "0" without such a store, since each launcher counts only its own processes' failures.
+    """
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if _launcher_holds_store() else "0"
+
+
+def holds_store(rank: int) -> bool:
+    """Return whether the store ends with the process of this rank: no launcher holds it."""
+    return rank == 0 and not _launcher_holds_store()
+
+
+def _launcher_holds_store() -> bool:
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def listed(variable: str) -> tuple[str, ...]:
+    """Return the comma-separated names in a variable; none if it is not set."""
+    return tuple(name for name in os.environ.get(variable, "").split(",") if name)

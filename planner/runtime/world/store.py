@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from datetime import timedelta
 from ipaddress import ip_address
@@ -39,27 +40,22 @@ def within(
     The call then continues in the background. `check` is called meanwhile, several times a second;
     its error ends the waiting.
     """
-    results: list[_Result] = []
-    errors: list[BaseException] = []
-    ended = threading.Event()
+    answer: Future[_Result] = Future()
 
     def run() -> None:
         try:
-            results.append(call())
+            answer.set_result(call())
         except BaseException as error:  # raised again below
-            errors.append(error)
-        ended.set()
+            answer.set_exception(error)
 
     threading.Thread(target=run, name="planner-store", daemon=True).start()
     end = time.monotonic() + limit_s
-    while not ended.wait(min(max(end - time.monotonic(), 0), 2 * LOOK_S)):
+    while not wait([answer], min(max(end - time.monotonic(), 0), 2 * LOOK_S)).done:
         if check is not None:
             check()
         if time.monotonic() >= end:
             raise RuntimeError(f"no answer within {limit_s:g} s")
-    if errors:
-        raise errors[0]
-    return results[0]
+    return answer.result()
 
 
 def reach(host: str, port: int, size: int, *, hold: bool, timeout_s: float) -> Store:

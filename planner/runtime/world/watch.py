@@ -8,14 +8,16 @@ The rank that holds the store ends last.
 Guarantee: After a notice, every living rank that reaches the store stops waiting within the grace
 period and a few polls; any other within its next transfer's time-out and the grace period.
 Complexity: A few small messages per second and rank.
-Source: own.
 """
 
 import atexit
 import json
+import socket
+import struct
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -24,7 +26,6 @@ from torch.distributed.distributed_c10d import Store
 
 from planner.model.errors import CommunicationError
 from planner.runtime.world.store import first_line
-from planner.runtime.world.verdict import down, verdict_error
 
 _INTERVAL_S = 0.1
 _STORE_TIMEOUT = timedelta(seconds=2)
@@ -194,21 +195,27 @@ class Watch:
         self._answered_at = time.monotonic()
         return there
 
-    def _until(self, done: Callable[[], bool], limit_s: float) -> None:
-        end = time.monotonic() + limit_s
-        while not done() and time.monotonic() < end:
+    def _heard(self, ranks: Iterable[int], what: str, limit_s: float) -> dict[int, str]:
+        """Wait until ranks have done `what` or left, up to the limit; return which each has."""
+        missing, heard, end = set(ranks), dict[int, str](), time.monotonic() + limit_s
+        while True:
+            for rank in sorted(missing):
+                done = next((key for key in (what, "left") if self._has(f"{key}/{rank}")), None)
+                if done is not None:
+                    heard[rank] = done
+            missing -= heard.keys()
+            decided = what == "here" and self._has("verdict")
+            if not missing or decided or time.monotonic() >= end:
+                return heard
             time.sleep(_INTERVAL_S)
 
     def _cut_off(self, what: str) -> CommunicationError:
         """Return the error for a store that cannot be reached."""
         step, batch = self._transfer or (self.step, None)
         own = self._own or {"step": step, "batch": batch, "reason": None}
-        where = ", ".join(
-            f"{name} {own[name]}" for name in ("step", "batch") if own[name] is not None
-        )
         before = f"; before that: {own['reason']}" if own["reason"] else ""
         return CommunicationError(
-            f"{where}{': ' if where else ''}the job's store cannot be reached: rank 0, or the "
+            f"{_place(own)}the job's store cannot be reached: rank 0, or the "
             f"launcher that holds it, has ended, hangs or is cut off ({what}){before}",
             step=own["step"],
             batch=own["batch"],
@@ -225,24 +232,12 @@ class Watch:
         record: dict[str, Any] = json.loads(self._store.get("failed"))
         answer = {"down": down(self._interfaces), "transfers": self._transfers}
         self._store.set(f"here/{self._rank}", json.dumps(answer))
-        left = set(range(self._size))
-        gone: set[int] = set()
-
-        def all_known() -> bool:
-            for rank in sorted(left):
-                if self._has(f"here/{rank}"):
-                    left.discard(rank)
-                elif self._has(f"left/{rank}"):
-                    left.discard(rank)
-                    gone.add(rank)
-            return not left or self._has("verdict")
-
-        self._until(all_known, self._grace_s)
-        here = [rank for rank in range(self._size) if rank not in left | gone]
+        heard = self._heard(range(self._size), "here", self._grace_s)
+        here = [rank for rank in sorted(heard) if heard[rank] == "here"]
         mine = {
             "record": record,
-            "missing": sorted(left),
-            "gone": sorted(gone),
+            "missing": sorted(set(range(self._size)) - heard.keys()),
+            "gone": sorted(heard.keys() - set(here)),
             "answers": {rank: json.loads(self._store.get(f"here/{rank}")) for rank in here},
         }
         agreed = self._store.compare_set("verdict", "", json.dumps(mine))
@@ -253,14 +248,85 @@ class Watch:
 
     def _linger(self, others: Iterable[int], limit_s: float) -> None:
         """Keep this process's store, if it has one, until the other ranks are done with it."""
-        if not self._holds_store:
-            return
-        left = set(others)
+        if self._holds_store:
+            self._heard(others, "read", limit_s)
 
-        def all_done() -> bool:
-            for rank in sorted(left):
-                if self._has(f"read/{rank}") or self._has(f"left/{rank}"):
-                    left.discard(rank)
-            return not left
 
-        self._until(all_done, limit_s)
+# ---
+# The verdict on a failure: one error for all ranks, from a record and the answers.
+
+
+_SIOCGIFFLAGS = 0x8913
+_UP_AND_RUNNING = 0x1 | 0x40
+
+
+def verdict_error(verdict: Mapping[str, Any]) -> CommunicationError:
+    """Return the error that all ranks raise.
+
+    Keys: "record" holds the first notice, with the arguments of `Watch.failed`, "rank" and
+    "transfers". "answers" holds by rank (as text) the interfaces that are "down" and the number of
+    begun "transfers". "gone" lists the ranks that have left, "missing" those that did not answer.
+    """
+    record = verdict["record"]
+    missing, gone = verdict.get("missing", []), verdict.get("gone", [])
+    answers = {int(rank): answer for rank, answer in verdict.get("answers", {}).items()}
+    cut = {rank: answer["down"] for rank, answer in answers.items() if answer["down"]}
+    reasons, late = [], []
+    if record["at_fault"]:
+        reasons.append(f"rank {record['rank']} stopped: {record['reason']}")
+    elif not (missing or gone or cut) and record["batch"] is not None:
+        late = [
+            rank for rank, answer in answers.items() if answer["transfers"] < record["transfers"]
+        ]
+    reasons += [f"rank {rank} has left the job" for rank in gone]
+    reasons += [
+        f"rank {rank} does not answer: it was killed, has ended, hangs or is cut off"
+        for rank in missing
+    ]
+    reasons += [f"interface {name} of rank {rank} is down" for rank in cut for name in cut[rank]]
+    reasons += [
+        f"rank {rank} has not begun this transfer: it still computes or hangs" for rank in late
+    ]
+    if not record["at_fault"]:
+        peers = "".join(f" with rank {peer}" for peer in record["peers"])
+        reasons.append(f"noticed by rank {record['rank']}{peers}: {record['reason']}")
+    blamed = {*missing, *gone, *cut, *late} or set(record["peers"])
+    if record["at_fault"]:
+        blamed.add(record["rank"])
+    return CommunicationError(
+        f"{_place(record)}{'; '.join(reasons)}",
+        step=record["step"],
+        batch=record["batch"],
+        peers=tuple(sorted(blamed)),
+    )
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    """Return the step and the batch of a record, as the beginning of a message."""
+    known = [f"{name} {record[name]}" for name in ("step", "batch") if record[name] is not None]
+    return f"{', '.join(known)}: " if known else ""
+
+
+def down(interfaces: tuple[str, ...]) -> list[str]:
+    """Return the interfaces that are down according to Linux.
+
+    A socket is asked, because /sys shows the network namespace in which it was mounted, which may
+    differ from this process's.
+    """
+    if sys.platform != "linux":
+        return []
+    import fcntl
+
+    names = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for name in interfaces:
+            request = struct.pack("16s24x", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, request)
+            except OSError:  # the interface no longer exists
+                names.append(name)
+                continue
+            (flags,) = struct.unpack_from("H", answer, 16)
+            if flags & _UP_AND_RUNNING != _UP_AND_RUNNING:
+                names.append(name)
+    return names

@@ -11,12 +11,7 @@ from typing import Any, Self
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from planner.model.errors import (
-    CommunicationError,
-    DisagreementError,
-    InvalidInputError,
-)
-from planner.runtime.world.interfaces import only, using
+from planner.model.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, grace_s
 
@@ -50,39 +45,18 @@ class World:
 
         with join() as world, attach(model, plan, optimizer, world) as executor:
             ...
-
-    Attributes
-    ----------
-    rank, size : int
-        This rank, and the number of ranks.
-    timeout_s : float
-        How long a transfer may wait for its partner.
-    interfaces : tuple of str
-        Network interfaces to use (see `join`); empty for gloo's choice.
-    store : Store
-        The store that all ranks share.
-    group : ProcessGroup
-        A gloo group of all ranks.
-    watch : Watch
-        The failure detection.
-    turns : iterator of int
-        Numbers of exchanges in the store, so that their names may repeat.
-    attached : set of int
-        The parameters (by `id`) that an executor of this rank uses.
-    guest : bool
-        Whether `torch.distributed` was initialised by other code, and stays so on leaving.
     """
 
     rank: int
-    size: int
-    timeout_s: float
-    interfaces: tuple[str, ...]
-    store: Store
-    group: Any
-    watch: Watch
-    turns: Iterator[int] = field(default_factory=count)
-    attached: set[int] = field(default_factory=set)
-    guest: bool = False
+    size: int  # the number of ranks
+    timeout_s: float  # how long a transfer may wait for its partner
+    interfaces: tuple[str, ...]  # network interfaces (see `join`); empty for gloo's choice
+    store: Store  # shared by all ranks
+    group: Any  # a gloo group of all ranks
+    watch: Watch  # the failure detection
+    turns: Iterator[int] = field(default_factory=count)  # number exchanges, so names may repeat
+    attached: set[int] = field(default_factory=set)  # parameters (by `id`) of this rank's executors
+    guest: bool = False  # other code has initialised `torch.distributed`, which stays so on leaving
 
     def __enter__(self) -> Self:
         return self
@@ -121,7 +95,8 @@ class World:
         values = self.gather(what, value)
         different = tuple(rank for rank, theirs in enumerate(values) if theirs != values[0])
         if different:
-            self._wait_until_read(what)
+            limit_s = grace_s(self.timeout_s)  # all have read before the rank with the store ends
+            hand_out(self.store, f"seen/{what}", self.rank, range(self.size), limit_s)
             ranks = ", ".join(map(str, different))
             raise DisagreementError(
                 f"the ranks do not agree on {what}: rank {ranks} "
@@ -154,10 +129,6 @@ class World:
             ) from error
         reason = f"no word from {ranks_named(absent)} within {self.timeout_s:g} s about {what}"
         raise self.watch.failed(reason, peers=absent)
-
-    def _wait_until_read(self, what: str) -> None:
-        """Let all ranks read gathered values before this rank, which may hold the store, ends."""
-        hand_out(self.store, f"seen/{what}", self.rank, range(self.size), grace_s(self.timeout_s))
 
     def new_group(self, ranks: Sequence[int], interface: str | None = None) -> Any:
         """Return a process group of some ranks on a network interface; None on other ranks.
@@ -255,3 +226,27 @@ def new_gloo_group(
 def ranks_named(ranks: Sequence[int]) -> str:
     """Return the ranks as words of a sentence."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+# ---
+# The network interface that gloo uses.
+
+
+def only(interfaces: Sequence[str]) -> str | None:
+    """Return the interface if there is exactly one."""
+    return interfaces[0] if len(interfaces) == 1 else None
+
+
+@contextmanager
+def using(interface: str | None) -> Iterator[None]:
+    """Let gloo use one network interface, by its environment variable."""
+    before = os.environ.get("GLOO_SOCKET_IFNAME")
+    if interface is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+    try:
+        yield
+    finally:
+        if interface is not None:
+            os.environ.pop("GLOO_SOCKET_IFNAME")
+            if before is not None:
+                os.environ["GLOO_SOCKET_IFNAME"] = before

@@ -19,7 +19,7 @@ from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.programs import Batch, GradientProgram, Piece
-from planner.runtime.collectives.bcube import BcubeAllReduce
+from planner.runtime.collectives.interpreter import BcubeAllReduce
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
 from tests.runtime.launching import Outcome, launch

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from planner.model.errors import CommunicationError
 from planner.programs import Batch, GradientProgram, Piece
-from planner.runtime.collectives.bcube import BcubeAllReduce
+from planner.runtime.collectives.interpreter import BcubeAllReduce
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
 from tests.runtime.collectives.test_bcube import TIMEOUT_S, Net, data, optimizer_of, planned, values

@@ -23,8 +23,7 @@ from planner.families.collectives.program import ListedProgram, Program
 from planner.families.collectives.ring import ring_program
 from planner.model.errors import CommunicationError
 from planner.model.topologies import BCube
-from planner.runtime.collectives.bcube import BcubeAllReduce
-from planner.runtime.collectives.interpreter import Interpreter, collective_of
+from planner.runtime.collectives.interpreter import BcubeAllReduce, Interpreter, collective_of
 from planner.runtime.collectives.ring import Ring
 from planner.runtime.world.joining import join
 from tests.collectives.programs import all_programs

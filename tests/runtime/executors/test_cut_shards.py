@@ -22,8 +22,7 @@ from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import Switch
 from planner.programs import Batch, Piece, ShardProgram, program_of
 from planner.runtime import attach, join
-from planner.runtime.executors.columns import cells_of, messages_of, slice_of
-from planner.runtime.executors.shards import ShardExecutor
+from planner.runtime.executors.shards import ShardExecutor, cells_of, messages_of, slice_of
 from planner.runtime.world.world import World
 from tests.runtime.launching import launch
 from tests.runtime.reference import (

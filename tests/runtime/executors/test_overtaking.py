@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
 from planner.programs import Batch, GradientProgram, Piece
-from planner.runtime.executors.collected import Overtaking
+from planner.runtime.executors.channel import Overtaking
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World

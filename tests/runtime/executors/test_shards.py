@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from planner.model.errors import InvalidInputError
 from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.executors.shards import ShardExecutor
-from planner.runtime.optimisers.sliced import ELEMENTWISE, check_elementwise
+from planner.runtime.executors.sliced import ELEMENTWISE, check_elementwise
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.launching import launch

@@ -10,7 +10,7 @@ from emulated_network import cluster
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.runtime.measuring.settling import SAMPLE_NS, Sample, settle
+from planner.runtime.measuring.sweep import SAMPLE_NS, Sample, settle
 from tests.runtime.launching import launch
 
 emulated = pytest.mark.emulated

@@ -19,8 +19,7 @@ from planner.model.fitting import Sweep, fit_network
 from planner.model.measured import COLLECTIVES
 from planner.runtime.measuring import beside
 from planner.runtime.measuring.beside import measure_interference
-from planner.runtime.measuring.settling import SAMPLE_NS
-from planner.runtime.measuring.sweep import measure_network, transfer
+from planner.runtime.measuring.sweep import SAMPLE_NS, measure_network, transfer
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from tests.runtime.launching import Outcome, launch

@@ -1,1 +1,0 @@
-"""The user's optimiser: comparison between ranks, and updates of some of its parameters."""
