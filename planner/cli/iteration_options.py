@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.cli.common import in_file, in_option, read_as
-from planner.cli.parsing import parse_names, parse_number
+from planner.cli.parsing import add_options, parse_names, parse_number
 from planner.cli.telling import tell
 from planner.families.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
@@ -36,78 +36,56 @@ class Job:
         return Problem.from_profile(self.profile, self.cluster, **self.options)
 
 
+FAILED = {
+    "--failed JSON": "what of a bcube does not work, instead of what the cluster says, as in "
+    'requests: \'{"servers": [[0, 1]], "links": [[[0, 0], 1]], "switches": [[0, [1]]]}\''
+}
+"""The option that states failures."""
+
+
 def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -> None:
     """Add the profile, the cluster and the problem's options; `fsdp` adds that mode."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
-    parser.add_argument(
-        "--cluster",
-        required=True,
-        metavar="FILE",
-        help="a cluster's file, or the name of a shipped one, such as caramel-16",
-    )
-    add_failed_option(parser)
-    parser.add_argument(
-        "--network",
-        metavar="FILE",
-        help="what collectives take there, in place of what the cluster says: a network as planner "
-        "import or planner calibrate network wrote it",
-    )
-    parser.add_argument(
-        "--interference",
-        metavar="FILE",
-        help="what transfers and computation take from each other, instead of what the cluster "
-        "says: a network that planner calibrate network --interference measured",
-    )
-    parser.add_argument(
-        "--computation",
-        default="1",
-        metavar="F",
-        help="multiply all times of computation: 0.02 or 1/50 for workers that compute 50 times "
-        "as fast as those the profile was measured on; default: 1",
-    )
-    parser.add_argument(
-        "--optimiser-ratio",
-        default="0",
-        metavar="R",
-        help="bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; "
-        "default: 0",
-    )
-    parser.add_argument(ACTIVATIONS.name, metavar="SIZE", help=ACTIVATIONS.help)
-    parser.add_argument(IGNORE_MEMORY.name, action="store_true", help=IGNORE_MEMORY.help)
-    parser.add_argument(
-        "--max-transfer", metavar="SIZE", help="no transfer may be larger, such as 25MiB"
-    )
-    parser.add_argument(
-        "--algorithms",
-        metavar="A,B,…",
-        help=f"synchronisation algorithms to consider; default: {','.join(ALGORITHMS)}",
-    )
-    parser.add_argument(
-        "--mode",
-        choices=("any", *MODES, *(["fsdp"] if fsdp else [])),
-        default="any",
-        help="replicated: every worker updates all parameters, as under DDP; sharded: each its "
-        "share, as with parameter servers on all machines; default: whichever is faster"
-        + ("; fsdp: what FSDP should wrap, prefetch and gather again, by memory" if fsdp else ""),
-    )
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--for",
-        choices=TARGET_NAMES,
-        default=PLANNER,
-        help="whose rules the plan keeps to: what it can be told of buckets and algorithms, what "
-        f"it overlaps with what; {FSDP2.name}: planner plan does as with --mode fsdp; default: "
-        "planner, whose runtime has none",
-    )
-
-
-def add_failed_option(parser: Any) -> None:
-    """Add the option that states failures."""
-    parser.add_argument(
-        "--failed",
-        metavar="JSON",
-        help="what of a bcube does not work, instead of what the cluster says, as in requests: "
-        '\'{"servers": [[0, 1]], "links": [[[0, 0], 1]], "switches": [[0, [1]]]}\'',
+    add_options(
+        parser,
+        {
+            "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
+            **FAILED,
+            "--network FILE": "what collectives take there, in place of what the cluster says: a "
+            "network as planner import or planner calibrate network wrote it",
+            "--interference FILE": "what transfers and computation take from each other, instead "
+            "of what the cluster says: a network that planner calibrate network --interference "
+            "measured",
+            "--computation F": "multiply all times of computation: 0.02 or 1/50 for workers that "
+            "compute 50 times as fast as those the profile was measured on; default: 1",
+            "--optimiser-ratio R": "bytes of optimiser state for each byte of parameters: 1 for "
+            "momentum, 2 for Adam; default: 0",
+            f"{ACTIVATIONS.name} SIZE": ACTIVATIONS.help,
+            IGNORE_MEMORY.name: IGNORE_MEMORY.help,
+            "--max-transfer SIZE": "no transfer may be larger, such as 25MiB",
+            "--algorithms A,B,…": "synchronisation algorithms to consider; default: "
+            f"{','.join(ALGORITHMS)}",
+            "--mode": "replicated: every worker updates all parameters, as under DDP; sharded: "
+            "each its share, as with parameter servers on all machines; default: whichever is "
+            "faster"
+            + (
+                "; fsdp: what FSDP should wrap, prefetch and gather again, by memory"
+                if fsdp
+                else ""
+            ),
+            "--seed N": argparse.SUPPRESS,
+            "--for": "whose rules the plan keeps to: what it can be told of buckets and "
+            f"algorithms, what it overlaps with what; {FSDP2.name}: planner plan does as with "
+            "--mode fsdp; default: planner, whose runtime has none",
+        },
+        {
+            "--cluster": {"required": True},
+            "--computation": {"default": "1"},
+            "--optimiser-ratio": {"default": "0"},
+            "--mode": {"choices": ("any", *MODES, *(["fsdp"] if fsdp else [])), "default": "any"},
+            "--seed": {"default": 0},
+            "--for": {"choices": TARGET_NAMES, "default": PLANNER},
+        },
     )
 
 

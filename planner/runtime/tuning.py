@@ -30,8 +30,7 @@ from planner.runtime.takeover import Takeover, take_over
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from planner.solving.what_if import WORTH
-from planner.view.regret import advice_text
-from planner.view.wording import percent
+from planner.view.wording import advice_text, percent
 
 ROUNDS = 3
 """Number of turns of each variant."""

@@ -5,14 +5,13 @@ from fractions import Fraction
 import pytest
 
 from planner.model.units import format_rate
+from planner.view.chart import logarithmic_ticks, ticks
 from planner.view.html import Html, element, joined
 from planner.view.wording import (
     abbreviated,
     factor_text,
-    logarithmic_ticks,
     percent,
     size_text,
-    ticks,
     times,
 )
 
