@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read, read_as
@@ -118,7 +119,7 @@ def add_compare(
         },
     )
     own = {option.name: option for family in profiled.values() for option in family.options}
-    group = parser.add_argument_group("with a profile, of one --problem or several")
+    group = parser.add_argument_group("with a profile, depending on --problem")
     for option in own.values():
         how: dict[str, Any] = {"action": "store_true"}
         if option.form != "flag":
@@ -150,7 +151,9 @@ def _one_problem(
         family = families[problem]
         parser.description = f"{problem}: {family.asks}."
         parser.usage = f"planner compare --problem {problem} FILE [option ...]"
-        closing = [*_listed("methods", family.names()), "example:", f"  {family.example}"]
+        names = wrap(", ".join(family.names()), 87, break_on_hyphens=False)
+        closing = ["methods:", *(f"  {line}" for line in names), "", "example:"]
+        closing.append(f"  {family.example}")
     parser.epilog = "\n".join(closing)
 
 
@@ -165,16 +168,6 @@ def _problems(families: Families) -> list[str]:
         "options and methods of one of them:",
         "  planner compare --problem NAME --help",
     ]
-
-
-def _listed(title: str, names: Sequence[str]) -> list[str]:
-    """Return names in lines that fit a terminal."""
-    lines = [""]
-    for name in names:
-        if len(lines[-1]) + len(name) > 85:
-            lines.append("")
-        lines[-1] += f"{'' if lines[-1] else '  '}{name}, "
-    return [f"{title}:", *(line.rstrip() for line in lines[:-1]), lines[-1].removesuffix(", "), ""]
 
 
 def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:

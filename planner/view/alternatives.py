@@ -9,7 +9,7 @@ from planner.families.iteration import JOINT, Evaluation, Plan
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.units import format_ns
 from planner.solving.comparison import Comparison
-from planner.view.html import Html, element, joined, listed, paragraph, table
+from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
 from planner.view.wording import METHODS, by_reason, percent, target_of, times
 
 ALTERNATIVES = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
@@ -173,11 +173,4 @@ def _bar(share: float, kind: str, line: float | None = None) -> Html:
     ]
     if line is not None:
         parts.append(element("path", d=f"M{100 * line:.2f} 0V10", class_="one"))
-    return element(
-        "svg",
-        *parts,
-        viewBox="0 0 101 10",
-        preserveAspectRatio="none",
-        class_="bar",
-        aria_hidden="true",
-    )
+    return drawing("bar", (101, 10), *parts, preserveAspectRatio="none")

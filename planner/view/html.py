@@ -35,6 +35,15 @@ def joined(*content: str) -> Html:
     return Html("".join(part if isinstance(part, Html) else _clean(part) for part in content))
 
 
+def drawing(
+    class_: str, size: tuple[float, float], *parts: str, label: str = "", **attributes: str
+) -> Html:
+    """Return an SVG of a size; readers aloud say its label, and skip it if it has none."""
+    spoken = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
+    box = f"0 0 {size[0]:g} {size[1]:g}"
+    return element("svg", *parts, viewBox=box, class_=class_, **spoken, **attributes)
+
+
 def paragraph(*content: str, class_: str | None = None) -> Html:
     """Return a paragraph."""
     return element("p", *content, class_=class_)

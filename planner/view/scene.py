@@ -126,14 +126,14 @@ def _transfers(
         number = numbered(run[0].batch, run[-1].batch)
         text = number if end - begin >= pen.digit * (len(number) + 1) * pixel else ""
         size = _size([sizes.get(interval.batch) for interval in run])
-        startups = sum(sent[at].start_ns - starts[at] for at in range(first, last + 1))
+        startups = sum(it.start_ns for it in run) - sum(starts[first : last + 1])
         if first == last:
             told = f"{printable(run[0].label)}{size}, {span_text(start, end)}"
             if startups:
                 yield Bar(start, begin, "startup", f"start-up of {told}")
             yield Bar(begin, end, run[0].kind, told, text, apart=True)
         else:
-            names = [printable(interval.label.partition(":")[0]) for interval in run]
+            names = [printable(one.label.partition(":")[0]) for one in (run[0], run[-1])]
             told = f"{counted(len(run), 'transfer')}, {_joined(names)}{size}: "
             told += f"{span_text(start, end)}, {format_ns(startups)} of start-ups"
             yield Bar(start, end, run[0].kind, told, text)

@@ -9,7 +9,7 @@ from planner.jsonio.what_if import RegretAnswer
 from planner.model.clusters import Cluster
 from planner.model.units import counted, format_bytes, format_ns, format_rate, unit_of
 from planner.view.alternatives import Peers, baseline_of, described, time_of
-from planner.view.html import Html, element, joined, listed, paragraph, table
+from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
 from planner.view.wording import (
     ALGORITHMS,
     MODES,
@@ -127,15 +127,8 @@ def time_parts(answer: IterationAnswer) -> Html:
         rects.append(element("rect", title, class_=f"{kind} apart", **rect))
         start += width
     spoken = "; ".join(f"{text} {format_ns(time)}" for _, text, time in parts)
-    bar = element(
-        "svg",
-        *rects,
-        viewBox="0 0 1000 30",
-        preserveAspectRatio="none",
-        class_="stacked",
-        role="img",
-        aria_label=f"An iteration of {format_ns(answer.iteration_ns)}: {spoken}",
-    )
+    label = f"An iteration of {format_ns(answer.iteration_ns)}: {spoken}"
+    bar = drawing("stacked", (1000, 30), *rects, label=label, preserveAspectRatio="none")
     keys = [
         joined(
             element("span", "", class_=f"key {kind}"),

@@ -7,7 +7,7 @@ from planner.jsonio.iteration_answer import IterationAnswer, timeline
 from planner.model.units import counted, format_ns, unit_of
 from planner.solving.timeline import Mark
 from planner.view.chart import tick_text, ticks
-from planner.view.html import Html, element, joined, listed, scrolled
+from planner.view.html import Html, drawing, element, joined, listed, scrolled
 from planner.view.scene import Bar, Pen, Row, scene_of
 
 _LEFT, _RIGHT, _WIDTH = 178, 1088, 1100
@@ -52,14 +52,7 @@ def gantt(answer: IterationAnswer) -> Html:
     ops = sum(interval.batch < 0 for interval in shown.intervals)
     what = f"{counted(ops, 'op')} and {counted(count, 'transfer')}"
     label = f"Gantt chart: {what} in {format_ns(shown.end_ns)}"
-    chart = element(
-        "svg",
-        *drawn,
-        viewBox=f"0 0 {_WIDTH} {bottom + 48}",
-        class_="wide chart",
-        role="img",
-        aria_label=label,
-    )
+    chart = drawing("wide chart", (_WIDTH, bottom + 48), *drawn, label=label)
     return joined(scrolled(chart, label), listed(*entries, class_="legend"))
 
 
@@ -137,4 +130,4 @@ def _swatch(look: str) -> Html:
         mark = element("path", class_=look, d="M0 6H20")
     else:
         mark = element("rect", class_=look, x=0.5, y=0.5, width=19, height=11)
-    return element("svg", mark, viewBox="0 0 20 12", class_="swatch", aria_hidden="true")
+    return drawing("swatch", (20, 12), mark)

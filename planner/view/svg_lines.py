@@ -10,7 +10,7 @@ from math import log2
 from planner.families.iteration.sensitivity import SweepPoint, Sweeps
 from planner.model.units import format_ns, unit_of
 from planner.view.chart import logarithmic_ticks, tick_text
-from planner.view.html import Html, element, joined, listed, table
+from planner.view.html import Html, drawing, element, joined, listed, table
 from planner.view.wording import factor_text
 
 SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
@@ -78,14 +78,7 @@ def line_chart(
             element("text", letters[way], x=at, y=height + 4, class_="middle onwinner"),
         ]
     label = f"Line chart: time of an iteration over {axis}"
-    chart = element(
-        "svg",
-        *drawn,
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        class_="chart",
-        role="img",
-        aria_label=label,
-    )
+    chart = drawing("chart", (_WIDTH, _HEIGHT), *drawn, label=label)
     return element("figure", element("figcaption", title), chart)
 
 
@@ -128,13 +121,7 @@ def line_legend(letters: Mapping[Winner, str]) -> Html:
     """Return the legend of the lines and letters."""
     lines = [
         joined(
-            element(
-                "svg",
-                element("path", class_=f"line {name}", d="M0 6H30"),
-                viewBox="0 0 30 12",
-                class_="swatch long",
-                aria_hidden="true",
-            ),
+            drawing("swatch long", (30, 12), element("path", class_=f"line {name}", d="M0 6H30")),
             f" {text}",
         )
         for name, (text, _) in reversed(tuple(SERIES.items()))
