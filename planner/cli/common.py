@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
+from planner.cli.parsing import add_options
 from planner.cli.telling import Progress, tell
 from planner.cli.writing import write_file, writing
 from planner.model.errors import InvalidInputError, PlannerError
@@ -36,20 +37,12 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run, parser=parser)
-    add_loudness(parser)
+    loudness = {
+        "-q, --quiet": "show no progress",
+        "-v, --verbose": "say on standard error what is read, solved and written, and when",
+    }
+    add_options(parser.add_mutually_exclusive_group(), loudness)
     return parser
-
-
-def add_loudness(parser: argparse.ArgumentParser) -> None:
-    """Add ``--quiet`` and ``--verbose``."""
-    loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("-q", "--quiet", action="store_true", help="show no progress")
-    loudness.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="say on standard error what is read, solved and written, and when",
-    )
 
 
 def read(path: str) -> bytes:

@@ -15,12 +15,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.cli.common import command, file_name, in_file, read, read_as
-from planner.cli.iteration_options import (
-    FAILED,
-    asked_cluster,
-    damaged,
-    measured_tables,
-)
+from planner.cli.iteration_options import FAILED, cluster_in
 from planner.cli.parsing import SuggestingParser, add_options, parse_bcube, parse_number, refuse
 from planner.families.collectives.nics import with_measured_nics
 from planner.families.collectives.prediction import predicted
@@ -198,7 +193,7 @@ def settle_cluster(options: argparse.Namespace, *, needed: bool) -> Cluster | No
     if options.cluster:
         if options.cluster == options.file == "-":
             raise InvalidInputError("--cluster", "standard input is the profile already")
-        return damaged(asked_cluster(options.cluster), options.failed)
+        return cluster_in(options)
     if options.failed is not None:
         raise InvalidInputError("--failed", "only together with --cluster")
     if needed:
@@ -220,8 +215,6 @@ def settle_network(
         refuse(
             options, ("--startup", "--bandwidth", "--network-model"), "not together with --cluster"
         )
-        if options.network is not None:
-            cluster = replace(cluster, network=read_as(options.network, measured_tables))
         return _on_cluster(cluster, collective)
     if options.network is not None:
         refuse(options, ("--startup", "--bandwidth"), "not together with --network")

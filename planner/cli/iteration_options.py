@@ -89,29 +89,29 @@ def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -
     )
 
 
-def asked_cluster(name: str) -> Cluster:
-    """Return the cluster of ``--cluster``: from a file, a shipped one, or standard input."""
+def cluster_in(options: argparse.Namespace) -> Cluster:
+    """Return the cluster of ``--cluster`` with the failures and measured tables that are given."""
+    name = options.cluster
     if name == "-":
-        return read_as(name, decode_cluster)
-    with in_option("--cluster"):
-        data = cluster_data(name)
-    tell(f"reading {name}")
-    with in_file(name):
-        return decode_cluster(data)
+        cluster = read_as(name, decode_cluster)
+    else:
+        with in_option("--cluster"):
+            data = cluster_data(name)
+        tell(f"reading {name}")
+        with in_file(name):
+            cluster = decode_cluster(data)
+    if options.failed is not None:
+        try:
+            cluster = without(cluster, options.failed.encode())
+        except InvalidInputError as error:
+            path = error.path.removeprefix("failed").lstrip(".")
+            raise InvalidInputError(f"--failed {path}".rstrip(), error.message) from None
+    if options.network is not None:
+        cluster = replace(cluster, network=read_as(options.network, _measured_tables))
+    return cluster
 
 
-def damaged(cluster: Cluster, failed: str | None) -> Cluster:
-    """Return the cluster with the failures of ``--failed``."""
-    if failed is None:
-        return cluster
-    try:
-        return without(cluster, failed.encode())
-    except InvalidInputError as error:
-        path = error.path.removeprefix("failed").lstrip(".")
-        raise InvalidInputError(f"--failed {path}".rstrip(), error.message) from None
-
-
-def measured_tables(data: bytes) -> MeasuredNetwork:
+def _measured_tables(data: bytes) -> MeasuredNetwork:
     """Return the measured tables of a network document; InvalidInputError without any."""
     known = decode_network(data)
     if known.tables is None:
@@ -153,9 +153,7 @@ def settle(options: argparse.Namespace) -> Job:
                     "--algorithms", f"expected some of {', '.join(KNOWN)}, got {shown(name)}"
                 )
     profile = read_as(options.profile, decode_profile)
-    cluster = damaged(asked_cluster(options.cluster), options.failed)
-    if options.network is not None:
-        cluster = replace(cluster, network=read_as(options.network, measured_tables))
+    cluster = cluster_in(options)
     if options.interference is not None:
         cluster = replace(cluster, interference=read_as(options.interference, _interference))
     settled = {
