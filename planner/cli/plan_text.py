@@ -63,7 +63,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         yield scheduling_text(answer.scheduling)
     if answer.alternatives is not UNSET and answer.objective_ns is not None:
         yield ""
-        yield format_table(ALTERNATIVES, alternative_rows(answer, format_share, "?"))
+        yield format_table(ALTERNATIVES, alternative_rows(answer))
         without = by_reason(
             (f"{choice.algorithm} {choice.mode}", choice.reason)
             for choice in answer.alternatives
@@ -71,9 +71,8 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         )
         for reason, names in without.items():
             yield f"no plan: {', '.join(names)} ({reason})"
-    if answer.left_out is not UNSET:
-        for name, reason in answer.left_out.items():
-            yield f"left out: {name} ({reason})"
+    for name, reason in (answer.left_out or {}).items():
+        yield f"left out: {name} ({reason})"
 
 
 def workload(job: Job, problem: Problem) -> str:
@@ -127,8 +126,7 @@ def sentence(answer: IterationAnswer) -> str:
 
 def _plan(answer: IterationAnswer) -> Iterator[str]:
     if answer.objective_ns is None or answer.iteration_ns is UNSET:
-        reason = "" if answer.reason is UNSET else answer.reason
-        yield f"{answer.status}: {reason}"
+        yield f"{answer.status}: {answer.reason or ''}"
         return
     yield f"plan ({answer.method}): {sentence(answer)}"
     total = format_ns(answer.iteration_ns)

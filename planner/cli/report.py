@@ -130,7 +130,7 @@ def _beside(
 
 def _summary(answered: IterationAnswer) -> str:
     if answered.iteration_ns is UNSET:
-        return f"{answered.status}: {'' if answered.reason is UNSET else answered.reason}"
+        return f"{answered.status}: {answered.reason or ''}"
     return f"iteration {format_ns(answered.iteration_ns)} by {sentence(answered)}"
 
 

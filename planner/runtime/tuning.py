@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.what_if import AdviceAnswer
-from planner.model.units import format_ns
+from planner.model.units import format_ns, format_share
 from planner.programs import read_plan
 from planner.runtime.measuring.measured import slowest
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
@@ -30,7 +30,7 @@ from planner.runtime.takeover import Takeover, take_over
 from planner.runtime.world.joining import join
 from planner.runtime.world.world import World
 from planner.solving.what_if import WORTH
-from planner.view.wording import advice_text, percent
+from planner.view.wording import advice_text
 
 ROUNDS = 3
 """Number of turns of each variant."""
@@ -155,7 +155,7 @@ def _tuned(
     ddp_ns, bucket_mb = times[best], bucket_mb if best == "tuned" else None
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
     if ddp_ns < WORTH * plan_ns:
-        gain = percent(ddp_ns / plan_ns - 1) if ddp_ns > plan_ns else "nothing"
+        gain = format_share(ddp_ns / plan_ns - 1) if ddp_ns > plan_ns else "nothing"
         reason = f"{gain} to gain ({took}): keep DDP{_with(bucket_mb)}"
         return Tuned(_ddp(model, bucket_mb, job), reason, plan, None, plan_ns, ddp_ns)
     takeover = take_over(model, optimizer, plan, world=job)

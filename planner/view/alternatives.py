@@ -1,25 +1,23 @@
 """The alternatives to the plan: algorithms and modes, and other methods with bars."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec import UNSET
 
 from planner.families.iteration import JOINT, Evaluation, Plan
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.model.units import format_ns
+from planner.model.units import format_ns, format_share
 from planner.solving.comparison import Comparison
 from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
-from planner.view.wording import METHODS, by_reason, percent, target_of, times
+from planner.view.wording import METHODS, by_reason, target_of, times
 
 ALTERNATIVES = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
 """Header of a table of algorithms and modes."""
 
 
-def alternative_rows(
-    answer: IterationAnswer, share: Callable[[float], str], unknown: str
-) -> list[tuple[str, ...]]:
-    """Return a row for each algorithm and mode, the fastest first; `share` writes distances."""
+def alternative_rows(answer: IterationAnswer) -> list[tuple[str, ...]]:
+    """Return a row for each algorithm and mode, the fastest first."""
     rows: list[tuple[str, ...]] = []
     for row in sorted(
         answer.alternatives or (), key=lambda row: (row.objective_ns is None, row.objective_ns or 0)
@@ -30,8 +28,8 @@ def alternative_rows(
             cells = (
                 "–" if row.transfers is None else f"{row.transfers:,}",
                 format_ns(row.objective_ns),
-                share(row.objective_ns / answer.objective_ns - 1),
-                share(row.objective_ns / bound - 1) if bound else unknown,
+                format_share(row.objective_ns / answer.objective_ns - 1),
+                format_share(row.objective_ns / bound - 1 if bound else None),
             )
         rows.append((row.algorithm, row.mode, *cells))
     return rows
@@ -39,7 +37,7 @@ def alternative_rows(
 
 def alternative_table(answer: IterationAnswer) -> Html:
     """Return all algorithms and modes, the fastest first, and those left out."""
-    rows, place = alternative_rows(answer, percent, "–"), None
+    rows, place = alternative_rows(answer), None
     if answer.synchronisation is not UNSET:
         chosen = (answer.synchronisation.way, answer.synchronisation.mode)
         place = next((place for place, row in enumerate(rows) if row[:2] == chosen), None)
@@ -145,7 +143,8 @@ def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
         farther: str = "–"
         if distance is not None:
             share = far / farthest if farthest else 0.0
-            farther = _measured(_bar(share, "far"), "below it" if distance < 1 else percent(far))
+            text = "below it" if distance < 1 else format_share(far)
+            farther = _measured(_bar(share, "far"), text)
         known = described(peer.method, answer)
         rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster, farther))
     header = (*_HEADER, f"speed-up over {baseline}", "above the bound")

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from planner.jsonio.iteration_answer import VERBS, IterationAnswer, SynchronisationAnswer
 from planner.jsonio.what_if import RegretAnswer
 from planner.model.clusters import Cluster
-from planner.model.units import counted, format_bytes, format_ns, format_rate, unit_of
+from planner.model.units import counted, format_bytes, format_ns, format_rate, format_share, unit_of
 from planner.view.alternatives import Peers, baseline_of, described, time_of
 from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
 from planner.view.wording import (
@@ -17,7 +17,6 @@ from planner.view.wording import (
     abbreviated,
     about_ns,
     as_sentence,
-    percent,
     regret_cells,
     runner_up_text,
     scheduling_text,
@@ -32,12 +31,10 @@ def verdict(answer: IterationAnswer, peers: Peers, cluster: Cluster) -> Html:
     """Return the result in three sentences, or the reason why there is no plan."""
     on = f"{answer.model} on {answer.cluster} ({counted(answer.workers, 'worker')})"
     if answer.synchronisation is UNSET or answer.iteration_ns is UNSET:
-        reason = "" if answer.reason is UNSET else answer.reason
-        binding = () if answer.binding is UNSET else answer.binding
-        what = f" What binds: {', '.join(binding)}." if binding else ""
+        what = f" What binds: {', '.join(answer.binding)}." if answer.binding else ""
         return paragraph(
             element("strong", "There is no plan"),
-            f" for a training iteration of {on}: {reason}.{what}",
+            f" for a training iteration of {on}: {answer.reason or ''}.{what}",
             class_="verdict",
         )
     synchronisation = answer.synchronisation
@@ -83,7 +80,7 @@ def _standing(answer: IterationAnswer, peers: Peers) -> Html:
     elif bound:
         how_good = joined(
             "The time is ",
-            element("strong", percent(time / bound - 1)),
+            element("strong", format_share(time / bound - 1)),
             f" above the lower bound ({about_ns(bound)}) for this order of the computation "
             "and all algorithms considered. ",
         )
@@ -105,7 +102,7 @@ def time_parts(answer: IterationAnswer) -> Html:
     if answer.iteration_ns is UNSET:
         return Html("")
     if answer.why is UNSET:
-        stall = 0 if answer.stall_ns is UNSET else answer.stall_ns
+        stall = answer.stall_ns or 0
         return paragraph(
             "Of an iteration of ",
             element("strong", format_ns(answer.iteration_ns)),
@@ -168,9 +165,8 @@ def assumption(answer: IterationAnswer, cluster: Cluster) -> str:
 
     It is the scenario whose time differs most from the planned time, among the plan's regrets.
     """
-    rows = () if answer.regret is UNSET else answer.regret
     planned = answer.objective_ns or 0
-    decisive = max(rows, key=lambda row: abs(row.plan_ns - planned), default=None)
+    decisive = max(answer.regret or (), key=lambda row: abs(row.plan_ns - planned), default=None)
     if decisive is None or decisive.plan_ns == planned:
         return "the profile and the cluster's file are right"
     what, otherwise = _scenario(decisive, cluster)
@@ -198,7 +194,7 @@ def transfer_table(answer: IterationAnswer) -> Html:
     unit, length = unit_of(max(transfer.end_ns for transfer in transfers) // 2)
     rows = []
     for number, transfer in enumerate(transfers, start=1):
-        part = {} if transfer.part is UNSET else transfer.part
+        part = transfer.part or {}
         cut = f", {counted(len(part), 'of them', 'of them')} in part" if len(part) > 1 else ""
         cut = ", in part" if part and len(transfer.parameters) == 1 else cut
         cut = ", one of them in part" if len(part) == 1 < len(transfer.parameters) else cut

@@ -53,7 +53,6 @@ _CHANGES = {
 }
 """Changes that would make another plan win; ``3 times as much`` follows."""
 
-_EXACT = 1e-12
 _MAX_NAMES = 2
 
 
@@ -82,14 +81,10 @@ def by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
 
 def scheduling_text(scheduling: SchedulingAnswer) -> str:
     """Return the size of a group of iterations and what scheduling costs with it."""
-    size, iteration_ns, overhead = (
-        scheduling.group_size,
-        scheduling.iteration_ns,
-        scheduling.overhead,
-    )
+    size, iteration_ns = scheduling.group_size, scheduling.iteration_ns
+    overhead = scheduling.overhead
     if size is None or iteration_ns is None or overhead is None:
-        reason = "" if scheduling.reason is UNSET else scheduling.reason
-        return f"scheduling: no group size, {reason}"
+        return f"scheduling: no group size, {scheduling.reason or ''}"
     return (
         f"scheduling: groups of {counted(size, 'iteration')}, {format_share(overhead)} overhead, "
         f"{format_ns(iteration_ns)} an iteration with it, {scheduling.speedup:.2f}x groups of one"
@@ -118,13 +113,6 @@ def runner_up_text(runner_up: RunnerUp, objective_ns: int) -> str:
 def as_sentence(text: str) -> str:
     """Return a text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def percent(share: float) -> str:
-    """Return a relative distance as text."""
-    if share < 5e-5:
-        return "<0.01%" if share > _EXACT else "0%"
-    return f"{share:.2%}" if share < 1 else f"{share:,.0%}"
 
 
 def times(ratio: float) -> str:
@@ -171,12 +159,12 @@ def advice_text(advice: AdviceAnswer) -> str:
     if not advice.keep_ddp:
         return f"worth running: {advice.gain:.2f} times as fast as {ddp}, the best of its sizes"
     if advice.gain > 1:
-        text = f"keep DDP: the plan gains only {percent(advice.gain - 1)} over {ddp}"
+        text = f"keep DDP: the plan gains only {format_share(advice.gain - 1)} over {ddp}"
     else:
         text = f"keep DDP: the plan gains nothing over {ddp}"
     if advice.at_most is None or advice.at_most <= advice.gain:
         return text
-    most = percent(max(advice.at_most - 1, 0.0))
+    most = format_share(max(advice.at_most - 1, 0.0))
     bound = "as much as 0.01%" if most.startswith("<") else f"more than {most}"
     return f"{text}; none gains {bound}"
 
@@ -191,7 +179,7 @@ def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
         return ""
     default = f"the default of {target.version} ({format_ns(price.default_ns)})"
     if Fraction(price.default_ns, price.plan_ns) < WORTH:
-        gain = percent(price.default_ns / price.plan_ns - 1)
+        gain = format_share(price.default_ns / price.plan_ns - 1)
         return f"keep {default}: the plan gains {gain} over it"
     return f"worth setting: {price.default_ns / price.plan_ns:.2f} times as fast as {default}"
 
@@ -199,13 +187,13 @@ def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
 def prospect_text(prospect: ProspectAnswer) -> str:
     """Return the plan's expected cost over its scenarios, and its loss without them."""
     value, bound = prospect.value_ns, prospect.lower_bound_ns
-    above = f", {percent(value / bound - 1)} above the bound" if bound else ""
+    above = f", {format_share(value / bound - 1)} above the bound" if bound else ""
     costs = f"in the scenarios it was planned for: {format_ns(round(value))}{above}"
     if prospect.gain <= 1:
         return f"{costs}; no plan that was tried bears that better"
     return (
-        f"{costs}; the usual plan takes {percent(prospect.gain - 1)} longer in them, and "
-        f"{percent(max(1 - 1 / prospect.loss, 0.0))} less without them"
+        f"{costs}; the usual plan takes {format_share(prospect.gain - 1)} longer in them, and "
+        f"{format_share(max(1 - 1 / prospect.loss, 0.0))} less without them"
     )
 
 
@@ -229,8 +217,8 @@ def _scenario(row: RegretAnswer) -> str:
 
 
 def _regret(row: RegretAnswer) -> str:
-    least = percent(row.at_least - 1)
+    least = format_share(row.at_least - 1)
     if row.at_most is None:
         return f"from {least}"
-    most = percent(row.at_most - 1)
+    most = format_share(row.at_most - 1)
     return least if least == most else f"{least} – {most}"
