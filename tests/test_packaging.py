@@ -81,7 +81,7 @@ def test_the_source_archive_makes_the_same_wheel(wheels: list[Path]) -> None:
     assert first == second
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "planner").rglob("*.py")}
     assert modules <= first
-    assert "planner/py.typed" in first
+    assert {"planner/py.typed", "planner/view/page.css"} <= first
     clusters = {path.name for path in (ROOT / "data" / "clusters").glob("*.json")}
     assert {f"planner/data/clusters/{name}" for name in clusters} <= first
     assert not {name for name in first if not name.startswith("planner/")}

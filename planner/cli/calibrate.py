@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from planner.cli.calibrate_network import add_network
 from planner.cli.common import (
     ERROR_SIGN,
-    add_fit_options,
     check_outputs,
     command,
     file_name,
@@ -20,7 +19,7 @@ from planner.cli.common import (
     write_fit,
     write_json,
 )
-from planner.cli.parsing import given
+from planner.cli.parsing import add_options, given
 from planner.cli.telling import Progress
 from planner.model.validation import integer
 from planner.view.table import format_table
@@ -68,52 +67,55 @@ measurements cannot tell apart: measure other numbers of tasks, other group size
 def add_parser(commands: Any) -> None:
     """Add the command."""
     summary = "measure or fit constants: of the problems yan and drizzle, and of a network"
-    parser: argparse.ArgumentParser = commands.add_parser(
+    kinds = commands.add_parser(
         "calibrate", help=summary, description=summary[0].upper() + summary[1:] + "."
-    )
-    kinds = parser.add_subparsers(metavar="WHAT", required=True)
-    _add_compute(kinds)
-    _add_fit(kinds)
-    _add_groups(kinds)
-    add_network(kinds)
-
-
-def _add_compute(kinds: Any) -> None:
-    parser = command(
+    ).add_subparsers(metavar="WHAT", required=True)
+    compute = command(
         kinds,
         "compute",
         run_compute,
         "measure the constants of computation on this machine",
         "planner calibrate compute -o constants.json",
+        _COMPUTE,
     )
-    parser.description = f"{parser.description}\n\n{_COMPUTE}"
-    parser.add_argument(
-        "--cores", type=int, metavar="K", help="most cores at work at once; default: all there are"
+    add_options(
+        compute,
+        {
+            "--cores N": "most cores at work at once; default: all there are",
+            "--repetitions N": "rounds; default: 15",
+            "-o, --output FILE": "default: standard output",
+        },
+        {"--repetitions": {"default": 15}},
     )
-    parser.add_argument(
-        "--repetitions", type=int, default=15, metavar="N", help="rounds; default: 15"
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
-
-
-def _add_fit(kinds: Any) -> None:
-    parser = command(
+    fit = command(
         kinds,
         "fit",
         run_fit,
         "fit the constants to measured epochs",
         "planner calibrate fit epochs.json -o constants.json",
+        _FIT,
     )
-    parser.description = f"{parser.description}\n\n{_FIT}"
-    add_fit_options(parser)
-    parser.add_argument(
-        "--folds",
-        type=int,
-        default=5,
-        metavar="N",
-        help="parts of the cross-validation; measurement i is in part i mod N; default: 5, or "
-        "one a measurement if there are fewer",
+    folds = "parts of the cross-validation; measurement i is in part i mod N; default: 5, or one a "
+    folds += "measurement if there are fewer"
+    add_options(fit, {"--folds N": folds}, {"--folds": {"default": 5}})
+    groups = command(
+        kinds,
+        "groups",
+        run_groups,
+        "fit the constants of a scheduler to measured overheads (problem drizzle)",
+        "planner calibrate groups overheads.json -o constants.json",
+        _GROUPS,
     )
+    for parser in (fit, groups):
+        parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
+        add_options(
+            parser,
+            {
+                "-o, --output FILE": "where the constants go, with their provenance",
+                "--json": "the same on standard output, instead of the table",
+            },
+        )
+    add_network(kinds)
 
 
 def run_compute(options: argparse.Namespace) -> int:
@@ -210,18 +212,6 @@ def _named(constants: "Constants") -> dict[str, float]:
 
 # ---
 # ``planner calibrate groups``: fit the constants of a scheduler to measured overheads.
-
-
-def _add_groups(kinds: Any) -> None:
-    parser = command(
-        kinds,
-        "groups",
-        run_groups,
-        "fit the constants of a scheduler to measured overheads (problem drizzle)",
-        "planner calibrate groups overheads.json -o constants.json",
-    )
-    parser.description = f"{parser.description}\n\n{_GROUPS}"
-    add_fit_options(parser)
 
 
 def run_groups(options: argparse.Namespace) -> int:

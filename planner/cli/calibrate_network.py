@@ -19,6 +19,7 @@ from planner.cli.common import (
 )
 from planner.cli.network_report import cluster_text, curves, report, sentence
 from planner.cli.parsing import (
+    add_options,
     check_factory,
     check_integers,
     given,
@@ -27,7 +28,6 @@ from planner.cli.parsing import (
     parse_count,
     parse_names,
     refuse,
-    seconds,
 )
 from planner.cli.telling import Progress
 from planner.model import machine
@@ -68,82 +68,47 @@ def add_network(kinds: Any) -> None:
         run_network,
         "measure what communication costs between the ranks of a job (problems caramel, ibatch)",
         "torchrun --nproc-per-node 4 -m planner calibrate network -o network.json",
+        _NETWORK,
     )
-    parser.description = f"{parser.description}\n\n{_NETWORK}"
-    parser.add_argument(
-        "--collective",
-        choices=["all_reduce", "all_gather", "reduce_scatter"],
-        default="all_reduce",
-        help="all_reduce: sum up gradients (default, for caramel); all_gather: pull a batch of "
-        "parameters; reduce_scatter: push a batch of gradients (for ibatch)",
-    )
-    parser.add_argument(
-        "--bcube", metavar="n,k", help="all-reduce by BML on BCube(n, k) instead of gloo's ring"
-    )
-    parser.add_argument(
-        "--interfaces",
-        metavar="A,B,…",
-        help="with --bcube: one network interface a level; gloo's own collectives run over "
-        "GLOO_SOCKET_IFNAME",
-    )
-    parser.add_argument(
-        "--largest", default="4MB", metavar="SIZE", help="the largest transfer; default: 4MB"
-    )
-    parser.add_argument(
-        "--depths",
-        default="1",
-        metavar="1,2,…",
-        help="numbers of chunks in flight to time an all-reduce with; default: 1",
-    )
-    parser.add_argument(
-        "--repetitions", type=int, default=20, metavar="N", help="rounds; default: 20"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=seconds,
-        metavar="S",
-        help="how long each sample repeats a transfer; default: chosen from the link, so that what "
-        "it passes at once (a token bucket's burst) is spent before times count",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=_TIMEOUT_S,
-        metavar="S",
-        help=f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
-    )
-    parser.add_argument(
-        "--interference",
-        metavar="MODULE:FACTORY",
-        nargs="?",
-        const="",
-        help="time transfers beside computation too, products of matrices or the passes of a model "
-        "(MODULE:FACTORY as for planner profile): what they take from it, and how much longer they "
-        "last there (for caramel, ibatch, and planner plan)",
-    )
-    parser.add_argument(
-        "--input",
-        metavar="SHAPE",
-        help="with that model: shape of one sample, such as 3x224x224 or 128:int64, if the factory "
-        "gives no inputs",
-    )
-    parser.add_argument(
-        "--batch-size", type=int, metavar="N", help="with that model: samples of one rank"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="where rank 0 writes the models, with provenance"
-    )
-    parser.add_argument(
-        "--cluster-out",
-        metavar="FILE",
-        help="where rank 0 writes a cluster with NICs that make all-reduces cost what was "
-        "measured, each rank a machine of it, for planner plan --cluster",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="the same on standard output, instead of the table"
-    )
-    parser.add_argument(
-        "--picture", metavar="FILE", help="draw the times and the models (.svg, .png, .pdf)"
+    add_options(
+        parser,
+        {
+            "--collective": "all_reduce: sum up gradients (default, for caramel); all_gather: "
+            "pull a batch of parameters; reduce_scatter: push a batch of gradients (for ibatch)",
+            "--bcube n,k": "all-reduce by BML on BCube(n, k) instead of gloo's ring",
+            "--interfaces A,B,…": "with --bcube: one network interface a level; gloo's own "
+            "collectives run over GLOO_SOCKET_IFNAME",
+            "--largest SIZE": "the largest transfer; default: 4MB",
+            "--depths 1,2,…": "numbers of chunks in flight to time an all-reduce with; default: 1",
+            "--repetitions N": "rounds; default: 20",
+            "--seconds S": "how long each sample repeats a transfer; default: chosen from the "
+            "link, so that what it passes at once (a token bucket's burst) is spent before times "
+            "count",
+            "--timeout S": f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
+            "--interference MODULE:FACTORY": "time transfers beside computation too, products of "
+            "matrices or the passes of a model (MODULE:FACTORY as for planner profile): what they "
+            "take from it, and how much longer they last there (for caramel, ibatch, and planner "
+            "plan)",
+            "--input SHAPE": "with that model: shape of one sample, such as 3x224x224 or "
+            "128:int64, if the factory gives no inputs",
+            "--batch-size N": "with that model: samples of one rank",
+            "-o, --output FILE": "where rank 0 writes the models, with provenance",
+            "--cluster-out FILE": "where rank 0 writes a cluster with NICs that make all-reduces "
+            "cost what was measured, each rank a machine of it, for planner plan --cluster",
+            "--json": "the same on standard output, instead of the table",
+            "--picture FILE": "draw the times and the models (.svg, .png, .pdf)",
+        },
+        {
+            "--collective": {
+                "choices": ["all_reduce", "all_gather", "reduce_scatter"],
+                "default": "all_reduce",
+            },
+            "--largest": {"default": "4MB"},
+            "--depths": {"default": "1"},
+            "--repetitions": {"default": 20},
+            "--timeout": {"default": _TIMEOUT_S},
+            "--interference": {"nargs": "?", "const": ""},
+        },
     )
 
 

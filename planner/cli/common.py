@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
+from planner.cli.parsing import add_options
 from planner.cli.telling import Progress, tell
 from planner.cli.writing import write_file, writing
 from planner.model.errors import InvalidInputError, PlannerError
@@ -20,31 +21,28 @@ ERROR_SIGN = "predicted / measured - 1; above 0 the prediction is too long"
 
 
 def command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str, example: str
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    summary: str,
+    example: str,
+    about: str = "",
 ) -> argparse.ArgumentParser:
     """Add a subcommand whose help ends with an example, and return its parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
+        description="\n\n".join(filter(None, (f"{summary[0].upper()}{summary[1:]}.", about))),
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run, parser=parser)
-    add_loudness(parser)
+    loudness = {
+        "-q, --quiet": "show no progress",
+        "-v, --verbose": "say on standard error what is read, solved and written, and when",
+    }
+    add_options(parser.add_mutually_exclusive_group(), loudness)
     return parser
-
-
-def add_loudness(parser: argparse.ArgumentParser) -> None:
-    """Add ``--quiet`` and ``--verbose``."""
-    loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("-q", "--quiet", action="store_true", help="show no progress")
-    loudness.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="say on standard error what is read, solved and written, and when",
-    )
 
 
 def read(path: str) -> bytes:
@@ -141,17 +139,6 @@ def file_name(path: str) -> str:
 def readable(name: str) -> str:
     """Return a file's name as text, with undecodable bytes replaced."""
     return name.encode("utf-8", "replace").decode()
-
-
-def add_fit_options(parser: argparse.ArgumentParser) -> None:
-    """Add the measurements that are fitted and the options for the constants' output."""
-    parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="the same on standard output, instead of the table"
-    )
 
 
 def write_fit(options: argparse.Namespace, text: str, report: Callable[[], str]) -> None:

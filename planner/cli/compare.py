@@ -297,8 +297,7 @@ def _told(
     if result.plan is not None:
         known += family.doubts(case.problem, result.plan)
         known += _beyond(case, family.sent_bytes(case.problem, result.plan))
-    before = () if answer.warnings is UNSET else answer.warnings
-    new = [text for text in dict.fromkeys(known) if text not in before]
+    new = [text for text in dict.fromkeys(known) if text not in (answer.warnings or ())]
     if case.profile is not None:
         return of_profile(answer, case.profile, new)
     return warned(answer, new)

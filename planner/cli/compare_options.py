@@ -11,16 +11,12 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from planner.cli.common import add_loudness, command, file_name, in_file, read, read_as
-from planner.cli.iteration_options import (
-    add_failed_option,
-    asked_cluster,
-    damaged,
-    measured_tables,
-)
-from planner.cli.parsing import SuggestingParser, parse_bcube, parse_number, refuse, seconds
+from planner.cli.common import command, file_name, in_file, read, read_as
+from planner.cli.iteration_options import FAILED, cluster_in
+from planner.cli.parsing import SuggestingParser, add_options, parse_bcube, parse_number, refuse
 from planner.families.collectives.nics import with_measured_nics
 from planner.families.collectives.prediction import predicted
 from planner.families.iteration.measured import assumed_startups
@@ -33,7 +29,7 @@ from planner.model.measured import COLLECTIVES, Collective
 from planner.model.topologies import BCube
 from planner.model.units import counted, format_ns, format_rate, parse_bytes, parse_rate, parse_time
 from planner.model.validation import integer
-from planner.solving.compare import Option, Place
+from planner.solving.compare import Place
 from planner.solving.family import Family
 
 if TYPE_CHECKING:
@@ -82,93 +78,44 @@ def add_compare(
     """Add the command with the options of all problems; `profiled` families take profiles."""
     parser = command(commands, "compare", run, _SUMMARY, "planner compare request.json")
     parser.usage = _USAGE
-    _add_common(parser, families)
-    _add_network(parser)
-    asked: dict[str, tuple[Option, list[str]]] = {}
-    for name, family in profiled.items():
-        for option in family.options:
-            asked.setdefault(option.name, (option, []))[1].append(name)
-    for option, names in asked.values():
-        _add_own(parser, " or ".join(names), [option])
-    _add_cluster(parser)
-    if isinstance(parser, SuggestingParser):
-        parser.shown_for = partial(_shown, families, profiled)
-
-
-def _add_common(parser: argparse.ArgumentParser, families: Families) -> None:
     parser.add_argument(
         "file",
         nargs="?",
         metavar="FILE",
         help="a profile, or a request of planner solve; '-': standard input",
     )
-    parser.add_argument(
-        "--problem",
-        choices=list(families),
-        metavar="NAME",
-        help="what to do with a profile; a request says itself what it asks",
+    add_options(
+        parser,
+        {
+            "--problem NAME": "what to do with a profile; a request says itself what it asks",
+            "--methods A,B,…": "default: all that --help lists",
+            "--time-limit S": f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
+            "--picture FILE": "draw the best plan (.svg, .png, .json.gz)",
+            "-o, --output FILE": "write the best plan as JSON",
+            "--json": "print every answer as JSON, no table",
+            "--startup TIME": "with a profile: start-up cost of a communication: 100us",
+            "--bandwidth RATE": "with a profile: 10Gb/s (bits) or 1.25GB/s (bytes)",
+            "--network FILE": "with a profile, instead of both: a network, such as planner "
+            "calibrate network measured, or a NIC of a cluster file; with --cluster measured "
+            "tables in place of what it says",
+            "--network-model": "which model of a measured --network: its table (default), the "
+            "affine cost nearest to that, or the line through 64 B and 4 MB",
+        },
+        {"--problem": {"choices": list(families)}, "--network-model": {"choices": list(_MODELS)}},
     )
-    parser.add_argument("--methods", metavar="A,B,…", help="default: all that --help lists")
-    parser.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help=f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
+    add_options(
+        parser.add_argument_group("with a profile, on a cluster"),
+        {
+            "--cluster FILE": "a cluster's file or the name of a shipped one, which says all that "
+            "the other options would",
+            **FAILED,
+            "--computation F": "multiply all times of computation: 0.02 or 1/50 for workers 50 "
+            "times as fast as those the profile was measured on; default: 1",
+        },
     )
-    parser.add_argument(
-        "--picture", metavar="FILE", help="draw the best plan (.svg, .png, .json.gz)"
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the best plan as JSON")
-    parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
-
-
-def _add_network(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what communication costs."""
-    parser.add_argument(
-        "--startup",
-        metavar="TIME",
-        help="with a profile: start-up cost of a communication: 100us",
-    )
-    parser.add_argument(
-        "--bandwidth", metavar="RATE", help="with a profile: 10Gb/s (bits) or 1.25GB/s (bytes)"
-    )
-    parser.add_argument(
-        "--network",
-        metavar="FILE",
-        help="with a profile, instead of both: a network, such as planner calibrate network "
-        "measured, or a NIC of a cluster file; with --cluster measured tables in place of what it "
-        "says",
-    )
-    parser.add_argument(
-        "--network-model",
-        choices=list(_MODELS),
-        help="which model of a measured --network: its table (default), the affine cost nearest to "
-        "that, or the line through 64 B and 4 MB",
-    )
-
-
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where a profile shall run."""
-    group = parser.add_argument_group("with a profile, on a cluster")
-    group.add_argument(
-        "--cluster",
-        metavar="FILE",
-        help="a cluster's file or the name of a shipped one, which says all that the other options "
-        "would",
-    )
-    add_failed_option(group)
-    group.add_argument(
-        "--computation",
-        metavar="F",
-        help="multiply all times of computation: 0.02 or 1/50 for workers 50 times as fast as "
-        "those the profile was measured on; default: 1",
-    )
-
-
-def _add_own(parser: argparse.ArgumentParser, names: str, options: Sequence[Option]) -> None:
-    """Add the options of some problems."""
-    group = parser.add_argument_group(f"with a profile and --problem {names}")
-    for option in options:
+    own = {option.name: option for family in profiled.values() for option in family.options}
+    group = parser.add_argument_group("with a profile, depending on --problem")
+    for option in own.values():
         how: dict[str, Any] = {"action": "store_true"}
         if option.form != "flag":
             how = {"choices": option.choices or None, "metavar": option.metavar or None}
@@ -177,37 +124,32 @@ def _add_own(parser: argparse.ArgumentParser, names: str, options: Sequence[Opti
         elif option.form == "logs":
             how["nargs"] = "+"
         group.add_argument(option.name, default=argparse.SUPPRESS, help=option.help, **how)
+    if isinstance(parser, SuggestingParser):
+        parser.on_help = partial(_one_problem, parser, families, profiled)
 
 
-def _shown(
-    families: Families, profiled: Families, arguments: Sequence[str]
-) -> argparse.ArgumentParser:
-    """Return a parser that prints the help of one problem, or the common help."""
+def _one_problem(
+    parser: SuggestingParser, families: Families, profiled: Families, arguments: Sequence[str]
+) -> None:
+    """Leave in the help what concerns the problem that the arguments name, if they name one."""
     asking = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     asking.add_argument("--problem", nargs="?")
-    asked, _ = asking.parse_known_args(list(arguments))
-    family = families.get(asked.problem or "")
-    about, usage = f"{_SUMMARY[0].upper()}{_SUMMARY[1:]}.", _USAGE
-    if family is not None:
-        about = f"{asked.problem}: {family.asks}."
-        usage = f"planner compare --problem {asked.problem} FILE [option ...]"
-        closing = [*_listed("methods", family.names()), "example:", f"  {family.example}"]
+    problem = asking.parse_known_args(list(arguments))[0].problem or ""
+    hidden = {option.name for family in profiled.values() for option in family.options}
+    if problem in profiled:
+        hidden -= {option.name for option in profiled[problem].options}
     else:
-        closing = _problems(families)
-    shown = argparse.ArgumentParser(
-        prog="planner compare",
-        usage=usage,
-        description=about,
-        epilog="\n".join(closing),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_loudness(shown)
-    _add_common(shown, families)
-    if family is not None and asked.problem in profiled:
-        _add_network(shown)
-        _add_cluster(shown)
-        _add_own(shown, asked.problem, family.options)
-    return shown
+        hidden |= {*NETWORK, *OPTIONS}
+    parser.hide(hidden)
+    closing = _problems(families)
+    if problem in families:
+        family = families[problem]
+        parser.description = f"{problem}: {family.asks}."
+        parser.usage = f"planner compare --problem {problem} FILE [option ...]"
+        names = wrap(", ".join(family.names()), 87, break_on_hyphens=False)
+        closing = ["methods:", *(f"  {line}" for line in names), "", "example:"]
+        closing.append(f"  {family.example}")
+    parser.epilog = "\n".join(closing)
 
 
 def _problems(families: Families) -> list[str]:
@@ -221,16 +163,6 @@ def _problems(families: Families) -> list[str]:
         "options and methods of one of them:",
         "  planner compare --problem NAME --help",
     ]
-
-
-def _listed(title: str, names: Sequence[str]) -> list[str]:
-    """Return names in lines that fit a terminal."""
-    lines = [""]
-    for name in names:
-        if len(lines[-1]) + len(name) > 85:
-            lines.append("")
-        lines[-1] += f"{'' if lines[-1] else '  '}{name}, "
-    return [f"{title}:", *(line.rstrip() for line in lines[:-1]), lines[-1].removesuffix(", "), ""]
 
 
 def settle(options: argparse.Namespace, problem: str, profiled: Families) -> dict[str, Any]:
@@ -261,7 +193,7 @@ def settle_cluster(options: argparse.Namespace, *, needed: bool) -> Cluster | No
     if options.cluster:
         if options.cluster == options.file == "-":
             raise InvalidInputError("--cluster", "standard input is the profile already")
-        return damaged(asked_cluster(options.cluster), options.failed)
+        return cluster_in(options)
     if options.failed is not None:
         raise InvalidInputError("--failed", "only together with --cluster")
     if needed:
@@ -283,8 +215,6 @@ def settle_network(
         refuse(
             options, ("--startup", "--bandwidth", "--network-model"), "not together with --cluster"
         )
-        if options.network is not None:
-            cluster = replace(cluster, network=read_as(options.network, measured_tables))
         return _on_cluster(cluster, collective)
     if options.network is not None:
         refuse(options, ("--startup", "--bandwidth"), "not together with --network")

@@ -18,8 +18,14 @@ from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.views import epoch_text
 from planner.view import format_table
-from planner.view.regret import COLUMNS, advice_text, cells, prospect_text, target_text
-from planner.view.wording import by_reason
+from planner.view.wording import (
+    REGRET_COLUMNS,
+    advice_text,
+    by_reason,
+    prospect_text,
+    regret_cells,
+    target_text,
+)
 
 AnyFamily: TypeAlias = Family[Any, Any, Any]
 
@@ -155,4 +161,4 @@ def beside(answer: object) -> Iterator[str]:
         yield prospect_text(answer.prospect)
     if answer.regret is not UNSET and answer.regret:
         yield ""
-        yield format_table(COLUMNS, list(map(cells, answer.regret)))
+        yield format_table(REGRET_COLUMNS, list(map(regret_cells, answer.regret)))

@@ -15,6 +15,7 @@ from planner.cli.export_programs import (
     write_traces,
     write_tuner,
 )
+from planner.cli.parsing import add_options
 from planner.jsonio import decode_profile
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
@@ -22,15 +23,8 @@ from planner.model.profiles import Profile
 from planner.model.validation import integer, shown
 
 _TOOLS = (
-    "ddp",
-    "fsdp2",
-    "horovod",
-    "deepspeed",
-    "megatron",
-    "chakra",
-    "msccl",
-    "mscclpp",
-    "nccl-tuner",
+    *("ddp", "fsdp2", "horovod", "deepspeed", "megatron"),
+    *("chakra", "msccl", "mscclpp", "nccl-tuner"),
 )
 
 
@@ -65,64 +59,31 @@ def add_parser(commands: Any) -> None:
         help="an answer of planner solve or planner plan, or two of ibatch (pull and push); '-': "
         "standard input; for nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
-    parser.add_argument(
-        "--profile",
-        metavar="FILE",
-        help="the profile planned for, which has the sizes of single parameters (for deepspeed and "
-        "megatron, if the plan has none) "
-        "and the dataflow (for chakra)",
-    )
-    parser.add_argument(
-        "--element-bytes",
-        type=int,
-        default=4,
-        metavar="N",
-        help="size of one number of a gradient (for deepspeed, megatron and chakra); default: 4",
-    )
-    parser.add_argument(
-        "--anyway",
-        action="store_true",
-        help="write a plan that is slower, by the tool's rules, than the tool's default",
-    )
-    parser.add_argument(
-        "--ranks",
-        type=int,
-        metavar="N",
-        help="traces to write (for chakra); default: what the plan is priced for",
-    )
-    parser.add_argument(
-        "--messages",
-        action="store_true",
-        help="each rank's sends and receives by the plan's program, in place of collectives (for "
-        "chakra)",
-    )
-    parser.add_argument(
-        "--rank", type=int, metavar="N", help="only the trace of this rank (with --messages)"
-    )
-    parser.add_argument(
-        "--bytes",
-        type=int,
-        metavar="N",
-        help="size of what is summed up, where the plan is for any (with --messages)",
-    )
-    parser.add_argument(
-        "--algorithm",
-        metavar="NAME",
-        help="which program, if transfers are summed up by several (for msccl and mscclpp)",
-    )
-    parser.add_argument(
-        "--depth",
-        type=int,
-        metavar="N",
-        help="in how many parts, if transfers are summed up in several (for msccl and mscclpp)",
-    )
-    parser.add_argument(
-        "--channel",
-        choices=("port", "memory"),
-        default="port",
-        help="how GPUs reach each other (for mscclpp): memory, if all are in one machine; default: "
-        "port",
+    add_options(
+        parser,
+        {
+            "-o, --output FILE": "default: standard output",
+            "--profile FILE": "the profile planned for, which has the sizes of single parameters "
+            "(for deepspeed and megatron, if the plan has none) and the dataflow (for chakra)",
+            "--element-bytes N": "size of one number of a gradient (for deepspeed, megatron and "
+            "chakra); default: 4",
+            "--anyway": "write a plan that is slower, by the tool's rules, than the tool's default",
+            "--ranks N": "traces to write (for chakra); default: what the plan is priced for",
+            "--messages": "each rank's sends and receives by the plan's program, in place of "
+            "collectives (for chakra)",
+            "--rank N": "only the trace of this rank (with --messages)",
+            "--bytes N": "size of what is summed up, where the plan is for any (with --messages)",
+            "--algorithm NAME": "which program, if transfers are summed up by several (for msccl "
+            "and mscclpp)",
+            "--depth N": "in how many parts, if transfers are summed up in several (for msccl and "
+            "mscclpp)",
+            "--channel": "how GPUs reach each other (for mscclpp): memory, if all are in one "
+            "machine; default: port",
+        },
+        {
+            "--element-bytes": {"default": 4},
+            "--channel": {"choices": ("port", "memory"), "default": "port"},
+        },
     )
 
 

@@ -15,7 +15,7 @@ from planner.cli.common import (
     warn,
     write_json,
 )
-from planner.cli.parsing import refuse
+from planner.cli.parsing import add_options, refuse
 from planner.cli.spark_logs import import_spark
 from planner.cli.telling import Progress
 from planner.families.overlap import evaluate, own_order, with_limit
@@ -107,41 +107,29 @@ def add_parser(commands: Any) -> None:
         help="'-': standard input; several of timed collectives become one network; of a compiled "
         "graph: one a rank, which must start collectives in the same order",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
-    parser.add_argument("--name", help="name of the model; default: the file's name")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one iteration")
-    parser.add_argument(
-        "--ranks",
-        type=int,
-        metavar="N",
-        help="of timed collectives: among how many ranks, where a file does not list them",
-    )
-    parser.add_argument(
-        "--ranks-per-host",
-        type=int,
-        metavar="G",
-        help="of timed collectives: how many ranks share a host; default: as the file lists",
-    )
-    parser.add_argument(
-        "--link",
-        action="append",
-        metavar="N=RATE",
-        help="of timed collectives, where hosts have several kinds of link: the line rate in one "
-        "direction of the slowest that joins N ranks of a host; again for more: --link 2=300GB/s "
-        "--link 4=32GB/s",
-    )
-    parser.add_argument(
-        "--collective",
-        choices=COLLECTIVES,
-        help="of nccl-tests: what was timed, where neither a file nor its name says it",
-    )
-    parser.add_argument(
-        "--in-place", action="store_true", help="of nccl-tests: take the times in place"
-    )
-    parser.add_argument(
-        "--statistic",
-        choices=list(STATISTICS),
-        help="kineto: how the times of several steps become one; default: median",
+    add_options(
+        parser,
+        {
+            "-o, --output FILE": "default: standard output",
+            "--name NAME": "name of the model; default: the file's name",
+            "--batch-size N": "samples of one iteration",
+            "--ranks N": "of timed collectives: among how many ranks, where a file does not list "
+            "them",
+            "--ranks-per-host N": "of timed collectives: how many ranks share a host; default: "
+            "as the file lists",
+            "--link N=RATE": "of timed collectives, where hosts have several kinds of link: the "
+            "line rate in one direction of the slowest that joins N ranks of a host; again for "
+            "more: --link 2=300GB/s --link 4=32GB/s",
+            "--collective": "of nccl-tests: what was timed, where neither a file nor its name "
+            "says it",
+            "--in-place": "of nccl-tests: take the times in place",
+            "--statistic": "kineto: how the times of several steps become one; default: median",
+        },
+        {
+            "--link": {"action": "append"},
+            "--collective": {"choices": COLLECTIVES},
+            "--statistic": {"choices": list(STATISTICS)},
+        },
     )
 
 

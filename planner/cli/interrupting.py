@@ -1,4 +1,6 @@
-"""Ctrl-C ends a search with the best plan so far; a second Ctrl-C ends the command.
+"""How commands end: exit statuses, and Ctrl-C.
+
+Ctrl-C ends a search with the best plan so far; a second Ctrl-C ends the command.
 
 Python handles no signal while compiled code runs. A thread therefore reads the signals from a
 wake-up file descriptor.
@@ -9,13 +11,26 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from types import FrameType
 
 from planner.cli.common import warn
-from planner.cli.exits import Exit
 
 _OVER = b"\0"
 """Ends the thread; no signal has this number."""
+
+
+class Exit(IntEnum):
+    """The exit status of every command."""
+
+    DONE = 0
+    """Success; an answer that no plan exists is a success too."""
+    FAULT = 1
+    """A bug in planner."""
+    INVALID = 2
+    """The input was invalid, or reading, writing, measuring or running failed."""
+    INTERRUPTED = 130
+    """Stopped by Ctrl-C after writing the best plan so far; shells use this number."""
 
 
 def ended(cancel: threading.Event) -> Exit:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.cli.common import in_file, in_option, read_as
-from planner.cli.parsing import parse_names, parse_number
+from planner.cli.parsing import add_options, parse_names, parse_number
 from planner.cli.telling import tell
 from planner.families.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
@@ -36,104 +36,82 @@ class Job:
         return Problem.from_profile(self.profile, self.cluster, **self.options)
 
 
+FAILED = {
+    "--failed JSON": "what of a bcube does not work, instead of what the cluster says, as in "
+    'requests: \'{"servers": [[0, 1]], "links": [[[0, 0], 1]], "switches": [[0, [1]]]}\''
+}
+"""The option that states failures."""
+
+
 def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -> None:
     """Add the profile, the cluster and the problem's options; `fsdp` adds that mode."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
-    parser.add_argument(
-        "--cluster",
-        required=True,
-        metavar="FILE",
-        help="a cluster's file, or the name of a shipped one, such as caramel-16",
-    )
-    add_failed_option(parser)
-    parser.add_argument(
-        "--network",
-        metavar="FILE",
-        help="what collectives take there, in place of what the cluster says: a network as planner "
-        "import or planner calibrate network wrote it",
-    )
-    parser.add_argument(
-        "--interference",
-        metavar="FILE",
-        help="what transfers and computation take from each other, instead of what the cluster "
-        "says: a network that planner calibrate network --interference measured",
-    )
-    parser.add_argument(
-        "--computation",
-        default="1",
-        metavar="F",
-        help="multiply all times of computation: 0.02 or 1/50 for workers that compute 50 times "
-        "as fast as those the profile was measured on; default: 1",
-    )
-    parser.add_argument(
-        "--optimiser-ratio",
-        default="0",
-        metavar="R",
-        help="bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; "
-        "default: 0",
-    )
-    parser.add_argument(ACTIVATIONS.name, metavar="SIZE", help=ACTIVATIONS.help)
-    parser.add_argument(IGNORE_MEMORY.name, action="store_true", help=IGNORE_MEMORY.help)
-    parser.add_argument(
-        "--max-transfer", metavar="SIZE", help="no transfer may be larger, such as 25MiB"
-    )
-    parser.add_argument(
-        "--algorithms",
-        metavar="A,B,…",
-        help=f"synchronisation algorithms to consider; default: {','.join(ALGORITHMS)}",
-    )
-    parser.add_argument(
-        "--mode",
-        choices=("any", *MODES, *(["fsdp"] if fsdp else [])),
-        default="any",
-        help="replicated: every worker updates all parameters, as under DDP; sharded: each its "
-        "share, as with parameter servers on all machines; default: whichever is faster"
-        + ("; fsdp: what FSDP should wrap, prefetch and gather again, by memory" if fsdp else ""),
-    )
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--for",
-        choices=TARGET_NAMES,
-        default=PLANNER,
-        help="whose rules the plan keeps to: what it can be told of buckets and algorithms, what "
-        f"it overlaps with what; {FSDP2.name}: planner plan does as with --mode fsdp; default: "
-        "planner, whose runtime has none",
+    add_options(
+        parser,
+        {
+            "--cluster FILE": "a cluster's file, or the name of a shipped one, such as caramel-16",
+            **FAILED,
+            "--network FILE": "what collectives take there, in place of what the cluster says: a "
+            "network as planner import or planner calibrate network wrote it",
+            "--interference FILE": "what transfers and computation take from each other, instead "
+            "of what the cluster says: a network that planner calibrate network --interference "
+            "measured",
+            "--computation F": "multiply all times of computation: 0.02 or 1/50 for workers that "
+            "compute 50 times as fast as those the profile was measured on; default: 1",
+            "--optimiser-ratio R": "bytes of optimiser state for each byte of parameters: 1 for "
+            "momentum, 2 for Adam; default: 0",
+            f"{ACTIVATIONS.name} SIZE": ACTIVATIONS.help,
+            IGNORE_MEMORY.name: IGNORE_MEMORY.help,
+            "--max-transfer SIZE": "no transfer may be larger, such as 25MiB",
+            "--algorithms A,B,…": "synchronisation algorithms to consider; default: "
+            f"{','.join(ALGORITHMS)}",
+            "--mode": "replicated: every worker updates all parameters, as under DDP; sharded: "
+            "each its share, as with parameter servers on all machines; default: whichever is "
+            "faster"
+            + (
+                "; fsdp: what FSDP should wrap, prefetch and gather again, by memory"
+                if fsdp
+                else ""
+            ),
+            "--seed N": argparse.SUPPRESS,
+            "--for": "whose rules the plan keeps to: what it can be told of buckets and "
+            f"algorithms, what it overlaps with what; {FSDP2.name}: planner plan does as with "
+            "--mode fsdp; default: planner, whose runtime has none",
+        },
+        {
+            "--cluster": {"required": True},
+            "--computation": {"default": "1"},
+            "--optimiser-ratio": {"default": "0"},
+            "--mode": {"choices": ("any", *MODES, *(["fsdp"] if fsdp else [])), "default": "any"},
+            "--seed": {"default": 0},
+            "--for": {"choices": TARGET_NAMES, "default": PLANNER},
+        },
     )
 
 
-def add_failed_option(parser: Any) -> None:
-    """Add the option that states failures."""
-    parser.add_argument(
-        "--failed",
-        metavar="JSON",
-        help="what of a bcube does not work, instead of what the cluster says, as in requests: "
-        '\'{"servers": [[0, 1]], "links": [[[0, 0], 1]], "switches": [[0, [1]]]}\'',
-    )
-
-
-def asked_cluster(name: str) -> Cluster:
-    """Return the cluster of ``--cluster``: from a file, a shipped one, or standard input."""
+def cluster_in(options: argparse.Namespace) -> Cluster:
+    """Return the cluster of ``--cluster`` with the failures and measured tables that are given."""
+    name = options.cluster
     if name == "-":
-        return read_as(name, decode_cluster)
-    with in_option("--cluster"):
-        data = cluster_data(name)
-    tell(f"reading {name}")
-    with in_file(name):
-        return decode_cluster(data)
+        cluster = read_as(name, decode_cluster)
+    else:
+        with in_option("--cluster"):
+            data = cluster_data(name)
+        tell(f"reading {name}")
+        with in_file(name):
+            cluster = decode_cluster(data)
+    if options.failed is not None:
+        try:
+            cluster = without(cluster, options.failed.encode())
+        except InvalidInputError as error:
+            path = error.path.removeprefix("failed").lstrip(".")
+            raise InvalidInputError(f"--failed {path}".rstrip(), error.message) from None
+    if options.network is not None:
+        cluster = replace(cluster, network=read_as(options.network, _measured_tables))
+    return cluster
 
 
-def damaged(cluster: Cluster, failed: str | None) -> Cluster:
-    """Return the cluster with the failures of ``--failed``."""
-    if failed is None:
-        return cluster
-    try:
-        return without(cluster, failed.encode())
-    except InvalidInputError as error:
-        path = error.path.removeprefix("failed").lstrip(".")
-        raise InvalidInputError(f"--failed {path}".rstrip(), error.message) from None
-
-
-def measured_tables(data: bytes) -> MeasuredNetwork:
+def _measured_tables(data: bytes) -> MeasuredNetwork:
     """Return the measured tables of a network document; InvalidInputError without any."""
     known = decode_network(data)
     if known.tables is None:
@@ -175,9 +153,7 @@ def settle(options: argparse.Namespace) -> Job:
                     "--algorithms", f"expected some of {', '.join(KNOWN)}, got {shown(name)}"
                 )
     profile = read_as(options.profile, decode_profile)
-    cluster = damaged(asked_cluster(options.cluster), options.failed)
-    if options.network is not None:
-        cluster = replace(cluster, network=read_as(options.network, measured_tables))
+    cluster = cluster_in(options)
     if options.interference is not None:
         cluster = replace(cluster, interference=read_as(options.interference, _interference))
     settled = {

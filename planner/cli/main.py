@@ -1,4 +1,4 @@
-"""Parse the command line and turn errors into exit statuses (`planner.cli.exits`)."""
+"""Parse the command line and turn errors into exit statuses (`planner.cli.interrupting.Exit`)."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from planner.cli.exits import Exit
+from planner.cli.interrupting import Exit
 from planner.cli.parsing import SuggestingParser, as_typed
 from planner.cli.telling import complain, telling
 from planner.cli.writing import writing

@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from difflib import get_close_matches
 from fractions import Fraction
@@ -70,6 +70,29 @@ def seconds(text: str) -> float:
     except InvalidInputError:
         expected = "expected seconds, or a time such as 500ms"
         raise ArgumentTypeError(f"{expected}, got {shown(text)}") from None
+
+
+_VALUES: Mapping[str, Callable[[str], Any]] = {"N": int, "S": seconds}
+"""How the values of these names are read; others are texts."""
+
+
+def add_options(
+    parser: Any, options: Mapping[str, str], more: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
+    """Add options to a parser or a group: each as typed, ``-o, --output FILE``, and its help.
+
+    An option without a value is a flag. `more` has further arguments of ``add_argument``, such as
+    ``choices``, by the long name of an option.
+    """
+    for typed, text in options.items():
+        words = [word.rstrip(",") for word in typed.split()]
+        names = [word for word in words if word.startswith("-")]
+        how = dict((more or {}).get(names[-1], ()))
+        if len(words) > len(names):
+            how = {"metavar": words[-1], "type": _VALUES.get(words[-1]), **how}
+        elif "choices" not in how:
+            how["action"] = "store_true"
+        parser.add_argument(*names, help=text, **how)
 
 
 def refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
@@ -151,17 +174,23 @@ _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)$", re.DOTALL
 class SuggestingParser(argparse.ArgumentParser):
     """An `ArgumentParser` whose errors suggest the closest option or command.
 
-    `shown_for`, if set, returns the parser whose help is printed, given the arguments.
+    `on_help`, if set, is called with the arguments before help is shown.
     """
 
-    shown_for: Callable[[Sequence[str]], argparse.ArgumentParser] | None = None
+    on_help: Callable[[Sequence[str]], None] | None = None
     _given: Sequence[str] = ()
 
     def format_help(self) -> str:
-        """Return the help, of `shown_for` if set."""
-        if self.shown_for is None:
-            return super().format_help()
-        return self.shown_for(self._given).format_help()
+        """Return the help."""
+        if self.on_help is not None:
+            self.on_help(self._given)
+        return super().format_help()
+
+    def hide(self, options: Container[str]) -> None:
+        """Leave options out of the help."""
+        for action in self._actions:
+            if action.option_strings and action.option_strings[-1] in options:
+                action.help = argparse.SUPPRESS
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; unknown arguments are an error of the command that was given them."""

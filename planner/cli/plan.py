@@ -4,12 +4,10 @@ import argparse
 from typing import Any
 
 from planner.cli import plan_fsdp
-from planner.cli.common import (
-    command,
-)
+from planner.cli.common import command
 from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import add_iteration_options, settle
-from planner.cli.parsing import parse_number, seconds
+from planner.cli.parsing import add_options, parse_number
 from planner.cli.plan_text import checked, lines, write_plan
 from planner.cli.telling import Progress, tell
 from planner.families import iteration
@@ -33,44 +31,29 @@ def add_parser(commands: Any) -> None:
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
     add_iteration_options(parser, fsdp=True)
-    plan_fsdp.add_options(parser)
-    parser.add_argument(
-        "--method",
-        default="auto",
-        metavar="NAME",
-        help="auto (default) is joint, the best of everything; the others are what a family by "
-        "itself or another system "
-        f"does: {', '.join(concrete(iteration.METHODS))}",
+    plan_fsdp.add_own_options(parser)
+    add_options(
+        parser,
+        {
+            "--method NAME": "auto (default) is joint, the best of everything; the others are "
+            "what a family by itself or another system does: "
+            f"{', '.join(concrete(iteration.METHODS))}",
+            "--epoch-samples N": "choose how many of the cluster's machines make the shortest "
+            "epoch of N samples",
+            "--max-overhead F": "of a cluster whose engine schedules iterations: largest share of "
+            "that; default: 0.05",
+            "--max-group TIME": "longest time scheduled at once; default: 10s",
+            "--regret": REGRET.help,
+            "--outlook": "what counts: times as they are, or the mean or 90th percentile over what "
+            "their measured spreads make of them; default: mean, of auto where the profile has "
+            "spreads",
+            "--time-limit S": "seconds of planning",
+            "--picture FILE": "draw the plan (.svg, .png, .json.gz)",
+            "-o, --output FILE": "write the plan as JSON",
+            "--json": "print the plan as JSON, no text",
+        },
+        {"--method": {"default": "auto"}, "--outlook": {"choices": OUTLOOKS}},
     )
-    parser.add_argument(
-        "--epoch-samples",
-        type=int,
-        metavar="N",
-        help="choose how many of the cluster's machines make the shortest epoch of N samples",
-    )
-    parser.add_argument(
-        "--max-overhead",
-        metavar="F",
-        help="of a cluster whose engine schedules iterations: largest share of that; default: 0.05",
-    )
-    parser.add_argument(
-        "--max-group", metavar="TIME", help="longest time scheduled at once; default: 10s"
-    )
-    parser.add_argument(
-        "--regret",
-        action="store_true",
-        help=REGRET.help,
-    )
-    parser.add_argument(
-        "--outlook",
-        choices=OUTLOOKS,
-        help="what counts: times as they are, or the mean or 90th percentile over what their "
-        "measured spreads make of them; default: mean, of auto where the profile has spreads",
-    )
-    parser.add_argument("--time-limit", type=seconds, metavar="S", help="seconds of planning")
-    parser.add_argument("--picture", metavar="FILE", help="draw the plan (.svg, .png, .json.gz)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON, no text")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     draw = checked(options)
     progress = Progress(quiet=options.quiet)
     with interruptible() as cancel:
-        problem, answer = planned(
+        made = planned(
             job.profile,
             job.cluster,
             job.options,
@@ -96,10 +79,11 @@ def run(options: argparse.Namespace) -> int:
             cancel=cancel,
         )
     progress.done()
+    answer = made.answer
     if answer.objective_ns is not None:
         took = format_ns(round(answer.runtime_s * 1e9))
         tell(f"{answer.status} by {answer.method}: {format_ns(answer.objective_ns)}, in {took}")
-    write_plan(options, job, answer, lambda: lines(job, problem, answer), draw)
+    write_plan(options, job, answer, lambda: lines(job, made.problem, answer), draw)
     return ended(cancel)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from planner.cli.compare_tables import provenance, reasons, table, warning_lines
 from planner.cli.interrupting import ended, interruptible
 from planner.cli.iteration_options import Job, settle
-from planner.cli.parsing import parse_names, refuse
+from planner.cli.parsing import add_options, parse_names, refuse
 from planner.cli.plan_text import about_cluster, checked, write_plan
 from planner.cli.telling import Progress
 from planner.families import fsdp
@@ -30,41 +30,28 @@ FSDP = "fsdp"
 
 _OWN = ("--channels", "--memory", "--recompute", "--shards")
 _OTHERS = (
-    "--activations",
-    "--algorithms",
-    "--epoch-samples",
-    "--interference",
-    "--max-group",
-    "--max-overhead",
-    "--max-transfer",
-    "--outlook",
-    "--regret",
+    *("--activations", "--algorithms", "--epoch-samples", "--interference", "--max-group"),
+    *("--max-overhead", "--max-transfer", "--outlook", "--regret"),
 )
 """Options of the other modes."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_own_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this mode."""
     group = parser.add_argument_group(f"with --mode fsdp, or --for {FSDP2.name}, which is the same")
-    group.add_argument(
-        "--channels",
-        choices=CHANNELS,
-        help="one communicator for all-gathers and reduce-scatters (default, as FSDP2's); two that "
-        "do not disturb each other; or two that share the links",
-    )
-    group.add_argument(
-        "--memory", metavar="SIZE", help="memory of a rank, such as 80GiB; default: the cluster's"
-    )
-    group.add_argument(
-        "--recompute",
-        action="store_true",
-        help="layers may be recomputed from what they read (activation checkpointing)",
-    )
-    group.add_argument(
-        "--shards",
-        metavar="N,M,…",
-        help="over how many ranks parameters may be sharded, with copies on the others; default: "
-        "all, and on hosts with several accelerators those of one host, of two, of four …",
+    add_options(
+        group,
+        {
+            "--channels": "one communicator for all-gathers and reduce-scatters (default, as "
+            "FSDP2's); two that do not disturb each other; or two that share the links",
+            "--memory SIZE": "memory of a rank, such as 80GiB; default: the cluster's",
+            "--recompute": "layers may be recomputed from what they read (activation "
+            "checkpointing)",
+            "--shards N,M,…": "over how many ranks parameters may be sharded, with copies on the "
+            "others; default: all, and on hosts with several accelerators those of one host, of "
+            "two, of four …",
+        },
+        {"--channels": {"choices": CHANNELS}},
     )
 
 

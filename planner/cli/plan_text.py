@@ -17,11 +17,9 @@ from planner.families.iteration import Problem
 from planner.jsonio import PROBLEMS
 from planner.jsonio.heads import Head
 from planner.jsonio.iteration_answer import (
-    VERBS,
     CandidateAnswer,
     IterationAnswer,
     SizingAnswer,
-    TransferAnswer,
     WhyAnswer,
 )
 from planner.model.clusters import Cluster
@@ -37,22 +35,16 @@ from planner.model.units import (
 from planner.solving.timeline import Timeline
 from planner.solving.views import epoch_text
 from planner.view import GANTT, format_table, plan_chart
+from planner.view.alternatives import ALTERNATIVES, alternative_rows
 from planner.view.chart import Chart
-from planner.view.sections import ALTERNATIVES, alternative_rows
-from planner.view.wording import by_reason, runner_up_text, scheduling_text
+from planner.view.wording import by_reason, runner_up_text, scheduling_text, sent_text
 
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
     """Yield the lines of the text, from the job to the left-out algorithms."""
     known = job.profile.doubts
     yield from warning_lines([text for text in answer.warnings or () if text not in known])
-    graph, scale = problem.graph, job.options["computation"]
-    computes = problem.base.windows.compute_ns
-    yield (
-        f"{printable(job.profile.name)}: {counted(len(graph.parameters), 'parameter')}, "
-        f"{format_bytes(sum(problem.pushed))} of gradients, {format_ns(computes)} to compute"
-        + ("" if scale == 1 else f" (× {scale} of the profile)")
-    )
+    yield f"{printable(job.profile.name)}: {workload(job, problem)}"
     yield provenance(job.profile)
     yield from warning_lines(known)
     yield f"cluster: {about_cluster(job.cluster)}"
@@ -71,7 +63,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         yield scheduling_text(answer.scheduling)
     if answer.alternatives is not UNSET and answer.objective_ns is not None:
         yield ""
-        yield format_table(ALTERNATIVES, alternative_rows(answer, format_share, "?"))
+        yield format_table(ALTERNATIVES, alternative_rows(answer))
         without = by_reason(
             (f"{choice.algorithm} {choice.mode}", choice.reason)
             for choice in answer.alternatives
@@ -79,9 +71,19 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         )
         for reason, names in without.items():
             yield f"no plan: {', '.join(names)} ({reason})"
-    if answer.left_out is not UNSET:
-        for name, reason in answer.left_out.items():
-            yield f"left out: {name} ({reason})"
+    for name, reason in (answer.left_out or {}).items():
+        yield f"left out: {name} ({reason})"
+
+
+def workload(job: Job, problem: Problem) -> str:
+    """Return a line about what is sent and computed."""
+    scale = job.options["computation"]
+    return (
+        f"{counted(len(problem.graph.parameters), 'parameter')}, "
+        f"{format_bytes(sum(problem.pushed))} of gradients, "
+        f"{format_ns(problem.base.windows.compute_ns)} to compute"
+        + ("" if scale == 1 else f" (× {scale} of the profile)")
+    )
 
 
 def about_cluster(cluster: Cluster) -> str:
@@ -118,27 +120,13 @@ def _memory(cluster: Cluster) -> str:
 def sentence(answer: IterationAnswer) -> str:
     """Return the algorithm, the mode and the number of transfers."""
     assert answer.synchronisation is not UNSET
-    assert answer.transfers is not UNSET
     synchronisation = answer.synchronisation
-    return f"{synchronisation.named}, {synchronisation.mode}: {_counted(answer.transfers)}"
-
-
-def _counted(transfers: tuple[TransferAnswer, ...]) -> str:
-    counts = {
-        kind: sum(transfer.kind == kind for transfer in transfers)
-        for kind in ("all_reduce", "push", "pull")
-    }
-    return ", ".join(
-        f"{count} {VERBS[kind]}{'' if count == 1 else 'es' if kind == 'push' else 's'}"
-        for kind, count in counts.items()
-        if count
-    )
+    return f"{synchronisation.named}, {synchronisation.mode}: {sent_text(answer)}"
 
 
 def _plan(answer: IterationAnswer) -> Iterator[str]:
     if answer.objective_ns is None or answer.iteration_ns is UNSET:
-        reason = "" if answer.reason is UNSET else answer.reason
-        yield f"{answer.status}: {reason}"
+        yield f"{answer.status}: {answer.reason or ''}"
         return
     yield f"plan ({answer.method}): {sentence(answer)}"
     total = format_ns(answer.iteration_ns)

@@ -17,7 +17,7 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
-from planner.cli.parsing import seconds
+from planner.cli.parsing import add_options
 from planner.cli.telling import Progress
 from planner.cli.why_text import why_lines
 from planner.formats.importers.kineto import profile_in
@@ -47,19 +47,16 @@ def add_parser(commands: Any) -> None:
         nargs="+",
         help="traces of PyTorch's profiler (.json, .json.gz), one a rank; '-': standard input",
     )
-    parser.add_argument(
-        "--transfers",
-        type=_pattern,
-        metavar="REGEX",
-        help="kernels whose names REGEX is found in are transfers too, and none is in doubt; "
-        "default: those of known libraries, the doubtful ones are named",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print all of it as JSON: planner schema why"
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the plan that saves it")
-    parser.add_argument(
-        "--time-limit", type=seconds, metavar="S", help="for planning; default: no limit"
+    add_options(
+        parser,
+        {
+            "--transfers REGEX": "kernels whose names REGEX is found in are transfers too, and "
+            "none is in doubt; default: those of known libraries, the doubtful ones are named",
+            "--json": "print all of it as JSON: planner schema why",
+            "-o, --output FILE": "write the plan that saves it",
+            "--time-limit S": "for planning; default: no limit",
+        },
+        {"--transfers": {"type": _pattern}},
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -34,7 +34,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import three_digits
 from planner.model.validation import MAX_VALUE, inside
-from planner.solving.deadline import Control, Deadline
+from planner.solving.deadline import NEVER, Control, Deadline
 from planner.solving.methods import REPLAN, known_method
 from planner.solving.result import Result
 from planner.solving.scenarios import Outlook, Prospect
@@ -126,7 +126,7 @@ def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> Iteration
         for name in ("max_overhead", "max_group_ns")
         if getattr(request, name) is not UNSET
     }
-    _, answered = planned(
+    return planned(
         request.to_profile(),
         cluster_of(request.cluster, "cluster"),
         request.options(),
@@ -137,8 +137,16 @@ def run(request: IterationRequest, **control: Unpack[Control[Any]]) -> Iteration
         regret=request.regret,
         likely={name: getattr(request, name) for name in ("outlook", "scenarios", "percentile")},
         **control,
-    )
-    return answered
+    ).answer
+
+
+class Planned(NamedTuple):
+    """A problem, its plan, the alternatives that the plan was chosen from, and the answer."""
+
+    problem: Problem
+    result: Result[Plan, Evaluation]
+    alternatives: tuple[Alternative, ...]
+    answer: IterationAnswer
 
 
 def planned(
@@ -151,17 +159,19 @@ def planned(
     epoch_samples: int | None = None,
     limits: Mapping[str, Any] | None = None,
     regret: bool = False,
+    unhurried: bool = False,
     likely: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
     **control: Unpack[Control[Plan]],
-) -> tuple[Problem, IterationAnswer]:
-    """Return the problem and the answer for a profile on a cluster.
+) -> Planned:
+    """Return the plan and the answer for a profile on a cluster.
 
     `options` are keyword arguments of `Problem.from_profile`; `time_limit` is in seconds. With
     `epoch_samples` the number of machines is chosen as well, for epochs of this many samples.
     `limits` holds `max_overhead` and `max_group_ns` of `planner.families.iteration.scheduling`;
     `likely` holds `outlook`, `scenarios` and `percentile` of a request. With `regret`, half of the
-    time limit is kept for other scenarios. `progress` is called with a text before each stage.
+    time limit is kept for other scenarios; `unhurried` gives them a limit of their own, and
+    explanations none. `progress` is called with a text before each stage.
     """
     cancel = control.get("cancel")
     target: Target | None = options.get("target")
@@ -172,7 +182,7 @@ def planned(
     if limits and cluster.scheduling is None:
         raise InvalidInputError(next(iter(limits)), "missing beside it: cluster.scheduling")
     end = Deadline.of(time_limit, cancel)
-    if time_limit is not None and regret:
+    if time_limit is not None and regret and not unhurried:
         time_limit /= 2
     deadline = Deadline.of(time_limit, cancel)
     sizing: Sizing | None = None
@@ -222,6 +232,8 @@ def planned(
     else:
         alternatives = ()
         result = iteration.solve(problem, method=method, time_limit=limit, **control)
+    if unhurried:
+        end, deadline = Deadline.of(time_limit, cancel), NEVER
     groups = None
     if cluster.scheduling is not None and result.objective_ns:
         groups = group_size(cluster, result.objective_ns, **(limits or {}))
@@ -242,7 +254,7 @@ def planned(
         deadline=deadline,
     )
     unsure = (*cluster.memory_doubts, *doubts(problem, result.plan, answered))
-    return problem, of_profile(answered, profile, unsure)
+    return Planned(problem, result, alternatives, of_profile(answered, profile, unsure))
 
 
 def doubts(

@@ -30,7 +30,7 @@ from planner.jsonio.caramel import CaramelAnswer, answer_beside
 from planner.jsonio.what_if import AdviceAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.fitting import fit_network
-from planner.model.units import format_ns
+from planner.model.units import format_ns, format_share
 from planner.profiling import measure
 from planner.profiling.timing import kept_gradients
 from planner.programs import read_plan
@@ -43,8 +43,7 @@ from planner.runtime.world.world import World
 from planner.solving.deadline import Deadline
 from planner.solving.targets import PLANNER, target_of
 from planner.solving.what_if import WORTH
-from planner.view.regret import advice_text
-from planner.view.wording import percent
+from planner.view.wording import advice_text
 
 # ---
 # Measure a model and its network, and make a plan.
@@ -307,7 +306,7 @@ def _tuned(
     ddp_ns, bucket_mb = times[best], bucket_mb if best == "tuned" else None
     took = f"{format_ns(plan_ns)} a step as planned, {format_ns(ddp_ns)} under DDP"
     if ddp_ns < WORTH * plan_ns:
-        gain = percent(ddp_ns / plan_ns - 1) if ddp_ns > plan_ns else "nothing"
+        gain = format_share(ddp_ns / plan_ns - 1) if ddp_ns > plan_ns else "nothing"
         reason = f"{gain} to gain ({took}): keep DDP{_with(bucket_mb)}"
         return Tuned(_ddp(model, bucket_mb, job), reason, plan, None, plan_ns, ddp_ns)
     takeover = take_over(model, optimizer, plan, world=job)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.model.units import format_ns, printable, unit_of
 from planner.solving.views import Compared
 from planner.view.chart import Chart, shortened
-from planner.view.figure import note, saving
+from planner.view.figure import legend_above, note, saving
 from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
@@ -184,16 +184,4 @@ def _draw(axes: "Axes", rows: list[Compared], panel: BarPanel) -> None:
         line = axes.axvline(panel.bound, label=panel.bound_text, color=_BOUND, linewidth=1.4)
         line.set_linestyle((0, (4, 2)))
     axes.spines[["top", "right"]].set_visible(False)
-    legend = axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=shown + 1,
-        frameon=False,
-        fontsize=8.5,
-        borderaxespad=0.2,
-        borderpad=0,
-        handlelength=1.2,
-        columnspacing=1.2,
-    )
-    for written in legend.get_texts():
-        written.set_parse_math(False)
+    legend_above(axes, shown + 1, "lower left")

@@ -1,6 +1,7 @@
-"""The title and the data of a picture of a plan."""
+"""The title and the data of a picture of a plan, and the numbers on its axes."""
 
 from dataclasses import dataclass
+from math import ceil, floor, log10
 from typing import Generic, TypeVar
 
 from planner.model.units import printable
@@ -41,3 +42,34 @@ def shortened(text: str, length: int) -> str:
         return text
     start, end = text[: length // 2], text[-(length - length // 2 - 1) :]
     return f"{start.rstrip(' …')}…{end.lstrip(' …')}"
+
+
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """Return about `count` round numbers from `low` to `high`, in steps of 1, 2, 2.5 or 5."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / max(count, 1)
+    power = 10.0 ** floor(log10(rough))
+    step = next(
+        power * digit for digit in (1, 2, 2.5, 5, 10) if power * digit >= rough * (1 - 1e-9)
+    )
+    return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
+    """Return round numbers for a logarithmic axis: 1, 2, 5 of each decade, or decades only.
+
+    Short ranges have evenly spaced numbers.
+    """
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    for digits in ((1, 2, 5), (1,)):
+        round_numbers = [digit * 10.0**decade for decade in decades for digit in digits]
+        round_numbers = [tick for tick in round_numbers if low <= tick <= high]
+        if 3 <= len(round_numbers) <= count + 2:
+            return round_numbers
+    return round_numbers if len(round_numbers) >= 3 else ticks(low, high, 5)
+
+
+def tick_text(value: float) -> str:
+    """Return a tick's number without binary rounding errors."""
+    return f"{value:,.10g}"

@@ -1,19 +1,19 @@
 """Create matplotlib figures and save them as SVG, PNG or PDF."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from io import StringIO
-from math import floor, log10
+from math import log10
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from planner.model.errors import MissingExtraError
 from planner.model.units import printable
-from planner.view.chart import Chart, View
-from planner.view.style import OUTLINE
+from planner.view.chart import Chart, View, logarithmic_ticks
+from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
     ArtistT = TypeVar("ArtistT", bound=Artist)
 
+
+POINTS: Mapping[str, Any] = {
+    "marker": "o",
+    "markersize": 4,
+    "markerfacecolor": COLOURS[0],
+    "markeredgecolor": OUTLINE,
+    "markeredgewidth": 0.5,
+}
+"""How points of a curve look."""
 
 _MAX_LINE = 124
 """Longest line of a title (characters)."""
@@ -108,7 +117,6 @@ Which: TypeAlias = Literal["x", "y"]
 X: Which = "x"
 Y: Which = "y"
 
-_NICE = (1, 2, 5)
 _MAX_TICKS = 10
 _APART = 0.06
 """A tick closer to an end of the axis (share of its length) is dropped."""
@@ -142,15 +150,9 @@ def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> N
 
     `ends` adds ticks at `low` and `high`, in place of close ones.
     """
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    decades = range(floor(log10(low)), floor(log10(high)) + 1)
-    ticks = [digit * 10.0**power for power in decades for digit in _NICE]
-    ticks = [tick for tick in ticks if low <= tick <= high]
-    if len(ticks) > _MAX_TICKS:
-        ticks = [10.0**power for power in decades if low <= 10.0**power <= high]
-    if len(ticks) < 3:
-        ticks = [tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high]
+    ticks = logarithmic_ticks(low, high, _MAX_TICKS - 2)
     if ends and low < high:
         apart = _APART * log10(high / low)
         inner = [tick for tick in ticks if min(log10(tick / low), log10(high / tick)) > apart]
@@ -177,6 +179,30 @@ def draw_rows(
     """Draw one horizontal bar per row."""
     look = {"height": 0.72, "edgecolor": OUTLINE, "linewidth": 0.4, **style}
     axes.barh(range(len(lengths)), lengths, color=colours, **look)
+
+
+def write_ends(axes: "Axes", ends: Sequence[tuple[float, str]], room: float) -> None:
+    """Write each bar's value after its end, with `room` as share of the longest bar."""
+    axes.set_xlim(0, max(end for end, _ in ends) * (1 + room) or 1)
+    for row, (end, text) in enumerate(ends):
+        note(axes, text, (end, row), (4, 0), va="center", fontsize=8)
+
+
+def legend_above(axes: "Axes", columns: int, corner: Literal["lower left", "lower right"]) -> None:
+    """Write the legend above a corner of the axes; names are no formulas."""
+    legend = axes.legend(
+        loc=corner,
+        bbox_to_anchor=(0 if corner == "lower left" else 1, 1),
+        ncols=columns,
+        frameon=False,
+        fontsize=8.5,
+        borderaxespad=0.2,
+        borderpad=0 if corner == "lower left" else None,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
+    for written in legend.get_texts():
+        written.set_parse_math(False)
 
 
 def frame(axes: "Axes", title: str, *, grid: bool = False) -> None:

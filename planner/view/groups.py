@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 from planner.model.units import format_ns, unit_of
 from planner.solving.views import Groups, share_text
 from planner.view.chart import Chart
-from planner.view.figure import draw_star, frame, note, saving, set_range
-from planner.view.style import COLOURS, OUTLINE
+from planner.view.figure import POINTS, draw_star, frame, note, saving, set_range
+from planner.view.style import COLOURS
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
@@ -155,11 +155,7 @@ def _draw_line(axes: "Axes", groups: Groups, heights: list[float], chosen: float
         heights,
         color=COLOURS[5],
         linewidth=1.4,
-        marker="o",
-        markersize=4,
-        markerfacecolor=COLOURS[0],
-        markeredgecolor=OUTLINE,
-        markeredgewidth=0.5,
+        **POINTS,
     )
     draw_star(axes, groups.chosen.group_size, chosen, markersize=14, clip_on=False)
 

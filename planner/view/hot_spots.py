@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from planner.model.units import format_ns, printable, unit_of
 from planner.solving.views import HotSpots, Pulls
 from planner.view.chart import Chart, shortened
-from planner.view.figure import draw_rows, label_rows, note, saving, set_ticks
+from planner.view.figure import draw_rows, label_rows, saving, set_ticks, write_ends
 from planner.view.scaling import slowdown_text
 from planner.view.style import COLOURS, DARK, GREY
 
@@ -151,14 +151,14 @@ def _draw_bars(axes: "Axes", chart: Chart[HotSpots]) -> None:
     unit, scale = unit_of(longest)
     colours = [COLOURS[0] if name == chart.view.method else GREY for name, _ in ranking]
     draw_rows(axes, [time / scale for _, time in ranking], colours)
-    for row, (_, time) in enumerate(ranking):
+    ends = []
+    for _, time in ranking:
         above = above_bound(time, chart.lower_bound_ns)
-        text = f"{format_ns(time)}{f'  ({above})' if above else ''}"
-        note(axes, text, (time / scale, row), (5, 0), va="center", fontsize=8.5)
+        ends.append((time / scale, f"{format_ns(time)}{f'  ({above})' if above else ''}"))
+    write_ends(axes, ends, 0.27)
     if chart.lower_bound_ns is not None:
         axes.axvline(chart.lower_bound_ns / scale, color=DARK[1], linewidth=1.2, linestyle="--")
     names = [shortened(printable(name), _MAX_NAME) for name, _ in ranking]
     label_rows(axes, names, 8.5)
-    axes.set_xlim(0, longest / scale * 1.27 or 1)
     axes.set_xlabel(f"time of one synchronisation ({unit}); dashed: the lower bound")
     axes.set_title("every way to synchronise", fontsize=10, loc="left")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.model.units import unit_of
-from planner.view.figure import figure_in, frame, set_range, write_title
+from planner.view.figure import POINTS, figure_in, frame, set_range, write_title
 from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
@@ -63,13 +63,9 @@ def _draw(axes: "Axes", curve: Curve, scale: int) -> None:
         medians,
         yerr=(below, above),
         linestyle="",
-        marker="o",
-        markersize=4,
-        markerfacecolor=COLOURS[0],
-        markeredgecolor=OUTLINE,
-        markeredgewidth=0.5,
         ecolor=OUTLINE,
         elinewidth=0.7,
         label="measured (median, quartiles)",
+        **POINTS,
     )
     frame(axes, curve.title, grid=True)

@@ -1,18 +1,17 @@
-"""The origin of the page's numbers, what is predicted, and the memory that a worker needs."""
+"""Where the page's numbers come from, and the commands that apply its plan."""
 
 import shlex
-from collections.abc import Sequence
-from math import ceil, log10
+from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.jsonio.what_if import RegretAnswer
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
-from planner.model.units import counted, format_ns, format_rate
+from planner.model.units import counted
+from planner.solving.targets import FSDP2, TARGETS, Target
 from planner.view.html import Html, element, joined, listed, paragraph
-from planner.view.wording import size_text
+from planner.view.wording import target_of
 
 _KINDS = {
     "measured": "measured",
@@ -55,25 +54,6 @@ def origin(profile: Profile, cluster: Cluster, about: str, command: Sequence[str
     )
 
 
-def memory(answer: IterationAnswer) -> Html:
-    """Return the memory that a worker needs and has."""
-    if answer.memory is UNSET:
-        return paragraph("The profile has no sizes to say it by.")
-    needed, have = answer.memory.needed_bytes, answer.memory.available_bytes
-    if have is None:
-        room = "The cluster file does not say how much there is."
-    else:
-        room = f"It has {size_text(have)}: {needed / have:.1%} are taken."
-    return joined(
-        paragraph(f"A worker needs {size_text(needed)}. {room}"),
-        paragraph(
-            "Counted are parameters, gradients, the optimiser's state, the activations of one "
-            "iteration and the largest transfer; an allocator takes more.",
-            class_="note",
-        ),
-    )
-
-
 def _facts(facts: Sequence[tuple[str, str]]) -> Html:
     pairs = [joined(element("dt", name), element("dd", text)) for name, text in facts if text]
     return element("dl", *pairs)
@@ -93,55 +73,69 @@ def _runs(warmup: int | None, repetitions: int | None, statistic: str) -> str:
 
 
 # ---
-# The predicted iteration time, rounded to its accuracy, and its most critical assumption.
-#
-# Times with a spread of a tenth predict no better than to a tenth. The most critical assumption is
-# the scenario whose time differs most from the planned time, among the plan's regrets.
+# Commands that apply a plan, for each framework that can follow it.
 
-FEWEST, MOST = 2, 4
-"""Least and most digits: one digit rounds by up to a third; measured times show four."""
+PLAN = "plan.json"
 
 
-def digits_of(profile: Profile) -> int:
-    """Return the number of significant digits that the profile's spread justifies."""
-    spread = sum(
-        (layer.forward_spread_ns or 0) + (layer.backward_spread_ns or 0) for layer in profile.layers
+def steps(
+    answer: IterationAnswer, cluster: Cluster, command: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a description and the command or code of each step; nothing without a plan.
+
+    `command` is the one that made the report, from ``planner report`` on.
+    """
+    if answer.synchronisation is UNSET:
+        return
+    advice = answer.advice
+    if advice is not UNSET and advice.keep_ddp:
+        cap = advice.bucket_cap_mb
+        argument = "" if cap is None else f", bucket_cap_mb={cap}"
+        yield (
+            "Keep DDP, with the buckets that suit it best",
+            f"DistributedDataParallel(model{argument})",
+        )
+    plan = ["planner", "plan", *command[2:], "-o", PLAN]
+    yield "Write the plan", shlex.join(plan)
+    target = target_of(answer)
+    if target is not None:
+        name, reads = target.name, f"Write it as what {target.title} reads"
+        yield reads, f"planner export {name} {PLAN} -o {name}.json"
+        yield "Set beside it", "\n".join(target.settings)
+        return
+    machines = cluster.working
+    each = max(cluster.workers // max(machines, 1), 1)
+    launch = f"torchrun --nnodes {machines} --nproc-per-node {each} -m planner run {PLAN}"
+    yield (
+        "See, on these machines, whether it keeps what is predicted (and name their rendezvous)",
+        f"{launch} --model MODULE:FACTORY --against-ddp",
     )
-    whole = profile.forward_ns + profile.backward_ns
-    if not spread or not whole:
-        return FEWEST  # the spread is unknown
-    return min(max(ceil(-log10(spread / whole)), FEWEST), MOST)
+    yield (
+        "In a training program, by this package",
+        f'planner.runtime.attach(model, Path("{PLAN}").read_bytes(), optimizer, world)',
+    )
+    for target in (*TARGETS.values(), FSDP2):
+        own = f"{target.name}-plan.json"
+        asked = ["planner", "plan", *_left(command[2:], target), "--for", target.name, "-o", own]
+        yield (
+            f"Under the rules of {target.title}, with a plan of its own",
+            f"{shlex.join(asked)}\nplanner export {target.name} {own} -o {target.name}.json",
+        )
 
 
-def about_ns(time: int, digits: int) -> str:
-    """Return a time as text with `digits` significant digits."""
-    if time <= 0:
-        return format_ns(time)
-    step = 10 ** max(len(str(time)) - digits, 0)
-    return format_ns((time + step // 2) // step * step)
+def applying(answer: IterationAnswer, cluster: Cluster, command: Sequence[str]) -> Html:
+    """Return the steps as a part of the page."""
+    shown = [
+        joined(paragraph(f"{what}:"), element("pre", element("code", how)))
+        for what, how in steps(answer, cluster, command)
+    ]
+    return joined(element("h3", "How to apply this"), *shown) if shown else Html("")
 
 
-def assumption(answer: IterationAnswer, cluster: Cluster, digits: int) -> str:
-    """Return the most critical assumption and its alternative, to follow "if"."""
-    rows = () if answer.regret is UNSET else answer.regret
-    planned = answer.objective_ns or 0
-    decisive = max(rows, key=lambda row: abs(row.plan_ns - planned), default=None)
-    if decisive is None or decisive.plan_ns == planned:
-        return "the profile and the cluster's file are right"
-    what, otherwise = _scenario(decisive, cluster)
-    return f"{what} ({otherwise}: about {about_ns(decisive.plan_ns, digits)})"
-
-
-def _scenario(row: RegretAnswer, cluster: Cluster) -> tuple[str, str]:
-    """Return the assumption that a scenario changes, and the change."""
-    nic = cluster.nic
-    if row.computation != 1:
-        times = f"{row.computation:g} times as long"
-        return "computation takes as long as the profile says", f"if {times}"
-    if row.bandwidth != 1:
-        speed = format_rate(nic.bytes_per_s)
-        return f"a NIC carries the {speed} of the cluster's file", f"at {row.bandwidth:g} of it"
-    if row.startup != 1:
-        cost = format_ns(nic.startup_ns)
-        return f"a start-up costs the {cost} of the cluster's file", f"at {row.startup:g} times it"
-    return "all ranks run abreast", f"if one is {row.late:g} of the backward pass behind"
+def _left(arguments: Sequence[str], target: Target) -> list[str]:
+    """Return the arguments without options that the target decides or does not support."""
+    decided = ["--mode", "--algorithms"]
+    if target.sharded:
+        decided += ["--activations", "--interference", "--max-transfer"]
+    pairs = zip(("", *arguments), arguments, strict=False)
+    return [text for before, text in pairs if before not in decided and text not in decided]

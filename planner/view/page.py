@@ -14,22 +14,13 @@ from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
 from planner.model.units import counted, format_ns, format_rate
-from planner.view.applying import applying
-from planner.view.html import STYLE, Html, element, paragraph
-from planner.view.origin import memory, origin
-from planner.view.peers import Peers, baseline_of, peer_table, time_of
-from planner.view.regret import advice_text, regret_table, target_text
-from planner.view.sections import (
-    alternative_table,
-    reasons,
-    rule_table,
-    time_parts,
-    transfer_table,
-    verdict,
-)
+from planner.view.alternatives import Peers, alternative_table, methods, rule_table
+from planner.view.html import Html, element, paragraph, style
+from planner.view.origin import applying, origin
+from planner.view.sections import memory, regret_table, time_parts, transfer_table, verdict
 from planner.view.svg_gantt import gantt
 from planner.view.svg_lines import line_chart, line_legend, sweep_table, winners
-from planner.view.wording import as_sentence
+from planner.view.wording import advice_text, as_sentence, target_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +35,8 @@ class Report:
         The model.
     cluster : Cluster
         The cluster that is planned for.
-    about : str
-        A line about the cluster.
-    job : str
-        A line about the job: sizes and computation time.
+    about, job : str
+        A line about the cluster, and one about the job: sizes and computation time.
     peers : Comparison
         The plan and the other methods, sorted by time.
     sweeps : Sweeps or None
@@ -78,7 +67,7 @@ def page(report: Report) -> str:
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html('<meta name="color-scheme" content="light dark">'),
         element("title", f"{title}: training plan"),
-        element("style", Html(STYLE)),
+        element("style", Html(style())),
     )
     header = element(
         "header",
@@ -97,7 +86,7 @@ def _sections(report: Report) -> Iterator[Html]:
     planned = answer.objective_ns is not None
     told = target_text(answer) if answer.advice is UNSET else advice_text(answer.advice)
     advice = (paragraph(as_sentence(told)),) if told else ()
-    conclusion = verdict(answer, report.peers, report.profile, report.cluster)
+    conclusion = verdict(answer, report.peers, report.cluster)
     warnings = dict.fromkeys((*report.profile.doubts, *(answer.warnings or ())))
     sureness = [paragraph(as_sentence(text)) for text in warnings]
     steps = applying(answer, report.cluster, report.command)
@@ -105,7 +94,7 @@ def _sections(report: Report) -> Iterator[Html]:
     if planned:
         yield _section("time", "Where the time goes", time_parts(answer))
         yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))
-    others = [element("h3", "Other methods"), *_peers(report.peers, answer)]
+    others = [element("h3", "Other methods"), *methods(report.peers, answer)]
     if answer.target is UNSET:
         title = element("h3", "Other ways of synchronising")
         others = [title, alternative_table(answer), *others]
@@ -126,21 +115,6 @@ def _sections(report: Report) -> Iterator[Html]:
 def _section(name: str, title: str, *content: str) -> Html:
     heading = element("h2", title, id=f"{name}-title")
     return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title")
-
-
-def _peers(peers: Peers, answer: IterationAnswer) -> Iterator[Html]:
-    baseline = baseline_of(answer)
-    if any(row.objective_ns for row in peers.rows):
-        yield peer_table(peers, answer)
-        above = "the bound is that of the verdict: it holds for the op order of this plan"
-        if time_of(peers, baseline):
-            line = f"The line across the speed-ups is {baseline}; "
-            yield paragraph(line, above, ".", class_="note")
-        else:
-            yield paragraph(above.capitalize(), ".", class_="note")
-    without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
-    without = [pair for pair in (*without, *peers.left_out) if pair[0] != answer.method]
-    yield reasons("Methods without a plan here:", without)
 
 
 def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
@@ -174,9 +148,3 @@ def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
     yield line_legend(letters)
     tables = [sweep_table(points, row, axis) for _, points, axis, row in charts]
     yield element("details", element("summary", "The numbers of both charts"), *tables)
-
-
-# ---
-# A plan as an HTML page: the choice, its reasons, and its accuracy.
-#
-# `page` turns a `Report` into one HTML file without scripts and external resources.

@@ -23,16 +23,19 @@ from planner.solving.views import (
 )
 from planner.view.chart import Chart, shortened
 from planner.view.figure import (
+    POINTS,
     X,
     Y,
     draw_rows,
     draw_star,
     frame,
     label_rows,
+    legend_above,
     note,
     saving,
     set_range,
     set_ticks,
+    write_ends,
 )
 from planner.view.scaling import factor_text, grouped, slowdown_text
 from planner.view.style import COLOURS, GREY, KINDS, OUTLINE
@@ -178,11 +181,7 @@ def draw_front(
         machines,
         times,
         linestyle="",
-        marker="o",
-        markersize=5 if len(points) <= _FEW else 2.5,
-        color=COLOURS[0],
-        markeredgecolor=OUTLINE,
-        markeredgewidth=0.5,
+        **{**POINTS, "markersize": 5 if len(points) <= _FEW else 2.5},
     )
     draw_star(axes, best.machines, max(best.epoch_ns, 1) / scale)
     wide = any(max(values) > _LOGARITHMIC * min(values) for values in (machines, times))
@@ -309,22 +308,12 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
         starts = [start + length for start, length in zip(starts, lengths, strict=True)]
     label_rows(axes, [shortened(layer.name, _MAX_NAME) for layer in layers])
     whole = sum(starts)
-    _write_ends(
-        axes, [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
-    )
+    ends = [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
+    write_ends(axes, ends, 0.09)
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_xlabel(f"time in an epoch ({unit})")
     axes.set_title("where the time of an epoch goes, by layer", fontsize=10, loc="left")
-    axes.legend(
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-        ncols=len(PHASES),
-        frameon=False,
-        fontsize=8.5,
-        borderaxespad=0.2,
-        handlelength=1.2,
-        columnspacing=1.2,
-    )
+    legend_above(axes, len(PHASES), "lower right")
 
 
 def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
@@ -338,15 +327,7 @@ def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
         slower = slowdown_text(point.epoch_ns, points[0].epoch_ns)
         sign = "" if slower.endswith("×") or slower.startswith("<") else "+"
         ends.append((point.epoch_ns / scale, f"{epoch_text(point.epoch_ns)} ({sign}{slower})"))
-    _write_ends(axes, ends, share=0.17)
+    write_ends(axes, ends, 0.17)
     axes.set_xlabel(f"time of an epoch ({unit})")
     shown = f"the first {len(points)} of {count}" if len(points) < count else "the best of each"
     axes.set_title(f"workers × replicas + servers, {shown}", fontsize=10, loc="left")
-
-
-def _write_ends(axes: "Axes", ends: list[tuple[float, str]], share: float = 0.09) -> None:
-    """Write each bar's value after its end, with `share` of the longest bar as room."""
-    longest = max(end for end, _ in ends)
-    axes.set_xlim(0, longest * (1 + share) or 1)
-    for row, (end, text) in enumerate(ends):
-        note(axes, text, (end, row), (4, 0), va="center", fontsize=8)

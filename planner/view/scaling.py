@@ -1,7 +1,6 @@
 """Job configurations as text: where the time goes, the ranking, and the alternatives."""
 
 from collections.abc import Sequence
-from math import log
 
 from planner.model.units import printable, three_digits
 from planner.solving.views import (
@@ -48,9 +47,6 @@ def grouped(layers: Sequence[LayerTime], most: int) -> list[LayerTime]:
 _LETTERS = dict(zip(PHASES, "fbucw", strict=True))
 _MAX_LAYERS = 24
 _MAX_NAME = 24
-_MAX_CELLS = 20
-"""With more workers or replicas several share a cell."""
-_SHADES = "0123456789"
 
 
 def text_scaling(chart: Chart[Scaling], width: int = 80) -> str:
@@ -63,9 +59,12 @@ def text_scaling(chart: Chart[Scaling], width: int = 80) -> str:
         _ranking(scaling.ranking),
     ]
     if scaling.front:
-        parts.append("best for each number of machines\n" + _front(scaling.front))
-    if scaling.landscape:
-        parts.append(_landscape(scaling.landscape))
+        rows = [
+            [str(point.machines), epoch_text(point.epoch_ns), *_triple(point)]
+            for point in scaling.front
+        ]
+        header = ["machines", "epoch", "workers", "replicas", "servers"]
+        parts.append(f"best for each number of machines\n{format_table(header, cut(rows))}")
     if scaling.ranges or scaling.regret is not None:
         parts.append(_ranges(scaling.ranges, scaling.regret))
     return "\n\n".join(parts)
@@ -108,65 +107,8 @@ def _ranking(points: tuple[Point, ...]) -> str:
     return format_table(header, cut(rows))
 
 
-def _front(points: tuple[Point, ...]) -> str:
-    rows = [[str(point.machines), epoch_text(point.epoch_ns), *_triple(point)] for point in points]
-    return format_table(["machines", "epoch", "workers", "replicas", "servers"], cut(rows))
-
-
 def _triple(point: Point) -> tuple[str, str, str]:
     return str(point.workers), str(point.replicas), str(point.servers)
-
-
-def _landscape(points: tuple[Point, ...]) -> str:
-    """Return a map of digits, from 0 (fastest) to 9 (slowest) on a logarithmic scale."""
-    columns = _bins(sorted({point.workers for point in points}))
-    rows = _bins(sorted({point.replicas for point in points}))
-    cells: dict[tuple[int, int], int] = {}
-    for point in points:
-        cell = columns[point.workers], rows[point.replicas]
-        cells[cell] = min(cells.get(cell, point.epoch_ns), point.epoch_ns)
-    least, most = min(cells.values()), max(cells.values())
-    span = log(most / least) if most > least > 0 else 0
-
-    def digit(cell: tuple[int, int]) -> str:
-        if cell not in cells:
-            return " "
-        place = log(cells[cell] / least) / span if span else 0
-        return _SHADES[min(int(place * len(_SHADES)), len(_SHADES) - 1)]
-
-    names_of_columns, names_of_rows = _names(columns), _names(rows)
-    each = max(map(len, names_of_columns))
-    margin = max(map(len, names_of_rows)) + 2
-    title = (
-        f"time of an epoch over workers of a replica (→) and replicas (↓): 0 {epoch_text(least)} "
-        f"… 9 {epoch_text(most)}"
-    )
-    lines = [
-        title,
-        " " * margin + " ".join(name.rjust(each) for name in names_of_columns),
-    ]
-    for row, name in enumerate(names_of_rows):
-        line = " ".join(digit((column, row)).rjust(each) for column in range(len(names_of_columns)))
-        lines.append(f"{name:>{margin - 2}}  {line}".rstrip())
-    return "\n".join(lines)
-
-
-def _bins(values: list[int]) -> dict[int, int]:
-    """Return the cell of each value: one each, or growing ranges if there are too many."""
-    if len(values) <= _MAX_CELLS:
-        return {value: place for place, value in enumerate(values)}
-    ratio = values[-1] / values[0]
-    raw = [int(log(value / values[0], ratio) * (_MAX_CELLS - 1e-6)) for value in values]
-    compact = {cell: place for place, cell in enumerate(sorted(set(raw)))}
-    return {value: compact[cell] for value, cell in zip(values, raw, strict=True)}
-
-
-def _names(bins: dict[int, int]) -> list[str]:
-    """Return the first value of each cell."""
-    first: dict[int, int] = {}
-    for value, cell in bins.items():
-        first.setdefault(cell, value)
-    return [str(first[cell]) for cell in range(len(first))]
 
 
 def _ranges(ranges: tuple[Range, ...], regret: ConstantsRegret | None) -> str:

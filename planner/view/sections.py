@@ -1,71 +1,57 @@
-"""Sections of the page: the verdict, where the time goes, transfers, alternatives."""
+"""Sections of the page: the verdict, where the time goes, transfers, memory."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from planner.jsonio.iteration_answer import (
-    VERBS,
-    IterationAnswer,
-    SynchronisationAnswer,
-)
+from planner.jsonio.iteration_answer import VERBS, IterationAnswer, SynchronisationAnswer
+from planner.jsonio.what_if import RegretAnswer
 from planner.model.clusters import Cluster
-from planner.model.profiles import Profile
-from planner.model.units import counted, format_bytes, format_ns, unit_of
-from planner.view.html import Html, element, joined, listed, paragraph, table
-from planner.view.origin import about_ns, assumption, digits_of
-from planner.view.peers import Peers, baseline_of, described, time_of
+from planner.model.units import counted, format_bytes, format_ns, format_rate, format_share, unit_of
+from planner.view.alternatives import Peers, baseline_of, described, time_of
+from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
 from planner.view.wording import (
     ALGORITHMS,
     MODES,
+    REGRET_COLUMNS,
     abbreviated,
+    about_ns,
     as_sentence,
-    by_reason,
-    percent,
+    regret_cells,
     runner_up_text,
     scheduling_text,
+    sent_text,
+    size_text,
     target_of,
     times,
 )
 
-ALTERNATIVES = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
-"""Header of a table of algorithms and modes."""
 
-
-def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cluster) -> Html:
+def verdict(answer: IterationAnswer, peers: Peers, cluster: Cluster) -> Html:
     """Return the result in three sentences, or the reason why there is no plan."""
-    digits = digits_of(profile)
     on = f"{answer.model} on {answer.cluster} ({counted(answer.workers, 'worker')})"
     if answer.synchronisation is UNSET or answer.iteration_ns is UNSET:
-        reason = "" if answer.reason is UNSET else answer.reason
-        binding = () if answer.binding is UNSET else answer.binding
-        what = f" What binds: {', '.join(binding)}." if binding else ""
+        what = f" What binds: {', '.join(answer.binding)}." if answer.binding else ""
         return paragraph(
             element("strong", "There is no plan"),
-            f" for a training iteration of {on}: {reason}.{what}",
+            f" for a training iteration of {on}: {answer.reason or ''}.{what}",
             class_="verdict",
         )
     synchronisation = answer.synchronisation
-    transfers = () if answer.transfers is UNSET else answer.transfers
-    kinds = [
-        counted(count, name, f"{name}es" if kind == "push" else "")
-        for kind, name in VERBS.items()
-        if (count := sum(each.kind == kind for each in transfers))
-    ]
     rules = ""
     if answer.target is not UNSET:
         rules = f"The plan keeps to the rules of {answer.target.version}. "
     return paragraph(
         f"A training iteration of {on} is predicted to take about ",
-        element("strong", about_ns(answer.iteration_ns, digits)),
-        f" if {assumption(answer, cluster, digits)}. ",
+        element("strong", about_ns(answer.iteration_ns)),
+        f" if {assumption(answer, cluster)}. ",
         "Gradients travel by ",
         *_algorithms(synchronisation),
         ", ",
         element("strong", synchronisation.mode),
-        f" ({MODES[synchronisation.mode]}), in {' and '.join(kinds)}. ",
+        f" ({MODES[synchronisation.mode]}), in {sent_text(answer, ' and ')}. ",
         rules,
-        _standing(answer, peers, digits),
+        _standing(answer, peers),
         class_="verdict",
     )
 
@@ -78,7 +64,7 @@ def _algorithms(synchronisation: SynchronisationAnswer) -> Iterable[Html | str]:
         yield f" ({ALGORITHMS.get(used.algorithm, '')})"
 
 
-def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
+def _standing(answer: IterationAnswer, peers: Peers) -> Html:
     """Return the distance to the bound and the speed-up over the baseline."""
     time, bound = answer.objective_ns or 0, answer.lower_bound_ns
     target = target_of(answer)
@@ -94,8 +80,8 @@ def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
     elif bound:
         how_good = joined(
             "The time is ",
-            element("strong", percent(time / bound - 1)),
-            f" above the lower bound ({about_ns(bound, digits)}) for this order of the computation "
+            element("strong", format_share(time / bound - 1)),
+            f" above the lower bound ({about_ns(bound)}) for this order of the computation "
             "and all algorithms considered. ",
         )
     baseline = baseline_of(answer)
@@ -107,7 +93,7 @@ def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
         how_good,
         "By the same numbers it is ",
         ratio,
-        f" as fast as {name} ({about_ns(base, digits)}).",
+        f" as fast as {name} ({about_ns(base)}).",
     )
 
 
@@ -116,7 +102,7 @@ def time_parts(answer: IterationAnswer) -> Html:
     if answer.iteration_ns is UNSET:
         return Html("")
     if answer.why is UNSET:
-        stall = 0 if answer.stall_ns is UNSET else answer.stall_ns
+        stall = answer.stall_ns or 0
         return paragraph(
             "Of an iteration of ",
             element("strong", format_ns(answer.iteration_ns)),
@@ -138,15 +124,8 @@ def time_parts(answer: IterationAnswer) -> Html:
         rects.append(element("rect", title, class_=f"{kind} apart", **rect))
         start += width
     spoken = "; ".join(f"{text} {format_ns(time)}" for _, text, time in parts)
-    bar = element(
-        "svg",
-        *rects,
-        viewBox="0 0 1000 30",
-        preserveAspectRatio="none",
-        class_="stacked",
-        role="img",
-        aria_label=f"An iteration of {format_ns(answer.iteration_ns)}: {spoken}",
-    )
+    label = f"An iteration of {format_ns(answer.iteration_ns)}: {spoken}"
+    bar = drawing("stacked", (1000, 30), *rects, label=label, preserveAspectRatio="none")
     keys = [
         joined(
             element("span", "", class_=f"key {kind}"),
@@ -181,13 +160,41 @@ def time_parts(answer: IterationAnswer) -> Html:
     )
 
 
+def assumption(answer: IterationAnswer, cluster: Cluster) -> str:
+    """Return the most critical assumption and its alternative, to follow "if".
+
+    It is the scenario whose time differs most from the planned time, among the plan's regrets.
+    """
+    planned = answer.objective_ns or 0
+    decisive = max(answer.regret or (), key=lambda row: abs(row.plan_ns - planned), default=None)
+    if decisive is None or decisive.plan_ns == planned:
+        return "the profile and the cluster's file are right"
+    what, otherwise = _scenario(decisive, cluster)
+    return f"{what} ({otherwise}: about {about_ns(decisive.plan_ns)})"
+
+
+def _scenario(row: RegretAnswer, cluster: Cluster) -> tuple[str, str]:
+    """Return the assumption that a scenario changes, and the change."""
+    nic = cluster.nic
+    if row.computation != 1:
+        longer = f"if {row.computation:g} times as long"
+        return "computation takes as long as the profile says", longer
+    if row.bandwidth != 1:
+        speed = format_rate(nic.bytes_per_s)
+        return f"a NIC carries the {speed} of the cluster's file", f"at {row.bandwidth:g} of it"
+    if row.startup != 1:
+        cost = format_ns(nic.startup_ns)
+        return f"a start-up costs the {cost} of the cluster's file", f"at {row.startup:g} times it"
+    return "all ranks run abreast", f"if one is {row.late:g} of the backward pass behind"
+
+
 def transfer_table(answer: IterationAnswer) -> Html:
     """Return the table of all transfers, collapsed at first."""
-    transfers = () if answer.transfers is UNSET else answer.transfers
+    transfers = answer.transfers or ()
     unit, length = unit_of(max(transfer.end_ns for transfer in transfers) // 2)
     rows = []
     for number, transfer in enumerate(transfers, start=1):
-        part = {} if transfer.part is UNSET else transfer.part
+        part = transfer.part or {}
         cut = f", {counted(len(part), 'of them', 'of them')} in part" if len(part) > 1 else ""
         cut = ", in part" if part and len(transfer.parameters) == 1 else cut
         cut = ", one of them in part" if len(part) == 1 < len(transfer.parameters) else cut
@@ -220,62 +227,39 @@ def transfer_table(answer: IterationAnswer) -> Html:
     )
 
 
-def alternative_rows(
-    answer: IterationAnswer, share: Callable[[float], str], unknown: str
-) -> list[tuple[str, ...]]:
-    """Return a row for each algorithm and mode, the fastest first; `share` writes distances."""
-    known = () if answer.alternatives is UNSET else answer.alternatives
-    rows: list[tuple[str, ...]] = []
-    for row in sorted(known, key=lambda row: (row.objective_ns is None, row.objective_ns or 0)):
-        cells = ("–",) * 4
-        if row.objective_ns is not None and answer.objective_ns:
-            bound = row.lower_bound_ns
-            cells = (
-                "–" if row.transfers is None else f"{row.transfers:,}",
-                format_ns(row.objective_ns),
-                share(row.objective_ns / answer.objective_ns - 1),
-                share(row.objective_ns / bound - 1) if bound else unknown,
-            )
-        rows.append((row.algorithm, row.mode, *cells))
-    return rows
+def regret_table(answer: IterationAnswer) -> Html:
+    """Return the table of regrets with an explanation."""
+    return joined(
+        paragraph(
+            "The plan as it is, beside the best plan found for these numbers. The regret is how "
+            "much longer it takes than the best plan there is: at least by what it takes longer "
+            "than the best one found, at most by what it exceeds the lower bound."
+        ),
+        table(
+            "The plan if the numbers are others",
+            REGRET_COLUMNS,
+            list(map(regret_cells, answer.regret or ())),
+        ),
+    )
 
 
-def alternative_table(answer: IterationAnswer) -> Html:
-    """Return all algorithms and modes, the fastest first, and those left out."""
-    rows, place = alternative_rows(answer, percent, "–"), None
-    if answer.synchronisation is not UNSET:
-        chosen = (answer.synchronisation.way, answer.synchronisation.mode)
-        place = next((place for place, row in enumerate(rows) if row[:2] == chosen), None)
-    shown = Html("")
-    if answer.objective_ns is not None:
-        shown = table("Ways of synchronising", ALTERNATIVES, rows, words=2, marked=place)
-    why = [
-        (alternative.algorithm, alternative.reason)
-        for alternative in (() if answer.alternatives is UNSET else answer.alternatives)
-        if alternative.reason is not UNSET
-        and alternative.reason != answer.reason  # the verdict states that reason
-    ]
-    left = {} if answer.left_out is UNSET else answer.left_out
-    return joined(shown, reasons("Left out:", [*why, *left.items()]))
-
-
-def rule_table(answer: IterationAnswer) -> Html:
-    """Return the target's rules, with the lines of its source code."""
-    target = target_of(answer)
-    assert target is not None
-    title = f"Rules of {target.title}, {target.version}"
-    return table(title, ("about", "rule", "source"), list(map(tuple, target.rules)), words=3)
-
-
-def reasons(title: str, pairs: Sequence[tuple[str, str]]) -> Html:
-    """Return the names without a plan, grouped by reason; nothing if there are none."""
-    items = [
-        joined(element("b", ", ".join(names)), f": {reason}")
-        for reason, names in by_reason(pairs).items()
-    ]
-    if not items:
-        return Html("")
-    return joined(paragraph(title, class_="note"), listed(*items, class_="note"))
+def memory(answer: IterationAnswer) -> Html:
+    """Return the memory that a worker needs and has."""
+    if answer.memory is UNSET:
+        return paragraph("The profile has no sizes to say it by.")
+    needed, have = answer.memory.needed_bytes, answer.memory.available_bytes
+    if have is None:
+        room = "The cluster file does not say how much there is."
+    else:
+        room = f"It has {size_text(have)}: {needed / have:.1%} are taken."
+    return joined(
+        paragraph(f"A worker needs {size_text(needed)}. {room}"),
+        paragraph(
+            "Counted are parameters, gradients, the optimiser's state, the activations of one "
+            "iteration and the largest transfer; an allocator takes more.",
+            class_="note",
+        ),
+    )
 
 
 def _share(share: float) -> str:

@@ -9,8 +9,9 @@ from math import log2
 
 from planner.families.iteration.sensitivity import SweepPoint, Sweeps
 from planner.model.units import format_ns, unit_of
-from planner.view.html import Html, element, joined, listed, table
-from planner.view.wording import factor_text, logarithmic_ticks, tick_text
+from planner.view.chart import logarithmic_ticks, tick_text
+from planner.view.html import Html, drawing, element, joined, listed, table
+from planner.view.wording import factor_text
 
 SERIES: Mapping[str, tuple[str, Callable[[SweepPoint], int | None]]] = {
     "ddp": ("DDP with its default buckets", lambda point: point.ddp_ns),
@@ -66,18 +67,18 @@ def line_chart(
 
     drawn = [_time_axis(low, high, y), *_factor_axis(points, values, axis, x)]
     for name, (_, pick) in SERIES.items():
-        drawn += _series(name, [(x(point), y(time)) for point in points if (time := pick(point))])
+        places = [(x(point), y(time)) for point in points if (time := pick(point))]
+        line = "L".join(f"{across:.2f} {down:.2f}" for across, down in places)
+        drawn.append(element("path", class_=f"line {name}", d=f"M{line}") if places else Html(""))
     for point in points:
-        drawn += _letter(x(point), y(point.best_ns), letters[point.algorithm, point.mode], point)
+        way, at, height = (point.algorithm, point.mode), x(point), y(point.best_ns)
+        told = f"{factor_text(point.factor)}: {', '.join(way)}, {format_ns(point.best_ns)}"
+        drawn += [
+            element("circle", element("title", told), class_="winner", cx=at, cy=height, r=8.5),
+            element("text", letters[way], x=at, y=height + 4, class_="middle onwinner"),
+        ]
     label = f"Line chart: time of an iteration over {axis}"
-    chart = element(
-        "svg",
-        *drawn,
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        class_="chart",
-        role="img",
-        aria_label=label,
-    )
+    chart = drawing("chart", (_WIDTH, _HEIGHT), *drawn, label=label)
     return element("figure", element("figcaption", title), chart)
 
 
@@ -116,33 +117,11 @@ def _factor_axis(
     yield element("text", axis, x=middle, y=_BOTTOM + 60, class_="middle")
 
 
-def _series(name: str, places: Sequence[tuple[float, float]]) -> Iterator[Html]:
-    line = "".join(
-        f"{'L' if number else 'M'}{a:.2f} {b:.2f}" for number, (a, b) in enumerate(places)
-    )
-    if line:
-        yield element("path", class_=f"line {name}", d=line)
-
-
-def _letter(at: float, height: float, letter: str, point: SweepPoint) -> Iterator[Html]:
-    title = (
-        f"{factor_text(point.factor)}: {point.algorithm}, {point.mode}, {format_ns(point.best_ns)}"
-    )
-    yield element("circle", element("title", title), class_="winner", cx=at, cy=height, r=8.5)
-    yield element("text", letter, x=at, y=height + 4, class_="middle onwinner")
-
-
 def line_legend(letters: Mapping[Winner, str]) -> Html:
     """Return the legend of the lines and letters."""
     lines = [
         joined(
-            element(
-                "svg",
-                element("path", class_=f"line {name}", d="M0 6H30"),
-                viewBox="0 0 30 12",
-                class_="swatch long",
-                aria_hidden="true",
-            ),
+            drawing("swatch long", (30, 12), element("path", class_=f"line {name}", d="M0 6H30")),
             f" {text}",
         )
         for name, (text, _) in reversed(tuple(SERIES.items()))

@@ -1,15 +1,18 @@
-"""Texts for names and numbers on the page."""
+"""Texts about plans, on pages and in terminals."""
 
 from collections.abc import Iterable
 from fractions import Fraction
-from math import ceil, floor, log10
 
 from msgspec import UNSET
 
 from planner.families.iteration import JOINT
-from planner.jsonio.iteration_answer import IterationAnswer, RunnerUp, SchedulingAnswer
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import VERBS, IterationAnswer, RunnerUp, SchedulingAnswer
+from planner.jsonio.what_if import AdviceAnswer, ProspectAnswer, RegretAnswer
 from planner.model.units import counted, format_bytes, format_factor, format_ns, format_share
 from planner.solving.targets import TARGETS, Target
+from planner.solving.what_if import WORTH
 
 ALGORITHMS = {
     "none": "nothing is sent",
@@ -50,13 +53,22 @@ _CHANGES = {
 }
 """Changes that would make another plan win; ``3 times as much`` follows."""
 
-_EXACT = 1e-12
 _MAX_NAMES = 2
 
 
 def target_of(answer: IterationAnswer) -> Target | None:
     """Return the plan's target, or None."""
     return None if answer.target is UNSET else TARGETS[answer.target.name]
+
+
+def sent_text(answer: IterationAnswer, between: str = ", ") -> str:
+    """Return the number of transfers of each kind."""
+    kinds = [transfer.kind for transfer in answer.transfers or ()]
+    return between.join(
+        counted(kinds.count(kind), name, f"{name}es" if kind == "push" else "")
+        for kind, name in VERBS.items()
+        if kind in kinds
+    )
 
 
 def by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
@@ -69,14 +81,10 @@ def by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
 
 def scheduling_text(scheduling: SchedulingAnswer) -> str:
     """Return the size of a group of iterations and what scheduling costs with it."""
-    size, iteration_ns, overhead = (
-        scheduling.group_size,
-        scheduling.iteration_ns,
-        scheduling.overhead,
-    )
+    size, iteration_ns = scheduling.group_size, scheduling.iteration_ns
+    overhead = scheduling.overhead
     if size is None or iteration_ns is None or overhead is None:
-        reason = "" if scheduling.reason is UNSET else scheduling.reason
-        return f"scheduling: no group size, {reason}"
+        return f"scheduling: no group size, {scheduling.reason or ''}"
     return (
         f"scheduling: groups of {counted(size, 'iteration')}, {format_share(overhead)} overhead, "
         f"{format_ns(iteration_ns)} an iteration with it, {scheduling.speedup:.2f}x groups of one"
@@ -107,13 +115,6 @@ def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def percent(share: float) -> str:
-    """Return a relative distance as text."""
-    if share < 5e-5:
-        return "<0.01%" if share > _EXACT else "0%"
-    return f"{share:.2%}" if share < 1 else f"{share:,.0%}"
-
-
 def times(ratio: float) -> str:
     """Return a ratio as text, such as a speed-up."""
     return f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
@@ -137,30 +138,87 @@ def abbreviated(names: tuple[str, ...]) -> str:
     return f"{names[0]} … {names[-1]} ({len(names)} parameters)"
 
 
-def ticks(low: float, high: float, count: int) -> list[float]:
-    """Return about `count` round numbers from `low` to `high`, in steps of 1, 2 or 5."""
-    if not high > low:
-        return [low]
-    rough = (high - low) / max(count, 1)
-    power = 10.0 ** floor(log10(rough))
-    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * (1 - 1e-9))
-    return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+def about_ns(time: int) -> str:
+    """Return a predicted time with two significant digits: no model predicts better."""
+    step = 10 ** max(len(str(time)) - 2, 0)
+    return format_ns((time + step // 2) // step * step)
 
 
-def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
-    """Return round numbers for a logarithmic axis: 1, 2, 5 of each decade, or decades only.
+# ---
+# Advice about DDP, gains over defaults, and regrets.
 
-    Short ranges have evenly spaced numbers.
-    """
-    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    for digits in ((1, 2, 5), (1,)):
-        round_numbers = [digit * 10.0**decade for decade in decades for digit in digits]
-        round_numbers = [tick for tick in round_numbers if low <= tick <= high]
-        if 3 <= len(round_numbers) <= count + 2:
-            return round_numbers
-    return round_numbers if len(round_numbers) >= 3 else ticks(low, high, count)
+REGRET_COLUMNS = ("if", "this plan", "best plan found", "regret", "ddp", "layer by layer")
+"""Header of a table of regrets."""
 
 
-def tick_text(value: float) -> str:
-    """Return a tick's number without binary rounding errors."""
-    return f"{value:,.10g}"
+def advice_text(advice: AdviceAnswer) -> str:
+    """Return the advice: run the plan, or keep DDP."""
+    cap = advice.bucket_cap_mb
+    buckets = "its default buckets" if cap is None else f"bucket_cap_mb={cap}"
+    ddp = f"DDP with {buckets} ({format_ns(advice.ddp_ns)})"
+    if not advice.keep_ddp:
+        return f"worth running: {advice.gain:.2f} times as fast as {ddp}, the best of its sizes"
+    if advice.gain > 1:
+        text = f"keep DDP: the plan gains only {format_share(advice.gain - 1)} over {ddp}"
+    else:
+        text = f"keep DDP: the plan gains nothing over {ddp}"
+    if advice.at_most is None or advice.at_most <= advice.gain:
+        return text
+    most = format_share(max(advice.at_most - 1, 0.0))
+    bound = "as much as 0.01%" if most.startswith("<") else f"more than {most}"
+    return f"{text}; none gains {bound}"
+
+
+def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
+    """Return the gain over the target's default; empty without a target."""
+    target, priced = answer.target, answer.targets
+    if target is UNSET or priced is UNSET or target.name not in priced:
+        return ""
+    price = priced[target.name]
+    if not price.plan_ns:
+        return ""
+    default = f"the default of {target.version} ({format_ns(price.default_ns)})"
+    if Fraction(price.default_ns, price.plan_ns) < WORTH:
+        gain = format_share(price.default_ns / price.plan_ns - 1)
+        return f"keep {default}: the plan gains {gain} over it"
+    return f"worth setting: {price.default_ns / price.plan_ns:.2f} times as fast as {default}"
+
+
+def prospect_text(prospect: ProspectAnswer) -> str:
+    """Return the plan's expected cost over its scenarios, and its loss without them."""
+    value, bound = prospect.value_ns, prospect.lower_bound_ns
+    above = f", {format_share(value / bound - 1)} above the bound" if bound else ""
+    costs = f"in the scenarios it was planned for: {format_ns(round(value))}{above}"
+    if prospect.gain <= 1:
+        return f"{costs}; no plan that was tried bears that better"
+    return (
+        f"{costs}; the usual plan takes {format_share(prospect.gain - 1)} longer in them, and "
+        f"{format_share(max(1 - 1 / prospect.loss, 0.0))} less without them"
+    )
+
+
+def regret_cells(row: RegretAnswer) -> tuple[str, ...]:
+    """Return a row of a table of regrets."""
+    known = (row.plan_ns, row.best_ns, row.ddp_ns, row.layers_ns)
+    plan, best, ddp, layers = ("–" if time is None else format_ns(time) for time in known)
+    return _scenario(row), plan, best, _regret(row), ddp, layers
+
+
+def _scenario(row: RegretAnswer) -> str:
+    factors = {
+        "computation": row.computation,
+        "start-ups": row.startup,
+        "bandwidth": row.bandwidth,
+    }
+    parts = [f"{what} × {factor:g}" for what, factor in factors.items() if factor != 1]
+    if row.late:
+        parts.append(f"a rank falls behind by {row.late:g} of the backward pass")
+    return ", ".join(parts) or "as planned"
+
+
+def _regret(row: RegretAnswer) -> str:
+    least = format_share(row.at_least - 1)
+    if row.at_most is None:
+        return f"from {least}"
+    most = format_share(row.at_most - 1)
+    return least if least == most else f"{least} – {most}"

@@ -10,7 +10,7 @@ import pytest
 from planner.cli import main
 from planner.model.units import format_ns
 from planner.solving.targets import TARGETS
-from planner.view.origin import about_ns
+from planner.view.wording import about_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.report.reading import read
 
@@ -34,7 +34,7 @@ def test_the_page_says_what_plan_says(
     assert out.startswith(f"report.html: iteration {format_ns(plan['iteration_ns'])} by ")
     assert err == ""
     text = read(Path("report.html").read_text(encoding="utf-8")).one("section", id="verdict").text
-    assert f"about {about_ns(plan['iteration_ns'], 2)} if " in text
+    assert f"about {about_ns(plan['iteration_ns'])} if " in text
     assert plan["synchronisation"]["algorithm"] in text
 
 

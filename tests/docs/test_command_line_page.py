@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from planner import __main__ as starting
-from planner.cli.exits import Exit
+from planner.cli.interrupting import Exit
 from tests.cli.commands import commands
 
 ROOT = Path(__file__).parents[2]

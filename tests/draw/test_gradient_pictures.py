@@ -9,6 +9,8 @@ import pytest
 
 from planner.solving.timeline import Interval, Kind, Mark, Timeline, Window
 from planner.view import Chart, save_gantt, save_trace, text_gantt
+from planner.view.gantt import PEN, draw_bar, draw_rows
+from planner.view.scene import pass_blocks, scene_of
 
 
 def timeline(backward: int = 2, forward: int = 3, transfers: int = 2) -> Timeline:
@@ -78,8 +80,6 @@ def test_a_window_that_is_due_before_it_is_ready_is_empty(tmp_path: Path) -> Non
 
 
 def test_ops_that_follow_each_other_are_one_block() -> None:
-    from planner.view.lanes import pass_blocks
-
     drawn = timeline()
     lane = [Interval("computation", 0, 0, "backward", -1, "nothing"), *drawn.on("computation")]
     blocks = pass_blocks(lane)
@@ -93,12 +93,11 @@ def test_every_op_or_its_block_is_labelled() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.view.lanes import draw_passes
-
     def texts(drawn: Timeline) -> list[str]:
         axes = Figure().add_subplot()
         axes.set_xlim(0, drawn.end_ns)
-        draw_passes(axes, drawn.on("computation"), 0, 1.0, drawn.end_ns)
+        for bar in scene_of(drawn, PEN, drawn.end_ns).lanes[0]:
+            draw_bar(axes, bar, 0, 1.0)
         return [text.get_text() for text in axes.texts]
 
     assert texts(timeline()) == ["op0", "op100", "op300", "op400", "op500", "idle"]
@@ -113,16 +112,14 @@ def test_every_transfer_is_in_a_bar_of_its_row(count: int) -> None:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    from planner.view.gantt import draw_windows, window_rows
     from planner.view.style import LATE
 
     axes = Figure().add_subplot()
     drawn = many(count)
-    rows = window_rows(drawn.windows)
-    assert [window for row in rows for window in row] == list(drawn.windows)
-    assert len(rows) <= 40
+    each = -(-count // 40)
+    rows = [drawn.windows[start : start + each] for start in range(0, count, each)]
     axes.set_xlim(0, drawn.end_ns)
-    draw_windows(axes, rows, 1.0, drawn.end_ns)
+    draw_rows(axes, scene_of(drawn, PEN, drawn.end_ns).rows, 1.0)
     bars: dict[bool, list[tuple[int, float, float]]] = {True: [], False: []}
     for patch in axes.patches:
         assert isinstance(patch, Rectangle)
@@ -142,7 +139,6 @@ def test_every_transfer_is_in_a_bar_of_its_row(count: int) -> None:
                 )
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert len(names) == len(rows)
-    each = len(rows[0])
     carried = ", ".join(f"w{i}" for i in range(each)) if each <= 3 else f"w0 – w{each - 1}"
     assert names[0] == (f"1 · {carried}" if each == 1 else f"1–{each} · {carried}")
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from planner.families.ibatch import Problem, solve, timeline
 from planner.solving.timeline import Timeline
 from planner.view import Chart, format_table, save_gantt, save_trace, text_gantt
-from planner.view.lanes import runs
+from planner.view.gantt import PEN, draw_bar
+from planner.view.scene import runs, scene_of
 from tests.strategies import problems
 
 PROBLEM = Problem(startup_ns=400, transfer_ns=[300, 100, 500], compute_ns=[200, 600, 100])
@@ -95,12 +96,11 @@ def test_gantt_draws_a_bar_for_every_interval() -> None:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    from planner.view.lanes import draw_transfers
-
     axes = Figure().add_subplot()
     axes.set_xlim(0, 2200)
     lane = chart().view.on("communication")
-    draw_transfers(axes, lane, 0, 1.0, 2200)
+    for bar in scene_of(chart().view, PEN, 2200).lanes[0]:
+        draw_bar(axes, bar, 0, 1.0)
     bars = set()
     for patch in axes.patches:
         assert isinstance(patch, Rectangle)

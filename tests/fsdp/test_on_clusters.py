@@ -14,7 +14,7 @@ from planner.jsonio import decode_answer
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import Switch
 from planner.solving.timeline import Memory
-from planner.view.lanes import memory_lane
+from planner.view.text import memory_lane
 
 DATA = Path(__file__).parents[2] / "data"
 LENET = str(DATA / "profiles/lenet5.json")

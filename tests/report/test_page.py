@@ -12,8 +12,8 @@ from planner.families.iteration.sensitivity import SweepPoint
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import Switch
 from planner.model.units import format_bytes, format_ns
-from planner.view.origin import about_ns
 from planner.view.page import Report, page
+from planner.view.wording import about_ns
 from tests.report.making import cluster, model, report
 from tests.report.reading import Node, read
 
@@ -97,18 +97,18 @@ def test_the_verdict_has_the_numbers_of_the_answer(given: Report, tree: Node) ->
     assert answer.transfers is not UNSET
     assert answer.objective_ns is not None
     assert answer.lower_bound_ns is not None
-    about = about_ns(answer.objective_ns, 2)
+    about = about_ns(answer.objective_ns)
     assert f"is predicted to take about {about} if " in text
     assert f"travel by {answer.synchronisation.algorithm} (" in text
     assert answer.synchronisation.mode in text
     ddp = next(row.objective_ns for row in given.peers.rows if row.method == "ddp")
     assert ddp is not None
     assert f"{ddp / answer.objective_ns:.2f}× as fast as PyTorch DDP" in text
-    assert f"({about_ns(ddp, 2)})" in text
+    assert f"({about_ns(ddp)})" in text
     if answer.objective_ns == answer.lower_bound_ns:
         assert "optimal" in text
     else:
-        assert f"lower bound ({about_ns(answer.lower_bound_ns, 2)})" in text
+        assert f"lower bound ({about_ns(answer.lower_bound_ns)})" in text
         assert f"{answer.objective_ns / answer.lower_bound_ns - 1:.2%}" in text
 
 
@@ -298,7 +298,8 @@ def test_many_transfers_become_few_bars() -> None:
     chart = section.one("svg", role="img")
     assert len(chart.all("rect")) < 100
     titles = " ".join(one.text for one in chart.all("title"))
-    runs = re.findall(r"(\d+) transfers, all-reduce (\d+) to (\d+)", titles.replace(",", ","))
+    pattern = r"(\d+) transfers, all-reduce (\d+) to all-reduce (\d+)"
+    runs = re.findall(pattern, titles.replace(",", ","))
     assert runs
     assert all(int(count) == int(last) - int(first) + 1 for count, first, last in runs)
     assert len(section.one("table").rows()) == len(transfers)

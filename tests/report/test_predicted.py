@@ -1,40 +1,25 @@
-"""The verdict predicts: with as many digits as the profile's spreads leave, on one assumption."""
+"""The verdict predicts: with two digits, on one assumption."""
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as with_fields
 
-from planner.view.applying import steps
-from planner.view.origin import about_ns, assumption, digits_of
+from planner.view.origin import steps
 from planner.view.page import page
+from planner.view.sections import assumption
+from planner.view.wording import about_ns
 from tests.report.making import cluster, model, report
 from tests.report.reading import read
 
 
-@pytest.mark.parametrize(("share", "digits"), [(0, 2), (0.3, 2), (0.05, 2), (0.005, 3), (1e-6, 4)])
-def test_digits_are_those_of_the_spread(share: float, digits: int) -> None:
-    profile = model()
-    layers = tuple(
-        replace(
-            layer,
-            forward_spread_ns=round(10**6 * layer.forward_ns * share),
-            forward_ns=10**6 * layer.forward_ns,
-            backward_ns=0,
-        )
-        for layer in profile.layers
-    )
-    assert digits_of(replace(profile, layers=layers)) == digits
-
-
-@given(st.integers(1, 10**12), st.integers(2, 4))
-def test_rounding_is_off_by_half_a_unit_at_most(time: int, digits: int) -> None:
-    value, unit = about_ns(time, digits).split()
+@given(st.integers(1, 10**12))
+def test_rounding_is_off_by_half_a_unit_at_most(time: int) -> None:
+    value, unit = about_ns(time).split()
     scale = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9}[unit]
-    assert abs(float(value) * scale - time) <= 0.5000001 * 10 ** max(len(str(time)) - digits, 0)
-    assert len(value.replace(".", "").strip("0")) <= digits
+    assert abs(float(value) * scale - time) <= 0.5000001 * 10 ** max(len(str(time)) - 2, 0)
+    assert len(value.replace(".", "").strip("0")) <= 2
 
 
 def test_the_assumption_is_the_scenario_that_changes_most() -> None:
@@ -50,11 +35,11 @@ def test_the_assumption_is_the_scenario_that_changes_most() -> None:
             with_fields(row, plan_ns=10 * planned if at == place else planned)
             for at, row in enumerate(answer.regret)
         ]
-        text = assumption(with_fields(answer, regret=tuple(rows)), given.cluster, 2)
+        text = assumption(with_fields(answer, regret=tuple(rows)), given.cluster)
         assert any(one in text for one in said.split("|"))
-        assert f": about {about_ns(10 * planned, 2)})" in text
+        assert f": about {about_ns(10 * planned)})" in text
     same = tuple(with_fields(row, plan_ns=planned) for row in answer.regret)
-    assert "file are right" in assumption(with_fields(answer, regret=same), given.cluster, 2)
+    assert "file are right" in assumption(with_fields(answer, regret=same), given.cluster)
 
 
 def test_warnings_of_the_profile_stand_in_the_verdict() -> None:

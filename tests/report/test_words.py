@@ -4,32 +4,23 @@ from fractions import Fraction
 
 import pytest
 
-from planner.model.units import format_rate
+from planner.model.units import format_rate, format_share
+from planner.view.chart import logarithmic_ticks, ticks
 from planner.view.html import Html, element, joined
 from planner.view.wording import (
     abbreviated,
     factor_text,
-    logarithmic_ticks,
-    percent,
     size_text,
-    ticks,
     times,
 )
 
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [
-        (0, "0%"),
-        (1e-13, "0%"),
-        (1e-6, "<0.01%"),
-        (0.0013, "0.13%"),
-        (0.5, "50.00%"),
-        (39.7, "3,970%"),
-    ],
+    [(0, "0.00%"), (1e-6, "<0.01%"), (0.0013, "0.13%"), (0.5, "50.00%"), (None, "?")],
 )
-def test_distances(share: float, text: str) -> None:
-    assert percent(share) == text
+def test_distances(share: float | None, text: str) -> None:
+    assert format_share(share) == text
 
 
 def test_ratios_rates_and_sizes() -> None:

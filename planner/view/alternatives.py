@@ -1,0 +1,175 @@
+"""The alternatives to the plan: algorithms and modes, and other methods with bars."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from msgspec import UNSET
+
+from planner.families.iteration import JOINT, Evaluation, Plan
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.model.units import format_ns, format_share
+from planner.solving.comparison import Comparison
+from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
+from planner.view.wording import METHODS, by_reason, target_of, times
+
+ALTERNATIVES = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
+"""Header of a table of algorithms and modes."""
+
+
+def alternative_rows(answer: IterationAnswer) -> list[tuple[str, ...]]:
+    """Return a row for each algorithm and mode, the fastest first."""
+    rows: list[tuple[str, ...]] = []
+    for row in sorted(
+        answer.alternatives or (), key=lambda row: (row.objective_ns is None, row.objective_ns or 0)
+    ):
+        cells = ("–",) * 4
+        if row.objective_ns is not None and answer.objective_ns:
+            bound = row.lower_bound_ns
+            cells = (
+                "–" if row.transfers is None else f"{row.transfers:,}",
+                format_ns(row.objective_ns),
+                format_share(row.objective_ns / answer.objective_ns - 1),
+                format_share(row.objective_ns / bound - 1 if bound else None),
+            )
+        rows.append((row.algorithm, row.mode, *cells))
+    return rows
+
+
+def alternative_table(answer: IterationAnswer) -> Html:
+    """Return all algorithms and modes, the fastest first, and those left out."""
+    rows, place = alternative_rows(answer), None
+    if answer.synchronisation is not UNSET:
+        chosen = (answer.synchronisation.way, answer.synchronisation.mode)
+        place = next((place for place, row in enumerate(rows) if row[:2] == chosen), None)
+    shown = Html("")
+    if answer.objective_ns is not None:
+        shown = table("Ways of synchronising", ALTERNATIVES, rows, words=2, marked=place)
+    why = [
+        (alternative.algorithm, alternative.reason)
+        for alternative in answer.alternatives or ()
+        if alternative.reason is not UNSET
+        and alternative.reason != answer.reason  # the verdict states that reason
+    ]
+    left = (answer.left_out or {}).items()
+    return joined(shown, reasons("Left out:", [*why, *left]))
+
+
+def rule_table(answer: IterationAnswer) -> Html:
+    """Return the target's rules, with the lines of its source code."""
+    target = target_of(answer)
+    assert target is not None
+    title = f"Rules of {target.title}, {target.version}"
+    return table(title, ("about", "rule", "source"), list(map(tuple, target.rules)), words=3)
+
+
+def reasons(title: str, pairs: Sequence[tuple[str, str]]) -> Html:
+    """Return the names without a plan, grouped by reason; nothing if there are none."""
+    items = [
+        joined(element("b", ", ".join(names)), f": {reason}")
+        for reason, names in by_reason(pairs).items()
+    ]
+    if not items:
+        return Html("")
+    return joined(paragraph(title, class_="note"), listed(*items, class_="note"))
+
+
+BASELINE = "ddp"
+"""The method that speed-ups refer to."""
+
+_HEADER = ("method", "what it is", "synchronises by", "iteration")
+
+
+Peers: TypeAlias = Comparison[Plan, Evaluation]
+"""The plan and the other methods, sorted by time."""
+
+
+def time_of(peers: Peers, method: str) -> int | None:
+    """Return the iteration time of a method, or None without a plan."""
+    return next((row.objective_ns for row in peers.rows if row.method == method), None)
+
+
+def baseline_of(answer: IterationAnswer) -> str:
+    """Return the method that speed-ups refer to: DDP, or the default of the plan's target."""
+    target = target_of(answer)
+    return BASELINE if target is None else target.name
+
+
+def described(method: str, answer: IterationAnswer) -> str:
+    """Return a description of a method; empty if its name suffices."""
+    target = target_of(answer)
+    if method == answer.method:
+        return METHODS[JOINT]
+    if target is not None and method == target.name:
+        return f"the default of {target.title}"
+    if target is not None and method == JOINT:
+        return "planner's own runtime, without these rules"
+    return METHODS.get(method, "")
+
+
+def methods(peers: Peers, answer: IterationAnswer) -> Iterator[Html]:
+    """Yield the table of all methods, and the methods without a plan."""
+    baseline = baseline_of(answer)
+    if any(row.objective_ns for row in peers.rows):
+        yield _peer_table(peers, answer)
+        above = "the bound is that of the verdict: it holds for the op order of this plan"
+        if time_of(peers, baseline):
+            line = f"The line across the speed-ups is {baseline}; "
+            yield paragraph(line, above, ".", class_="note")
+        else:
+            yield paragraph(above.capitalize(), ".", class_="note")
+    without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
+    without = [pair for pair in (*without, *peers.left_out) if pair[0] != answer.method]
+    yield reasons("Methods without a plan here:", without)
+
+
+def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
+    """Return the table of all methods that have a plan, with bars."""
+    shown = [row for row in peers.rows if row.objective_ns]
+    baseline, bound_ns = baseline_of(answer), answer.lower_bound_ns
+    base = time_of(peers, baseline)
+    gains = [_ratio(base, peer.objective_ns) for peer in shown]
+    above = [_ratio(peer.objective_ns, bound_ns) for peer in shown]
+    most = max((speedup for speedup in gains if speedup), default=1.0)
+    farthest = max((ratio - 1 for ratio in above if ratio), default=0.0)
+    rows: list[tuple[str, ...]] = []
+    for peer, gain, distance in zip(shown, gains, above, strict=True):
+        assert peer.objective_ns is not None
+        assert peer.plan is not None
+        travels = f"{' + '.join(peer.plan.algorithms)}, {peer.plan.mode}"
+        far = 0.0 if distance is None else max(distance - 1, 0)
+        faster = (
+            "–" if gain is None else _measured(_bar(gain / most, "gain", 1 / most), times(gain))
+        )
+        farther: str = "–"
+        if distance is not None:
+            share = far / farthest if farthest else 0.0
+            text = "below it" if distance < 1 else format_share(far)
+            farther = _measured(_bar(share, "far"), text)
+        known = described(peer.method, answer)
+        rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster, farther))
+    header = (*_HEADER, f"speed-up over {baseline}", "above the bound")
+    place = next((i for i, peer in enumerate(shown) if peer.method == answer.method), None)
+    return table(
+        "Methods by the time of an iteration", header, rows, words=3, marked=place, class_="peers"
+    )
+
+
+def _ratio(over: int | None, under: int | None) -> float | None:
+    return over / under if over and under else None
+
+
+def _measured(bar: Html, text: str) -> Html:
+    """Return a bar with its number, aligned with the others."""
+    return joined(bar, element("span", text, class_="value"))
+
+
+def _bar(share: float, kind: str, line: float | None = None) -> Html:
+    """Return a bar of a share of the width, with a line across at the share `line`."""
+    parts = [
+        element(
+            "rect", x=0, y=1, width=max(100 * share, 0.6 if share else 0), height=8, class_=kind
+        )
+    ]
+    if line is not None:
+        parts.append(element("path", d=f"M{100 * line:.2f} 0V10", class_="one"))
+    return drawing("bar", (101, 10), *parts, preserveAspectRatio="none")
