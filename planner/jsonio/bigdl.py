@@ -23,6 +23,7 @@ from planner.jsonio.types import (
     PositiveSize,
     Rate,
     Time,
+    fields_of,
     filled,
     or_none,
 )
@@ -76,13 +77,8 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
-        return bigdl.Problem(
-            elements=self.elements,
-            element_bytes=self.element_bytes,
-            nodes=self.nodes,
-            partitions_per_node=self.partitions_per_node,
-            network=links_of(self, 1, self.nodes),
-        )
+        given = fields_of(self, bigdl.Problem)
+        return bigdl.Problem(**{**given, "network": links_of(self, 1, self.nodes)})
 
 
 class PhaseAnswer(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
+from operator import mul
 from typing import NamedTuple
 
 from planner.model.errors import InvalidInputError
@@ -59,16 +60,26 @@ def best_of(equations: Normal, sets: Iterable[Sequence[int]]) -> list[Fraction]:
     matrix, right = equations
     best, gained = [Fraction(0)] * len(right), Fraction(0)
     for columns in sets:
-        solution = _solved([[matrix[i][j] for j in columns] + [right[i]] for i in columns])
-        if solution is None or min(solution) < 0:
+        system = [[matrix[i][j] for j in columns] for i in columns]
+        whole = _determinant(system)
+        if not whole:
             continue
+        solution = {  # Cramer's rule
+            column: Fraction(
+                _determinant(
+                    [
+                        [*row[:place], right[i], *row[place + 1 :]]
+                        for row, i in zip(system, columns, strict=True)
+                    ]
+                ),
+                whole,
+            )
+            for place, column in enumerate(columns)
+        }
         # At a least-squares solution |A·x - b|² = |b|² - xᵀ·Aᵀ·b.
-        gain = sum((x * right[i] for i, x in zip(columns, solution, strict=True)), Fraction(0))
-        if gain > gained:
-            gained = gain
-            best = [Fraction(0)] * len(right)
-            for i, x in zip(columns, solution, strict=True):
-                best[i] = x
+        gain = sum((x * right[i] for i, x in solution.items()), Fraction(0))
+        if min(solution.values()) >= 0 and gain > gained:
+            best, gained = [solution.get(i, Fraction(0)) for i in range(len(right))], gain
     return best
 
 
@@ -76,42 +87,24 @@ def independent(rows: Sequence[Sequence[int]]) -> list[int]:
     """Return the places of the first rows that form a basis of the row space."""
     places: list[int] = []
     for place, row in enumerate(rows):
-        chosen = [rows[earlier] for earlier in places]
         if len(places) == len(row):
             break
-        if len(_reduced([[Fraction(entry) for entry in line] for line in (*chosen, row)])) > len(
-            places
-        ):
+        chosen = [*(rows[earlier] for earlier in places), row]
+        products = [[sum(map(mul, one, other)) for other in chosen] for one in chosen]
+        if _determinant(products):  # Gram's
             places.append(place)
     return places
 
 
-def _solved(rows: list[list[int]]) -> list[Fraction] | None:
-    """Return the unique solution of a square system (right side last in each row), or None."""
-    size = len(rows)
-    reduced = _reduced([[Fraction(entry) for entry in row] for row in rows])
-    regular = len(reduced) == size and all(row[place] == 1 for place, row in enumerate(reduced))
-    return [row[size] for row in reduced] if regular else None
-
-
-def _reduced(rows: list[list[Fraction]]) -> list[list[Fraction]]:
-    """Return the reduced row echelon form, without rows of zeros."""
-    done = 0
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((place for place in range(done, len(rows)) if rows[place][column]), None)
-        if pivot is None:
-            continue
-        rows[done], rows[pivot] = rows[pivot], rows[done]
-        rows[done] = [entry / rows[done][column] for entry in rows[done]]
-        for place, row in enumerate(rows):
-            if place != done and row[column]:
-                factor = row[column]
-                rows[place] = [
-                    entry - factor * pivot_entry
-                    for entry, pivot_entry in zip(row, rows[done], strict=True)
-                ]
-        done += 1
-    return rows[:done]
+def _determinant(matrix: Sequence[Sequence[int]]) -> int:
+    """Return a determinant, by expansion: there are few rows."""
+    if not matrix:
+        return 1
+    total = 0
+    for column, entry in enumerate(matrix[0]):
+        minor = [[*row[:column], *row[column + 1 :]] for row in matrix[1:]]
+        total += (-1) ** column * entry * _determinant(minor)
+    return total
 
 
 CONSTANTS = ("group_ns", "task_ns", "constant_task_ns")

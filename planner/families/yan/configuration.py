@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
+from typing import NamedTuple
 
 from planner.families.yan.layers import NeuronLayer
 from planner.model.errors import InvalidInputError
@@ -104,6 +105,14 @@ class LayerChoice:
     mapping: tuple[tuple[int, ...], ...] = ()
 
 
+class Triple(NamedTuple):
+    """Workers of a replica, replicas and parameter servers, in the order of the paper's tables."""
+
+    workers: int
+    replicas: int
+    servers: int
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """How a job is distributed over machines.
@@ -129,9 +138,9 @@ class Configuration:
     machines: tuple[int, ...] | None = None
 
     @property
-    def triple(self) -> tuple[int, int, int]:
-        """Workers of a replica, replicas, parameter servers, in the order of the paper's tables."""
-        return self.workers_per_replica, self.replicas, self.parameter_servers
+    def triple(self) -> Triple:
+        """Workers of a replica, replicas and parameter servers."""
+        return Triple(self.workers_per_replica, self.replicas, self.parameter_servers)
 
     @property
     def machines_used(self) -> int:

@@ -1,4 +1,4 @@
-"""Whether a job fits in the machines' memory, and which limit binds.
+"""The triples of a problem, and whether a job fits in the machines' memory.
 
 Problem: servers need less memory the more servers there are, and workers less the more workers
 there are; is there a split with which both fit? Method: one replica, all other machines as servers;
@@ -9,16 +9,45 @@ least that suffices. The same for a part of the space, such as data parallelism.
 Complexity: O(log N) numbers of workers, each O(L·P) memory sizes. Source: own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from planner.families.yan.checker import server_bytes, worker_bytes
-from planner.families.yan.layer_program import Triple
 from planner.families.yan.problem import Problem
-from planner.families.yan.search import Space
+from planner.families.yan.segments import server_bytes, worker_bytes
 from planner.families.yan.tables import Choice, partitions_of
 from planner.solving.result import Infeasibility
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The triples that are searched."""
+
+    machines: int
+    fewest_servers: int
+    most_workers: int
+    most_replicas: int
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """Yield numbers of replicas, and the most workers of each."""
+        room = self.machines - self.fewest_servers
+        for replicas in range(1, min(self.most_replicas, room) + 1):
+            yield replicas, min(self.most_workers, room // replicas)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield numbers of workers of a replica, and of replicas."""
+        for replicas, most in self.rows():
+            for workers in range(1, most + 1):
+                yield workers, replicas
+
+    @property
+    def count(self) -> int:
+        """Number of triples."""
+        return sum(len(self.servers(*pair)) for pair in self.pairs())
+
+    def servers(self, workers: int, replicas: int) -> range:
+        """Return the numbers of servers possible with these workers."""
+        return range(self.fewest_servers, self.machines - workers * replicas + 1)
 
 
 def fewest_servers(problem: Problem) -> int:
@@ -42,7 +71,7 @@ def _any(_: Choice) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Least:
+class LeastSplit:
     """The split of a job that needs least memory a machine."""
 
     servers: int
@@ -60,22 +89,27 @@ class _Least:
         return max(self.server_bytes, self.worker_bytes)
 
 
-def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) -> _Least:
-    """Return the split with least memory in a part of the space.
+def least_split(
+    problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
+) -> LeastSplit:
+    """Return the split with least memory in a part of the space, whatever the problem's limit.
 
-    A layer needs least with one thread and mostly, but not always, with the most partitions: an
-    inner band of a convolution reads more rows than a band at the edge, which has padding.
+    It needs at least 2 machines. `allowed` filters (partitions, copies); it must allow one copy
+    wherever it allows more, which never needs less memory. A layer needs least with one thread and
+    mostly, but not always, with the most partitions: an inner band of a convolution reads more rows
+    than a band at the edge, which has padding.
     """
+    space = space or Space(problem.machines, 1, problem.machines, problem.machines)
     needed = cache(lambda place, p: worker_bytes(problem, place, p, 1))
 
     @cache
-    def with_workers(workers: int) -> _Least:
+    def with_workers(workers: int) -> LeastSplit:
         segments = []
         for place, layer in enumerate(problem.layers):
             parts = partitions_of(problem, layer, workers)
             segments.append(min((needed(place, p), p) for p in parts if allowed((p, 1))))
         servers = space.machines - workers
-        return _Least(servers, server_bytes(problem, servers), tuple(segments))
+        return LeastSplit(servers, server_bytes(problem, servers), tuple(segments))
 
     most = min(space.most_workers, space.machines - 1)
     low, high = 1, most  # servers' need rises with workers, workers' need falls
@@ -91,29 +125,6 @@ def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) ->
     )
 
 
-def least_memory(
-    problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
-) -> int:
-    """Return the smallest `memory_bytes` with which a configuration in `space` fits.
-
-    The problem needs at least 2 machines; its own `memory_bytes` is ignored. `allowed` filters
-    (partitions, copies); it must allow one copy wherever it allows more, which never needs less
-    memory.
-    """
-    return _least(problem, space or _everything(problem), allowed).needed
-
-
-def least_triple(problem: Problem, space: Space) -> tuple[Triple, list[int]]:
-    """Return the triple that needs least memory in `space`, and each layer's partitions."""
-    least = _least(problem, space, _any)
-    workers = min(space.machines - least.servers, space.most_workers)
-    return Triple(workers, 1, least.servers), [partitions for _, partitions in least.layers]
-
-
-def _everything(problem: Problem) -> Space:
-    return Space(problem.machines, 1, problem.machines, problem.machines)
-
-
 def infeasibility(
     problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
 ) -> Infeasibility | None:
@@ -125,7 +136,7 @@ def infeasibility(
         )
     if problem.memory_bytes is None:
         return None
-    least = _least(problem, space or _everything(problem), allowed)
+    least = least_split(problem, space, allowed)
     if least.needed <= problem.memory_bytes:
         return None
     workers = f"each worker up to {least.worker_bytes}"

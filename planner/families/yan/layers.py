@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from planner.model.errors import InvalidInputError
-from planner.model.validation import integer, set_exact, set_integer, shown
+from planner.model.validation import integer, one_of, set_exact, set_integer, shown
 
 MAX_COUNT = 2**53
 """Most neurons, connections or weights of a layer: counts stay exact in floating point."""
@@ -73,10 +73,7 @@ class NeuronLayer:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise InvalidInputError("name", f"expected a string, got {shown(self.name)}")
-        if self.kind not in ("conv", "full", "block"):
-            raise InvalidInputError(
-                "kind", f"expected one of conv, full, block, got {shown(self.kind)}"
-            )
+        one_of(self.kind, "kind", ("conv", "full", "block"))
         for field in ("neurons", "connections", "weights"):
             least = 0 if (self.kind, field) == ("block", "weights") else 1
             set_integer(self, field, minimum=least, maximum=MAX_COUNT)

@@ -18,15 +18,22 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from planner.families.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
-from planner.families.yan.cuts import Array
-from planner.families.yan.engine import Engine, configuration_of, normal, rank
+from planner.families.yan.configuration import (
+    Configuration,
+    Explored,
+    Fixed,
+    LayerChoice,
+    Plan,
+    Ranked,
+    Triple,
+)
+from planner.families.yan.exact import price_fixed
 from planner.families.yan.feasibility import infeasibility
-from planner.families.yan.layer_program import Triple
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem
+from planner.families.yan.search import Engine, bounded, configuration_of, rank
 from planner.families.yan.segments import segments_of
-from planner.model.errors import BrokenConstraintError, InvalidInputError
+from planner.families.yan.tables import Array
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
@@ -59,13 +66,9 @@ class OrderedMachines:
         """Return the engine for machines that all have one speed."""
         if speed not in self._engines:
             count = self.problem.machines
-            alike = replace(
-                self.problem,
-                machine_speeds=(speed[0],) * count,
-                nic_speeds=(speed[1],) * count,
-                fixed=(),
-            )
-            self._engines[speed] = Engine(normal(alike), deadline=self.deadline)
+            speeds, nics = (speed[0],) * count, (speed[1],) * count
+            alike = replace(self.problem, machine_speeds=speeds, nic_speeds=nics, fixed=())
+            self._engines[speed] = Engine(alike, deadline=self.deadline)
         return self._engines[speed]
 
     @cached_property
@@ -75,23 +78,14 @@ class OrderedMachines:
         By choice, phase (three) and threads, over an epoch of one replica.
         """
         engine = self.engine((Fraction(1), self.fastest[1]))
-        tables, layers = engine.tables, self.problem.layers
-        bounds = []
-        for place, (layer, options) in enumerate(
-            zip(layers, engine.layerwise.options, strict=True)
-        ):
-            units = [0, 0]
-            if place and layer.needs_all:
-                units[0] = layers[place - 1].outputs
-            if place + 1 < len(layers) and layers[place + 1].needs_all:
-                units[1] = layers[place + 1].neurons
+        tables, bounds = engine.tables, []
+        for place, options in enumerate(engine.layerwise.options):
+            layer, rates = self.problem.layers[place], self.problem.rates[place]
             computing, receiving = [], []
             for p, r in options.choices:
                 forward, backward, _ = tables.work(place, p)
                 rows = layer.units // p * layer.pool
-                update = float(self.problem.rates[place].update) * layer.share(
-                    layer.connections, rows
-                )
+                update = float(rates.update) * layer.share(layer.connections, rows)
                 # The minimum over partitions: any of them may be on the slowest machine.
                 work = np.array([forward.min(), backward.min(), update])
                 computing.append(np.outer(work, tables.slower * tables.share / r))
@@ -99,7 +93,7 @@ class OrderedMachines:
                 # they receive 1 - 1/P of it on average, and all but one of them pay a start-up.
                 fetch = [
                     (p - 1) / p * bool(unit) * (tables.latency + unit * tables.receive)
-                    for unit in (*units, 0)
+                    for unit in (*tables.needed(place), 0)
                 ]
                 receiving.append(np.array(fetch) * tables.share / r)
             bounds.append((np.array(computing), np.array(receiving)))
@@ -194,17 +188,11 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     engine = cluster.engine(cluster.fastest)
     heap: list[tuple[float, int, Triple]] = []
     unseen = float("inf")
-    for replicas, most in engine.space.pairs():
+    for bounds in bounded(engine.layerwise, engine.space):
         if deadline.passed and heap:
             unseen = 0.0
             break
-        side = max(1, min(most, problem.machines // (replicas + 1)))
-        bounds = engine.layerwise.bounds(replicas, most, side)
-        for workers in range(1, most + 1):
-            servers = engine.space.servers(workers, replicas)
-            if servers:
-                triple = Triple(workers, replicas, servers[-1])
-                heap.append((float(bounds[workers - 1]), -triple.servers, triple))
+        heap += [(bound, -triple.servers, triple) for bound, triple in bounds]
     heapify(heap)
     ranking: list[Ranked] = []
     refined: set[Triple] = set()
@@ -260,26 +248,11 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 
 
 def _fixed(problem: Problem, cluster: OrderedMachines) -> Outcome[Plan]:
-    ranking, bounds = [], []
-    for place, fixed in enumerate(problem.fixed):
-        triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)
+    def made(triple: Triple, fixed: Fixed) -> tuple[list[Configuration], Fraction]:
+        bound = cluster.engine(cluster.fastest).below(cluster.bound(triple))
         if fixed.layers is None:
-            plans = list(cluster.plans(triple))
-        else:
-            configuration = fixed.configuration()
-            used = [cluster.used(order, triple) for order in cluster.orders]
-            plans = [cluster.dealt(configuration, *machines) for machines in used]
-        try:
-            prices = [Ranked(plan, estimate(problem, plan).epoch) for plan in plans]
-        except BrokenConstraintError as error:
-            raise InvalidInputError(f"fixed[{place}]", error.message) from None
-        if not prices:
-            message = f"no choice of layers fits {problem.memory_bytes} bytes a machine"
-            raise InvalidInputError(f"fixed[{place}]", message)
-        ranking.append(min(prices, key=lambda plan: plan.epoch))
-        bounds.append(cluster.engine(cluster.fastest).below(cluster.bound(triple)))
-    ranking.sort(key=rank)
-    count = len(ranking)
-    explored = Explored(count, 0, count * len(problem.layers), 0)
-    plan = Plan(ranking[0].configuration, tuple(ranking), explored)
-    return Outcome(plan, min(*bounds, ranking[0].epoch))
+            return list(cluster.plans(triple)), bound
+        used = [cluster.used(order, triple) for order in cluster.orders]
+        return [cluster.dealt(fixed.configuration(), *machines) for machines in used], bound
+
+    return price_fixed(problem, made, "machine")
