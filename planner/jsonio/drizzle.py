@@ -1,10 +1,9 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
-from math import isfinite
 from typing import Annotated, Any, Literal, Unpack
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.families import drizzle
 from planner.families.drizzle.group_size import curve, largest_group
@@ -127,7 +126,7 @@ def answer(
     assert priced is not None
     beside, largest = priced.overhead_of_compute, largest_group(problem)
     rows = tuple(filled(TriggersAnswer, triggers) for triggers in plan.stages)
-    return msgspec.structs.replace(
+    return replace(
         base,
         group_size=plan.group_size,
         overhead=float(priced.overhead),
@@ -200,7 +199,7 @@ def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
     points: list[GroupPoint] = []
     for place, row in enumerate(rows):
         path = f"curve[{place}]"
-        if not (isfinite(row.overhead) and 0 <= row.overhead <= 1):
+        if not 0 <= row.overhead <= 1:
             raise InvalidInputError(
                 f"{path}.overhead", f"expected a number from 0 to 1, got {shown(row.overhead)}"
             )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan import Configuration, NeuronLayer, Problem, estimate
+from planner.families.yan import Configuration, NeuronLayer, Problem, estimate, layer_program
 from planner.families.yan.configuration import Triple
 from planner.families.yan.exact import any_mapping_bound
 from planner.families.yan.feasibility import space_of
@@ -154,6 +154,18 @@ def test_what_is_cut_is_not_missed(problem: Problem, data: st.DataObject) -> Non
     assert found[0] == expected[0]
     for epoch, path in (found, expected):
         assert estimate(problem, configuration_of(triple, path)).epoch == epoch
+
+
+def test_too_many_ties_leave_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the path that rounding prefers is priced, and its time but for rounding is the bound."""
+    triple = Triple(2, 1, 1)
+    certain, hurried = Engine(TINY), Engine(TINY)
+    assert certain.solve(triple) == hurried.solve(triple)
+    best = certain.exactly(triple)
+    monkeypatch.setattr(layer_program, "MAX_TIED", 0)
+    found = hurried.exactly(triple)
+    assert found.bound < best.bound == best.epoch <= found.epoch
+    assert found.bound >= best.epoch * Fraction(1 - 1e-9)
 
 
 @settings(max_examples=80)

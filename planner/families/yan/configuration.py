@@ -56,17 +56,13 @@ def canonical_mapping(choices: Sequence[tuple[int, int]], workers: int) -> tuple
     """
     mappings: list[LayerMapping] = []
     for partitions, copies in choices:
-        if not mappings:
-            before: LayerMapping = ((),)
-            old_copies = copies
-        else:
-            before, old_copies = mappings[-1], len(mappings[-1][0])
+        before: LayerMapping = mappings[-1] if mappings else ()
+        old_copies = len(before[0]) if before else copies
         classes = gcd(copies, old_copies)
         holding = {worker for row in before for worker in row}
         free = iter([worker for worker in range(workers) if worker not in holding])
         mapping = [[-1] * copies for _ in range(partitions)]
-        hosts = len(before) * old_copies // classes if mappings else 0
-        host_of = matched(partitions * copies // classes, hosts)
+        host_of = matched(partitions * copies // classes, len(before) * old_copies // classes)
         unmatched = []
         for group in range(classes):
             for place, host in enumerate(host_of):

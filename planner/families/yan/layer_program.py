@@ -250,6 +250,7 @@ def best_path(
     if cap is None:
         cap, most = float(program.values[0][-1].min()) * slack, MAX_TIED
 
+    @cache
     def key(label: _Label) -> tuple[Fraction, tuple[LayerState, ...]]:
         return exact.epoch(triple, label.path), label.path
 
@@ -257,7 +258,7 @@ def best_path(
     # are dropped.
     togo = program.togo([price * size for size in sizes])
     smallest = [float(size.min()) for size in sizes]
-    labels = [_Label(0.0, 0.0, ())]
+    labels, count = [_Label(0.0, 0.0, ())], 0
     for place, options in enumerate(program.options):
         grown: dict[LayerState, list[_Label]] = {}
         rest = sum(smallest[place + 1 :])
@@ -272,12 +273,14 @@ def best_path(
                     returned = back[0, :, label.path[-1].threads - 1, None]
                     time = time + (returned + ahead[0]) / program.replicas
                 good = (time + price * size + togo[place] <= cap) & (size + rest <= room)
-                for b, h in np.argwhere(good).tolist():
+                places = np.argwhere(good).tolist()
+                count += len(places)
+                if count > most:
+                    return None
+                for b, h in places:
                     state = state_at(options, b, h)
                     longer = _Label(float(time[b, h]), float(size[b, h]), (*label.path, state))
                     grown.setdefault(state, []).append(longer)
-        if sum(map(len, grown.values())) > most:
-            return None
         labels = []
         for _, ends in sorted(grown.items()):
             labels += _undominated(ends, key, slack)

@@ -129,7 +129,7 @@ class NeuronLayer:
                 f"expected channels x kernel x kernel ({filters}) for each input channel, or also "
                 f"a bias a channel ({channels}), got {self.weights}",
             )
-        if not self._input_channels:
+        if not self.input_channels:
             ranges = " or ".join(
                 f"{self.neurons * inputs} to {self.neurons * kernel**2 * inputs} for {inputs}"
                 for inputs in self._inputs_of_weights
@@ -187,8 +187,8 @@ class NeuronLayer:
         return tuple(inputs for inputs, rest in quotients if inputs and not rest)
 
     @cached_property
-    def _input_channels(self) -> int:
-        """Input channels of each filter; 0 if connections and weights contradict each other."""
+    def input_channels(self) -> int:
+        """Input channels of each filter of a convolution; 0 if connections contradict weights."""
         assert self.kernel is not None
         possible = 0
         for inputs in self._inputs_of_weights:
@@ -198,11 +198,6 @@ class NeuronLayer:
                     return inputs
                 possible = possible or inputs
         return possible
-
-    @property
-    def input_channels(self) -> int:
-        """Input channels of each filter of a convolution."""
-        return self._input_channels
 
     @property
     def needs_all(self) -> bool:

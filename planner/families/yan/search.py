@@ -140,7 +140,7 @@ def search(
         result.bound, result.timed_out = 0.0, True
     result.cut = result.triples - result.solved
     if result.timed_out:
-        if not result.solutions:
+        if waiting and not result.solutions:
             first = min(waiting, key=waiting.__getitem__)
             result.solutions = [Solution(waiting[first], first)]
         worst = max((solution.epoch for solution in result.solutions), default=float("inf"))

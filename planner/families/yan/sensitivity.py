@@ -77,7 +77,6 @@ class Sensitivity:
     regret_constants: tuple[tuple[str, Fraction], ...]  # factors of the worst combination
     error: Fraction
     mean_regret: Fraction  # over all combinations
-    searches: int  # searches for the best configuration that were run
 
 
 def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
@@ -157,18 +156,16 @@ def sensitivity(
         combinations[worst],
         Fraction(error),
         sum(regrets, Fraction(0)) / len(regrets),
-        study.searches,
     )
 
 
+@dataclass(frozen=True)
 class _Study:
     """One configuration, under other constants."""
 
-    def __init__(self, problem: Problem, configuration: Configuration, deadline: Deadline) -> None:
-        self.problem = problem
-        self.deadline = deadline
-        self.configuration = configuration
-        self.searches = 0
+    problem: Problem
+    configuration: Configuration
+    deadline: Deadline
 
     def check(self) -> None:
         """Raise InvalidInputError unless the configuration is the best."""
@@ -185,7 +182,6 @@ class _Study:
     def _better(self, problem: Problem) -> Ranked | None:
         """Return the best configuration if it beats the studied one."""
         self.deadline.check()
-        self.searches += 1
         price = estimate(problem, self.configuration).epoch
         engine = Engine(problem)
         below = float(price) * (1 + 4 * engine.tables.error)
