@@ -226,7 +226,7 @@ def losses_of_one_replica(problem: Problem) -> list[float]:
     """Return the same of configurations with one replica and one server."""
     triple = Triple(problem.machines - 1, 1, 1)
     engine, greedy = Engine(problem), Greedy(problem, Deadline(None))
-    canonical, greedily = engine.solve(triple), greedy.found(triple)
+    canonical, greedily = engine.solve(triple), greedy.path_of(triple)
     assert canonical is not None
     assert greedily is not None
     epoch = estimate(problem, greedily.configuration(triple)).epoch

@@ -292,7 +292,7 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
     """With two layers no prefix has a choice, so the program misses nothing."""
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, 1, problem.machines - workers)
-    found = Greedy(problem, Deadline(None)).found(triple)
+    found = Greedy(problem, Deadline(None)).path_of(triple)
     assert found is not None
     priced = estimate(problem, found.configuration(triple)).epoch
     assert found.epoch == pytest.approx(float(priced), rel=1e-12)
@@ -316,7 +316,7 @@ def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, (problem.machines - 1) // workers, 1)
     program = solver.engine.layerwise.whole_program(triple)
-    found = solver.found(triple)
+    found = solver.path_of(triple)
     assert found is not None
     for path in (solver.path(program, workers), found):
         epoch = estimate(problem, path.configuration(triple)).epoch

@@ -9,8 +9,7 @@ on Apache Spark".
 """
 
 from planner.families.drizzle.calibration import Calibration, Measurement, calibrate
-from planner.families.drizzle.family import DRIZZLE, METHODS, solve
-from planner.families.drizzle.group_size import (
+from planner.families.drizzle.evaluation import (
     Band,
     Evaluation,
     State,
@@ -19,6 +18,7 @@ from planner.families.drizzle.group_size import (
     evaluate,
     group_sizes,
 )
+from planner.families.drizzle.family import DRIZZLE, METHODS, solve
 from planner.families.drizzle.problem import Plan, Problem, Stage, Triggers
 
 __all__ = [

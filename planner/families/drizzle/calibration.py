@@ -74,7 +74,7 @@ def independent(rows: Sequence[Sequence[int]]) -> list[int]:
 
 def _products(vectors: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return the scalar products of vectors with each other."""
-    return [[sum(map(mul, one, other)) for other in vectors] for one in vectors]
+    return [[sum(map(mul, first, second)) for second in vectors] for first in vectors]
 
 
 def _determinant(matrix: Sequence[Sequence[int]]) -> int:

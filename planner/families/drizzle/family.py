@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from planner.families.drizzle.group_size import (
+from planner.families.drizzle.evaluation import (
     Band,
     Evaluation,
     check,

@@ -140,25 +140,25 @@ def _fixed(problem: Problem, engine: Engine) -> Outcome[Plan]:
 def price_fixed(
     problem: Problem,
     made: Callable[[Triple, Fixed], tuple[list[Configuration], Fraction | None]],
-    each: str,
+    holder: str,
 ) -> Outcome[Plan]:
     """Return the ranking of the configurations in `fixed`.
 
-    `made` returns configurations of one of them, and a bound; None for the price of the best. The
-    error if there are none names `each` machine.
+    `made` returns configurations of one of them, and a bound; None for the price of the best.
+    `holder` names a machine in the error if there are none.
     """
     ranking, bounds = [], []
     for place, fixed in enumerate(problem.fixed):
         triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)
         try:
             configurations, bound = made(triple, fixed)
-            prices = [Ranked(one, estimate(problem, one).epoch) for one in configurations]
+            prices = [Ranked(plan, estimate(problem, plan).epoch) for plan in configurations]
         except BrokenConstraintError as error:
             raise InvalidInputError(f"fixed[{place}]", error.message) from None
         if not prices:
-            message = f"no choice of layers fits {problem.memory_bytes} bytes a {each}"
+            message = f"no choice of layers fits {problem.memory_bytes} bytes a {holder}"
             raise InvalidInputError(f"fixed[{place}]", message)
-        ranking.append(min(prices, key=lambda plan: plan.epoch))
+        ranking.append(min(prices, key=lambda ranked: ranked.epoch))
         bounds.append(ranking[-1].epoch if bound is None else bound)
     ranking.sort(key=rank)
     count = len(ranking)

@@ -54,7 +54,7 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     result = search(engine.layerwise, engine.space, solver.solve, problem.top, deadline)
     ranking = []
     for solution in result.solutions:
-        path = solver.found(solution.triple)
+        path = solver.path_of(solution.triple)
         assert path is not None
         configuration = path.configuration(solution.triple)
         ranking.append(Ranked(configuration, estimate(problem, configuration).epoch))
@@ -136,7 +136,7 @@ class Greedy:
         self.states = 0
         self._solved: dict[Triple, Path | None] = {}
 
-    def found(self, triple: Triple) -> Path | None:
+    def path_of(self, triple: Triple) -> Path | None:
         """Return the path of a triple; None if none fits."""
         key = self.engine.key(triple)
         if key not in self._solved:
@@ -145,7 +145,7 @@ class Greedy:
 
     def solve(self, triple: Triple) -> float | None:
         """Return the time of a triple, except for rounding; None if no path fits."""
-        path = self.found(triple)
+        path = self.path_of(triple)
         return None if path is None else path.epoch
 
     def _solve(self, triple: Triple) -> Path | None:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from planner.families.yan.exact import price_fixed
 from planner.families.yan.feasibility import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem
-from planner.families.yan.search import Engine, bounded, configuration_of, rank
+from planner.families.yan.search import Engine, configuration_of, rank, search
 from planner.families.yan.segments import segments_of
 from planner.families.yan.tables import Array
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
@@ -186,65 +185,40 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     if problem.fixed:
         return _fixed(problem, cluster)
     engine = cluster.engine(cluster.fastest)
-    heap: list[tuple[float, int, Triple]] = []
-    unseen = float("inf")
-    for bounds in bounded(engine.layerwise, engine.space):
-        if deadline.passed and heap:
-            unseen = 0.0
-            break
-        heap += [(bound, -triple.servers, triple) for bound, triple in bounds]
-    heapify(heap)
-    ranking: list[Ranked] = []
+    best: dict[Triple, Ranked] = {}
     refined: set[Triple] = set()
-    lowest, looked, timed_out = float("inf"), 0, False
-    while heap:
-        bound, _, triple = heappop(heap)
-        # Bounds come in rising order; a triple comes twice, with a cheap and then a stronger bound.
-        if len(ranking) >= problem.top and bound > float(ranking[problem.top - 1].epoch):
-            lowest = min(lowest, bound)
-            break
-        if deadline.passed and ranking:
-            lowest, timed_out = min(lowest, bound), True
-            break
-        if triple not in refined and not deadline.passed:
-            refined.add(triple)
-            heappush(heap, (max(bound, cluster.bound(triple)), -triple.servers, triple))
-            continue
-        lowest = min(lowest, bound)
-        looked += 1
-        try:
-            plans = [
-                Ranked(configuration, estimate(problem, configuration).epoch)
-                for configuration in cluster.plans(triple)
-            ]
-        except TimeUpError:
-            if not ranking:
-                raise
-            timed_out = True
-            break
-        if plans:
-            ranking.append(min(plans, key=lambda plan: plan.epoch))
-            ranking.sort(key=rank)
-        # The bound holds for fewer servers too.
-        fewer = triple._replace(servers=triple.servers - 1)
-        if fewer.servers in engine.space.servers(triple.workers, triple.replicas):
-            heappush(heap, (bound, -fewer.servers, fewer))
-    if not ranking:
+
+    def bound(triple: Triple) -> float:
+        refined.add(triple)
+        return cluster.bound(triple)
+
+    def solve(triple: Triple) -> float | None:
+        plans = [Ranked(plan, estimate(problem, plan).epoch) for plan in cluster.plans(triple)]
+        if not plans:
+            return None
+        best[triple] = min(plans, key=lambda plan: plan.epoch)
+        return float(best[triple].epoch)
+
+    result = search(
+        engine.layerwise,
+        engine.space,
+        solve,
+        problem.top,
+        deadline,
+        stronger=[bound],
+        monotone=False,  # with fewer servers the slowest NIC may be a faster one
+    )
+    if not best:
         reason = f"memory: no configuration that was tried fits {problem.memory_bytes} bytes"
         return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
-    timed_out |= unseen == 0
-    proven = engine.below(min(lowest, unseen))
-    triples, states = engine.space.count, engine.all_states()
+    ranking = sorted(best.values(), key=rank)[: problem.top]
+    proven = engine.below(min(result.least, result.bound))
+    states = engine.all_states()
     seen = sum(engine.layerwise.states(triple.workers) for triple in refined)
-    cut = (0, 0) if timed_out else (triples - looked, max(0, states - seen))
-    explored = Explored(triples, cut[0], states, cut[1])
-    plan = Plan(
-        ranking[0].configuration,
-        tuple(ranking[: problem.top]),
-        explored,
-        -int(-proven // 1),
-    )
-    return Outcome(plan, min(proven, ranking[0].epoch), timed_out)
+    cut = (0, 0) if result.timed_out else (result.cut, max(0, states - seen))
+    explored = Explored(result.triples, cut[0], states, cut[1])
+    plan = Plan(ranking[0].configuration, tuple(ranking), explored, -int(-proven // 1))
+    return Outcome(plan, min(proven, ranking[0].epoch), result.timed_out)
 
 
 def _fixed(problem: Problem, cluster: OrderedMachines) -> Outcome[Plan]:

@@ -12,7 +12,7 @@ programs. Source: Yan et al., KDD'15, slides "Efficient Search Algorithm" (the o
 and order are ours.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
@@ -58,6 +58,7 @@ class SearchResult:
     triples: int = 0  # in the space
     solved: int = 0
     cut: int = 0  # by bounds: all unsolved ones, unless the time was up
+    least: float = float("inf")  # bound on every solved triple
     timed_out: bool = False
 
 
@@ -79,12 +80,24 @@ def search(
     top: int,
     deadline: Deadline,
     below: float = float("inf"),
+    *,
+    stronger: Sequence[Callable[[Triple], float]] = (),
+    monotone: bool = True,
 ) -> SearchResult:
     """Return the best `top` triples with a time below `below`.
 
     `solve` returns the time of a triple, at least its bound, or None. One triple is solved even
-    after the deadline; TimeUpError if `solve` raises it for the first one.
+    after the deadline; TimeUpError if `solve` raises it for the first one. `stronger` are the
+    bounds of a triple with its own servers, the last one the strongest. If `monotone`, fewer
+    servers take as long at least; else only the bound holds for them.
     """
+    stronger = stronger or (layerwise.bound, lambda triple: layerwise.coarse(triple)[1])
+    last = len(stronger)  # the stage in which a triple is solved
+
+    def push(value: float, stage: int, triple: Triple) -> None:
+        if triple.servers in space.servers(triple.workers, triple.replicas):
+            heappush(heap, (value, stage, -triple.servers, triple))
+
     result = SearchResult(triples=space.count)
     heap: list[tuple[float, int, int, Triple]] = []  # time or bound, stage, -servers, triple
     error = layerwise.tables.error
@@ -108,34 +121,36 @@ def search(
                 break
             if deadline.passed and (result.solutions or waiting):
                 result.bound, result.timed_out = value, True
-                heappush(heap, (value, stage, -triple.servers, triple))
+                push(value, stage, triple)
                 break
-            if stage < 2 and not deadline.passed:
+            fewer = triple._replace(servers=triple.servers - 1)
+            if stage < last and not deadline.passed:
                 try:
-                    stronger = layerwise.coarse(triple)[1] if stage else layerwise.bound(triple)
+                    better = max(value, stronger[stage](triple))
                 except TimeUpError:
-                    stronger = value
-                better = max(value, stronger)
+                    better = value
                 if better < below:
-                    heappush(heap, (better, stage + 1, -triple.servers, triple))
-            elif stage <= 2:
+                    push(better, stage + 1, triple)
+            elif stage <= last:
                 try:
                     epoch = solve(triple)
                 except TimeUpError:
                     if not (result.solutions or waiting):
                         raise
                     result.bound, result.timed_out = value, True
-                    heappush(heap, (value, stage, -triple.servers, triple))
+                    push(value, stage, triple)
                     break
                 result.solved += 1
+                result.least = min(result.least, value)
                 if epoch is not None and epoch < below:
                     waiting[triple] = epoch
-                    heappush(heap, (epoch, 3, -triple.servers, triple))
+                    push(epoch, last + 1, triple)
+                if not monotone:
+                    push(value, 0, fewer)
             else:
                 result.solutions.append(Solution(waiting.pop(triple), triple))
-                fewer = triple._replace(servers=triple.servers - 1)
-                if fewer.servers in space.servers(triple.workers, triple.replicas):
-                    heappush(heap, (value, 0, -fewer.servers, fewer))
+                if monotone:
+                    push(value, 0, fewer)
     if more:
         result.bound, result.timed_out = 0.0, True
     result.cut = result.triples - result.solved
@@ -147,7 +162,7 @@ def search(
         result.cut = sum(
             triple.servers - space.servers(triple.workers, triple.replicas)[0] + 1
             for value, stage, _, triple in heap
-            if stage < 3 and value > worst
+            if stage <= last and value > worst
         )
     return result
 
