@@ -54,18 +54,6 @@ def error_terms(problem: Problem, place: int, start: int, stop: int) -> tuple[in
     return bisect_right(known.last, start), bisect_left(known.first, stop)
 
 
-class _Held(NamedTuple):
-    partition: int
-    copy: int
-
-
-def _holding(choice: LayerChoice) -> dict[int, _Held]:
-    """Return the partition and copy that each worker holds."""
-    return {
-        worker: _Held(p, r) for p, row in enumerate(choice.mapping) for r, worker in enumerate(row)
-    }
-
-
 def segments_of(
     problem: Problem,
     place: int,
@@ -79,73 +67,61 @@ def segments_of(
     """
     layer = problem.layers[place]
     held, units = layer.held(choice.partitions), layer.passed(choice.partitions)
-    width = layer.neurons // layer.rows
-    holding_before = {} if before is None else _holding(before)
-    holding_after = {} if after is None else _holding(after)
-    starts_before = starts_after = None
-    if before is not None:
-        starts_before = problem.layers[place - 1].passed(before.partitions)
-    if after is not None:
-        starts_after = problem.layers[place + 1].held(after.partitions)
-    activations_of: dict[tuple[int, int], Fraction] = {}
-    errors_of: dict[tuple[int, int], Fraction] = {}
+    nothing = [[Fraction(0)] * choice.copies] * choice.partitions
+    activations = (
+        nothing if before is None else _received(problem, place, choice, place - 1, before)
+    )
+    errors = nothing if after is None else _received(problem, place, choice, place + 1, after)
     segments = []
-    for p in range(choice.partitions):
-        outgoing, needed, wanted = 0, None, None
-        if starts_before is not None:
-            previous = problem.layers[place - 1]
-            low, high = inputs(problem, place, held[p], held[p + 1])
-            needed = _Needed(low, high, starts_before, previous.width, activations_of)
+    for p, workers in enumerate(choice.mapping):
+        outgoing = 0
         if place + 1 < len(problem.layers):
-            following = problem.layers[place + 1]
-            into = problem.fields[place].into
+            following, into = problem.layers[place + 1], problem.fields[place].into
             outgoing = into(layer, following, units[p + 1]) - into(layer, following, units[p])
-            if starts_after is not None:
-                low, high = error_terms(problem, place, units[p], units[p + 1])
-                wanted = _Needed(
-                    low, high, starts_after, following.neurons // following.rows, errors_of
-                )
         connections = layer.share(layer.connections, held[p + 1])
         connections -= layer.share(layer.connections, held[p])
-        for r, worker in enumerate(choice.mapping[p]):
-            activations = errors = Fraction(0)
-            if needed is not None and before is not None:
-                there = holding_before.get(worker)
-                activations = needed.remote(r, choice.copies, there, before.copies)
-            if wanted is not None and after is not None:
-                there = holding_after.get(worker)
-                errors = wanted.remote(r, choice.copies, there, after.copies)
-            neurons = width * (held[p + 1] - held[p])
-            segments.append(Segment(worker, neurons, connections, outgoing, activations, errors))
+        neurons = layer.neurons // layer.rows * (held[p + 1] - held[p])
+        for r, worker in enumerate(workers):
+            traffic = activations[p][r], errors[p][r]
+            segments.append(Segment(worker, neurons, connections, outgoing, *traffic))
     return segments
 
 
-class _Needed(NamedTuple):
-    """Units [low, high) that a segment needs of another layer, which is cut at `starts`.
+def _received(
+    problem: Problem, place: int, choice: LayerChoice, neighbour: int, other: LayerChoice
+) -> list[list[Fraction]]:
+    """Return the mean numbers that segments receive of another layer, by partition and copy.
 
-    `known` caches results: few differ, and making fractions is slow.
+    A share g / R' of the samples of a copy is of each copy r' ≡ copy (mod g) of the other layer.
     """
-
-    low: int
-    high: int
-    starts: Sequence[int]
-    width: int
-    known: dict[tuple[int, int], Fraction]
-
-    def remote(self, copy: int, copies: int, there: _Held | None, others: int) -> Fraction:
-        """Return the amount held by other workers, on average over the samples of `copy`.
-
-        A share g / R' of these samples is of each copy r' ≡ copy (mod g) of the other layer.
-        """
-        shared, classes = 0, gcd(copies, others)
-        if there is not None and (there.copy - copy) % classes == 0:
-            start, stop = self.starts[there.partition], self.starts[there.partition + 1]
-            shared = max(0, min(self.high, stop) - max(self.low, start))
-        key = self.high - self.low, shared
-        if key not in self.known:
-            own = Fraction(shared * classes, others)
-            self.known[key] = (self.high - self.low - own) * self.width
-        return self.known[key]
+    layer, source = problem.layers[place], problem.layers[neighbour]
+    if neighbour < place:  # activations, of the units that the layer before passes on
+        cuts, starts = layer.held(choice.partitions), source.passed(other.partitions)
+        needed, width = inputs, source.width
+    else:  # error terms, of the rows that the next layer holds
+        cuts, starts = layer.passed(choice.partitions), source.held(other.partitions)
+        needed, width = error_terms, source.neurons // source.rows
+    holding = {
+        worker: (p, r) for p, row in enumerate(other.mapping) for r, worker in enumerate(row)
+    }
+    classes = gcd(choice.copies, other.copies)
+    known: dict[tuple[int, int], Fraction] = {}  # few differ, and making fractions is slow
+    received: list[list[Fraction]] = []
+    for p, workers in enumerate(choice.mapping):
+        low, high = needed(problem, place, cuts[p], cuts[p + 1])
+        received.append([])
+        for copy, worker in enumerate(workers):
+            shared = 0
+            partition, other_copy = holding.get(worker, (-1, -1))
+            if partition >= 0 and (other_copy - copy) % classes == 0:
+                start, stop = starts[partition], starts[partition + 1]
+                shared = max(0, min(high, stop) - max(low, start))
+            key = high - low, shared
+            if key not in known:
+                own = Fraction(shared * classes, other.copies)
+                known[key] = (high - low - own) * width
+            received[-1].append(known[key])
+    return received
 
 
 # ---
