@@ -30,7 +30,7 @@ from planner.families.yan.configuration import (
     canonical_mapping,
 )
 from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.feasibility import infeasibility
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem, refuse_fixed
 from planner.families.yan.search import rank

@@ -27,8 +27,8 @@ import numpy as np
 
 from planner.families.yan.configuration import Configuration, Explored, Plan, Ranked, Triple
 from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.feasibility import infeasibility
 from planner.families.yan.layer_program import LayerState, state_at
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate, reading_factor
 from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import Engine, configuration_of

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from planner.families.yan import Configuration, NeuronLayer, Problem, estimate, layer_program
 from planner.families.yan.configuration import Triple
 from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.feasibility import space_of
 from planner.families.yan.layer_program import Exact, LayerState, best_path
 from planner.families.yan.layerwise import Layerwise
+from planner.families.yan.memory import space_of
 from planner.families.yan.search import Engine, configuration_of, search
 from planner.families.yan.tables import Tables, choices
 from planner.jsonio import decode_request

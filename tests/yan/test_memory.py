@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from planner.families.yan import Configuration, Constants, Problem, solve
 from planner.families.yan.configuration import Triple
 from planner.families.yan.family import METHODS
-from planner.families.yan.feasibility import infeasibility, least_split, space_of
 from planner.families.yan.layers import MAX_COUNT, NeuronLayer
-from planner.families.yan.memory import Memory, fitting
+from planner.families.yan.memory import Memory, fitting, infeasibility, least_split, space_of
 from planner.families.yan.search import Engine
 from planner.solving.result import Status
 from tests.yan import neuron_oracle

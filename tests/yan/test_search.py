@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.yan import Constants, NeuronLayer, Problem, solve
-from planner.families.yan.configuration import Triple
+from planner.families.yan.configuration import Space, Triple
 from planner.families.yan.exact import exact
-from planner.families.yan.feasibility import Space
 from planner.families.yan.search import search
 from planner.solving.deadline import Deadline
 from tests.yan.small_problems import TINY

@@ -1,6 +1,6 @@
 """Configurations of a job, and plans."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
@@ -107,6 +107,37 @@ class Triple(NamedTuple):
     workers: int
     replicas: int
     servers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The triples that are searched."""
+
+    machines: int
+    fewest_servers: int
+    most_workers: int
+    most_replicas: int
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """Yield numbers of replicas, and the most workers of each."""
+        room = self.machines - self.fewest_servers
+        for replicas in range(1, min(self.most_replicas, room) + 1):
+            yield replicas, min(self.most_workers, room // replicas)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield numbers of workers of a replica, and of replicas."""
+        for replicas, most in self.rows():
+            for workers in range(1, most + 1):
+                yield workers, replicas
+
+    @property
+    def count(self) -> int:
+        """Number of triples."""
+        return sum(len(self.servers(*pair)) for pair in self.pairs())
+
+    def servers(self, workers: int, replicas: int) -> range:
+        """Return the numbers of servers possible with these workers."""
+        return range(self.fewest_servers, self.machines - workers * replicas + 1)
 
 
 @dataclass(frozen=True, slots=True)

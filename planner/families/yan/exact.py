@@ -23,11 +23,12 @@ from planner.families.yan.configuration import (
     Fixed,
     Plan,
     Ranked,
+    Space,
     Triple,
 )
-from planner.families.yan.feasibility import Space, infeasibility, least_split, space_of
 from planner.families.yan.layer_program import LayerState, state_at
 from planner.families.yan.layerwise import Layerwise
+from planner.families.yan.memory import infeasibility, least_split, space_of
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import Engine, configuration_of, normal, rank

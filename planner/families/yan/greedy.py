@@ -28,9 +28,8 @@ from planner.families.yan.configuration import (
     Triple,
 )
 from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.feasibility import infeasibility
 from planner.families.yan.layer_program import LayerProgram, LayerState, state_at
-from planner.families.yan.memory import PRICES
+from planner.families.yan.memory import PRICES, infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
 from planner.families.yan.search import GRACE_S, Engine, rank, search

@@ -27,7 +27,7 @@ from planner.families.yan.configuration import (
     Triple,
 )
 from planner.families.yan.exact import price_fixed
-from planner.families.yan.feasibility import infeasibility
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem
 from planner.families.yan.search import Engine, configuration_of, rank, search

@@ -22,7 +22,7 @@ from itertools import chain
 import numpy as np
 
 from planner.families.yan.configuration import Ranked, Triple
-from planner.families.yan.feasibility import infeasibility
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.problem import DEPENDS, Problem, refuse_different
 from planner.families.yan.search import Engine, bounded, rank
 from planner.model.errors import NotApplicableError

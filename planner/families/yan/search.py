@@ -24,9 +24,9 @@ from planner.families.yan.configuration import (
     Fixed,
     LayerChoice,
     Ranked,
+    Space,
     Triple,
 )
-from planner.families.yan.feasibility import Space, space_of
 from planner.families.yan.layer_program import (
     Chosen,
     Exact,
@@ -36,7 +36,7 @@ from planner.families.yan.layer_program import (
     best_path,
 )
 from planner.families.yan.layerwise import Layerwise
-from planner.families.yan.memory import Memory, fitting, smallest
+from planner.families.yan.memory import Memory, fitting, smallest, space_of
 from planner.families.yan.problem import Problem
 from planner.families.yan.tables import Choice, Tables
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
