@@ -29,11 +29,11 @@ from planner.families.yan.configuration import (
     Ranked,
     canonical_mapping,
 )
-from planner.families.yan.engine import rank
 from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.feasibility import infeasibility
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem, refuse_fixed
+from planner.families.yan.search import rank
 from planner.families.yan.tables import Choice, choices
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline

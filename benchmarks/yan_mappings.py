@@ -25,11 +25,10 @@ import numpy as np
 from tables import head, row
 
 from planner.families.yan import Constants, NeuronLayer, Problem, estimate, solve
-from planner.families.yan.configuration import LayerChoice
-from planner.families.yan.engine import Engine, configuration_of
+from planner.families.yan.configuration import LayerChoice, Triple
 from planner.families.yan.greedy import Greedy
-from planner.families.yan.layer_program import Triple
 from planner.families.yan.model import phases, reading, reading_factor, volume
+from planner.families.yan.search import Engine, configuration_of
 from planner.families.yan.segments import segments_of
 from planner.families.yan.tables import Choice, choices
 from planner.solving.deadline import Deadline
@@ -227,10 +226,10 @@ def losses_of_one_replica(problem: Problem) -> list[float]:
     """Return the same of configurations with one replica and one server."""
     triple = Triple(problem.machines - 1, 1, 1)
     engine, greedy = Engine(problem), Greedy(problem, Deadline(None))
-    canonical, greedily = engine.solve(triple), greedy.solve(triple)
+    canonical, greedily = engine.solve(triple), greedy.path_of(triple)
     assert canonical is not None
     assert greedily is not None
-    epoch = estimate(problem, greedily[1].configuration(triple)).epoch
+    epoch = estimate(problem, greedily.configuration(triple)).epoch
     best = best_with_workers(problem, triple.workers)
     return [float(one / best) - 1 for one in (engine.exactly(triple).epoch, epoch)]
 

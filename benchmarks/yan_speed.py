@@ -23,10 +23,9 @@ from tables import rows_below
 from yan_brute_force import brute_force
 
 from planner.families.yan import Problem
-from planner.families.yan.cuts import Array
-from planner.families.yan.engine import Engine
-from planner.families.yan.layer_program import Triple
-from planner.families.yan.tables import Choice, Tables, choices
+from planner.families.yan.configuration import Triple
+from planner.families.yan.search import Engine
+from planner.families.yan.tables import Array, Choice, Tables, choices
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.solving.deadline import Deadline
@@ -84,11 +83,10 @@ def plain(problem: Problem) -> float:
     engine = Engine(problem)
     engine.layerwise.tables = SharedTables(problem)
     best = float("inf")
-    for replicas, most in engine.space.pairs():
-        for workers in range(1, most + 1):
-            for servers in engine.space.servers(workers, replicas):
-                program = engine.layerwise.whole_program(Triple(workers, replicas, servers))
-                best = min(best, program.best().epoch)
+    for workers, replicas in engine.space.pairs():
+        for servers in engine.space.servers(workers, replicas):
+            program = engine.layerwise.whole_program(Triple(workers, replicas, servers))
+            best = min(best, program.best().epoch)
     return best
 
 

@@ -15,7 +15,7 @@ import planner
 from planner.families import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, overlap, yan
 from planner.families.collectives.cost import Fabric
 from planner.families.drizzle import Stage
-from planner.families.drizzle.controller import Band, State, adjusted
+from planner.families.drizzle.evaluation import Band, State, adjusted
 from planner.families.iteration.memory import Footprint
 from planner.families.yan.configuration import Fixed, LayerChoice
 from planner.model.clusters import Cluster, Nic, Scheduling

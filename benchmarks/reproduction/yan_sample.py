@@ -25,14 +25,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.families.yan.configuration import Configuration, Explored, Plan, Ranked
-from planner.families.yan.cuts import Array
-from planner.families.yan.engine import Engine, configuration_of
+from planner.families.yan.configuration import Configuration, Explored, Plan, Ranked, Triple
 from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.feasibility import infeasibility
-from planner.families.yan.layer_program import LayerState, Triple, state_at
+from planner.families.yan.layer_program import LayerState, state_at
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate, reading_factor
 from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
+from planner.families.yan.search import Engine, configuration_of
+from planner.families.yan.tables import Array
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Outcome
@@ -83,8 +83,7 @@ def worst(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     engine = Engine(problem, deadline=deadline)
     triples = [
         Triple(workers, replicas, engine.space.fewest_servers)
-        for replicas, most in engine.space.pairs()
-        for workers in range(1, most + 1)
+        for workers, replicas in engine.space.pairs()
     ]
     steps = engine.tables.problem.threads * sum(
         options.count(triple.workers) ** 2
@@ -227,11 +226,7 @@ def sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> Sam
     """
     engine = Engine(problem, deadline=deadline)
     layerwise, memory, threads = engine.layerwise, engine.memory, engine.tables.problem.threads
-    pairs = [
-        (workers, replicas)
-        for replicas, most in engine.space.pairs()
-        for workers in range(1, most + 1)
-    ]
+    pairs = list(engine.space.pairs())
 
     @cache
     def counts(workers: int) -> tuple[int, ...]:

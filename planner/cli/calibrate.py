@@ -216,7 +216,7 @@ def _named(constants: "Constants") -> dict[str, float]:
 
 def run_groups(options: argparse.Namespace) -> int:
     """Fit the constants to a table of overheads."""
-    from planner.jsonio.drizzle_measurements import decode_overheads, encode_calibration
+    from planner.jsonio.spark import decode_overheads, encode_calibration
 
     check_outputs({"--output": options.output}, (options.measurements,))
     measurements, calibration = read_as(options.measurements, decode_overheads)
@@ -227,7 +227,7 @@ def run_groups(options: argparse.Namespace) -> int:
 
 def _overheads(measurements: "Sequence[Measurement]", calibration: "Calibration") -> str:
     from planner.families.drizzle.calibration import CONSTANTS
-    from planner.jsonio.drizzle_measurements import mean_and_largest
+    from planner.jsonio.spark import mean_and_largest
 
     constants = [
         (

@@ -216,7 +216,7 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case[Any]
         problem: str = request.problem
         made = yan.asked(request) if problem == YAN.name else request.to_problem()
         if getattr(request, "sensitivity", False):
-            yan_answer.refuse_sensitivity(made.problem, "exact")
+            yan.refuse_sensitivity(made.problem, "exact")
         document, cluster = (getattr(request, name, UNSET) for name in ("profile", "cluster"))
         profile = None if document is UNSET else profile_of(document)
         doubts = () if cluster is UNSET else cluster_of(cluster, "cluster").memory_doubts
@@ -348,17 +348,10 @@ def _caramel(case: Case[Any], result: Result[Any, Any], deadline: Deadline | Non
 
 
 def _yan(case: Case[Any], result: Result[Any, Any], deadline: Deadline | None) -> Any:
-    made, request = yan.told(yan_answer.answer(case.problem, result), case.made), case.request
+    made, request = yan_answer.answer(case.made, result), case.request
     if request is None or deadline is None:
         return made
-    return yan_answer.with_extras(
-        made,
-        case.problem,
-        result,
-        pareto=request.pareto,
-        landscape=request.landscape,
-        sensitivity=request.sensitivity and result.method == "exact",
-    )
+    return yan.with_extras(made, case.problem, result, request)
 
 
 def _bml(case: Case[Any], result: Result[Any, Any], _: Deadline | None) -> Any:

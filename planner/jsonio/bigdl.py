@@ -1,9 +1,10 @@
 """The JSON interface of BigDL's shuffle all-reduce and of aggregation through a driver."""
 
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Unpack
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.families import bigdl
 from planner.families.bigdl.evaluation import window_of
@@ -23,6 +24,7 @@ from planner.jsonio.types import (
     PositiveSize,
     Rate,
     Time,
+    fields_of,
     filled,
     or_none,
 )
@@ -76,13 +78,8 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
-        return bigdl.Problem(
-            elements=self.elements,
-            element_bytes=self.element_bytes,
-            nodes=self.nodes,
-            partitions_per_node=self.partitions_per_node,
-            network=links_of(self, 1, self.nodes),
-        )
+        given = fields_of(self, bigdl.Problem)
+        return bigdl.Problem(**{**given, "network": links_of(self, 1, self.nodes)})
 
 
 class PhaseAnswer(Struct, frozen=True, kw_only=True):
@@ -192,7 +189,7 @@ def answer(
     if plan is None:
         return base
     assert cost is not None
-    base = msgspec.structs.replace(
+    base = replace(
         base,
         times_full_transfer=float(cost.times_full_transfer),
         phases=tuple(
@@ -203,9 +200,9 @@ def answer(
         ),
     )
     if isinstance(plan, bigdl.Driver):
-        return msgspec.structs.replace(base, levels=plan.levels)
+        return replace(base, levels=plan.levels)
     nodes = range(plan.nodes)
-    sliced = msgspec.structs.replace(
+    sliced = replace(
         base,
         slices=tuple(map(plan.slice, nodes)),
         pull_start=tuple(plan.asked(node, 0) for node in nodes),
@@ -213,25 +210,19 @@ def answer(
     )
     if pull_order == "rule":
         return sliced
-    return msgspec.structs.replace(sliced, pull_order=sliced.pulls(), pull_start=UNSET)
-
-
-def _planned(problem: bigdl.Problem, method: str) -> bigdl.Plan:
-    plan = bigdl.METHODS[method](problem, NEVER).plan
-    assert plan is not None
-    return plan
+    return replace(sliced, pull_order=sliced.pulls(), pull_start=UNSET)
 
 
 def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
     """Return the cost of every method whose cost fits in 63 bits, the chosen method included."""
     rows = {}
     for name in concrete(bigdl.METHODS):
-        try:
-            cost = bigdl.evaluate(problem, _planned(problem, name))
-        except NotApplicableError:
-            continue
-        ratio = float(cost.times_full_transfer)
-        rows[name] = filled(MethodCost, cost, time_ns=cost.objective_ns, times_full_transfer=ratio)
+        plan = bigdl.METHODS[name](problem, NEVER).plan
+        assert plan is not None
+        with suppress(NotApplicableError):
+            cost = bigdl.evaluate(problem, plan)
+            ratio, time = float(cost.times_full_transfer), cost.objective_ns
+            rows[name] = filled(MethodCost, cost, time_ns=time, times_full_transfer=ratio)
     return rows
 
 
@@ -262,9 +253,10 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     if answer.method != REPLAN:
         check_same(times.get(answer.method), answer.objective_ns, f"comparison.{answer.method}")
     maps: tuple[tuple[str, Pulls], ...] = ()
-    if answer.pull_order is not UNSET and answer.pull_start is not UNSET:
+    orders = [order for order in (answer.pull_order, answer.pull_start) if order is not UNSET]
+    if len(orders) > 1:
         raise InvalidInputError("pull_start", "expected this or pull_order, not both")
-    if answer.pull_order is not UNSET or answer.pull_start is not UNSET:
+    if orders:
         maps = _maps(answer)
     elif answer.levels is UNSET:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
@@ -300,13 +292,9 @@ def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
     size = min(nodes, MAX_CELLS)
     pulling = [node for node, (start, stop) in enumerate(answer.slices) if start < stop]
     alternative = bigdl.Exchange(answer.elements, nodes, "same" if rotated else "rotated")
-    return (
-        ("as planned", window_of(asked, pulling, size, size)),
-        (
-            "one order for all" if rotated else "rotated",
-            bigdl.pulls_at_once(alternative, size, size),
-        ),
-    )
+    counts = bigdl.pulls_at_once(alternative, size, size)
+    planned = window_of(asked, pulling, size, size)
+    return ("as planned", planned), ("one order for all" if rotated else "rotated", counts)
 
 
 INTERFACE = Interface(

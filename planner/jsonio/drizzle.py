@@ -1,15 +1,13 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
-from math import isfinite
 from typing import Annotated, Any, Literal, Unpack
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.families import drizzle
-from planner.families.drizzle.closed_form import curve, largest_group
-from planner.families.drizzle.evaluation import check_triggers
-from planner.families.drizzle.problem import checked_stages
+from planner.families.drizzle.evaluation import curve, largest_group
+from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.interfaces import Interface
@@ -59,17 +57,10 @@ class DrizzleRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_field
 
     def to_problem(self) -> drizzle.Problem:
         """Return the typed problem."""
-        stages = () if self.stages is UNSET else self.stages
-        return drizzle.Problem(
-            compute_ns=self.compute_ns,
-            tasks=or_none(self.tasks),
-            group_ns=or_none(self.group_ns) or 0,
-            task_ns=self.task_ns,
-            constant_task_ns=or_none(self.constant_task_ns) or 0,
-            max_overhead=self.max_overhead,
-            max_group_ns=or_none(self.max_group_ns),
-            stages=tuple(drizzle.Stage(stage.name, stage.tasks, stage.after) for stage in stages),
-        )
+        given = fields_of(self, drizzle.Problem)
+        if self.stages is not UNSET:
+            given["stages"] = tuple(drizzle.Stage(**fields_of(stage)) for stage in self.stages)
+        return drizzle.Problem(**given)
 
 
 REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
@@ -135,7 +126,7 @@ def answer(
     assert priced is not None
     beside, largest = priced.overhead_of_compute, largest_group(problem)
     rows = tuple(filled(TriggersAnswer, triggers) for triggers in plan.stages)
-    return msgspec.structs.replace(
+    return replace(
         base,
         group_size=plan.group_size,
         overhead=float(priced.overhead),
@@ -208,7 +199,7 @@ def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
     points: list[GroupPoint] = []
     for place, row in enumerate(rows):
         path = f"curve[{place}]"
-        if not (isfinite(row.overhead) and 0 <= row.overhead <= 1):
+        if not 0 <= row.overhead <= 1:
             raise InvalidInputError(
                 f"{path}.overhead", f"expected a number from 0 to 1, got {shown(row.overhead)}"
             )

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.families.yan.configuration import (
-    Configuration,
-    LayerChoice,
-    canonical_mapping,
-    check_choice,
-)
+from planner.families.yan.configuration import Fixed, LayerChoice, check_choice
 from planner.families.yan.problem import Problem
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.layout import in_lines, numbers
@@ -79,21 +74,9 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
             raise InvalidInputError(
                 f"{where}.mapping", "expected a mapping for every layer, or for none of them"
             )
-    if not choices[0].mapping:
-        mappings = canonical_mapping(
-            [(choice.partitions, choice.copies) for choice in choices], workers
-        )
-        choices = [
-            replace(choice, mapping=mapping)
-            for choice, mapping in zip(choices, mappings, strict=True)
-        ]
-    configuration = Configuration(
-        document.parameter_servers,
-        document.replicas,
-        workers,
-        tuple(choices),
-        or_none(document.machines),
-    )
+    triple = document.parameter_servers, document.replicas, workers
+    configuration = Fixed(*triple, tuple(choices)).configuration()
+    configuration = replace(configuration, machines=or_none(document.machines))
     from planner.families.yan.calibration import MeasuredEpoch
 
     return MeasuredEpoch(configuration, document.epoch_ns)

@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 
 from planner.jsonio.clusters import ClusterDocument
-from planner.jsonio.drizzle_measurements import GroupsDocument
 from planner.jsonio.interfaces import PROBLEMS
 from planner.jsonio.measurements import ComputationDocument, FitDocument
 from planner.jsonio.network import NETWORK_RULES, NetworkDocument
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.runs import RunReport
 from planner.jsonio.service import ErrorAnswer
-from planner.jsonio.spark import SparkDocument
+from planner.jsonio.spark import GroupsDocument, SparkDocument
 from planner.jsonio.why import WhyReport
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown

@@ -54,10 +54,11 @@ def filled(kind: type[S], source: object, /, **others: Any) -> S:
     return kind(**{name: getattr(source, name) for name in names}, **others)
 
 
-def fields_of(document: Struct) -> dict[str, Any]:
-    """Return the fields of a document that are set."""
+def fields_of(document: Struct, kind: type[Any] | None = None) -> dict[str, Any]:
+    """Return the fields of a document that are set: all, or those that a dataclass has too."""
     fields = structs.asdict(document)
-    return {name: value for name, value in fields.items() if value is not UNSET}
+    names = fields if kind is None else fields.keys() & kind.__dataclass_fields__.keys()
+    return {name: fields[name] for name in names if fields[name] is not UNSET}
 
 
 def or_none(value: T | UnsetType) -> T | None:

@@ -1,6 +1,7 @@
 """The JSON requests of scaling (Yan et al.), and their typed problems."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -28,12 +29,19 @@ from planner.jsonio.interfaces import Interface
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import Count, PositiveRate, Rate, fields_of, or_none
 from planner.jsonio.what_if import WhatIfRequest, planned
-from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
-from planner.jsonio.yan_scaling import headline, scaling
-from planner.model.errors import InvalidInputError
+from planner.jsonio.yan_answer import (
+    YanAnswer,
+    answer,
+    front_rows,
+    headline,
+    scaling,
+    sensitivity_answer,
+)
+from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.validation import inside
-from planner.solving.deadline import Control, Deadline
+from planner.solving.deadline import NEVER, Control, Deadline, TimeUpError
 from planner.solving.methods import REPLAN, known_method
+from planner.solving.result import Result, Status
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": method_names(METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
@@ -165,48 +173,29 @@ def asked(request: YanRequest) -> ProfiledProblem:
 
     Errors carry a path into the request.
     """
-    common: dict[str, Any] = {
-        "read_model": request.read_model,
-        "max_copies": or_none(request.max_copies),
-        "machine_speeds": or_none(request.machine_speeds),
-        "nic_speeds": or_none(request.nic_speeds),
-        "fixed": () if request.fixed is UNSET else fixed_of(request.fixed),
-        "top": request.top,
-    }
-    if request.partitions is not UNSET:
-        common["partitions"] = request.partitions
-    if request.memory_bytes is not UNSET:
-        common["memory_bytes"] = request.memory_bytes
+    given = fields_of(request, Problem)
+    if request.fixed is not UNSET:
+        given["fixed"] = tuple(map(_fixed, request.fixed))
     if request.profile is not UNSET:
-        return _of_profile(request, request.profile, common)
+        return _of_profile(request, request.profile, given)
     for name in _OF_PROFILE[1:]:
         if getattr(request, name) is not UNSET:
             raise InvalidInputError(name, "only together with profile")
-    machines, cores, read_every = request.machines, request.cores, request.read_every
-    layers, constants = request.layers, request.constants
-    if machines is UNSET or cores is UNSET or layers is UNSET or constants is UNSET:
-        names = ("machines", "cores", "layers", "constants")
-        missing = next(name for name in names if getattr(request, name) is UNSET)
-        raise InvalidInputError(missing, "missing (or profile and cluster)")
-    if read_every is UNSET:
+    for name in _INSTEAD:
+        if name not in given:
+            raise InvalidInputError(name, "missing (or profile and cluster)")
+    if "read_every" not in given:
         raise InvalidInputError("read_every", "missing")
-    problem = Problem(
-        machines=machines,
-        cores=cores,
-        layers=layers_of(layers),
-        constants=Constants(**fields_of(constants)),
-        samples=request.samples,
-        read_every=read_every,
-        **common,
-    )
-    return ProfiledProblem(problem, 1, ())
+    given["layers"] = layers_of(given["layers"])
+    given["constants"] = Constants(**fields_of(given["constants"]))
+    return ProfiledProblem(Problem(**given), 1, ())
 
 
 def _of_profile(
-    request: YanRequest, document: ProfileDocument, common: Mapping[str, Any]
+    request: YanRequest, document: ProfileDocument, given: Mapping[str, Any]
 ) -> ProfiledProblem:
-    for name in ("machines", "cores", "layers", "constants"):
-        if getattr(request, name) is not UNSET:
+    for name in _INSTEAD:
+        if name in given:
             raise InvalidInputError(name, "not together with profile")
     if request.cluster is UNSET:
         raise InvalidInputError("cluster", "missing: it comes with profile")
@@ -215,39 +204,80 @@ def _of_profile(
         refuse_incomplete(profile)
     cluster = cluster_of(request.cluster, "cluster")
     computation = 1 if request.computation_scale is UNSET else request.computation_scale
-    return profiled(
-        profile,
-        cluster,
-        request.samples,
-        read_every=or_none(request.read_every),
-        computation=computation,
-        interference=or_none(request.interference),
-        **common,
-    )
+    interference = or_none(request.interference)
+    return profiled(profile, cluster, computation=computation, interference=interference, **given)
 
+
+_INSTEAD = ("machines", "cores", "layers", "constants")
+"""Fields that a profile and a cluster stand in place of."""
 
 _OF_PROFILE = ("profile", "cluster", "computation_scale", "interference")
 
 REQUEST_RULES: dict[str, Any] = {
     "oneOf": [
         {
-            "required": ["machines", "cores", "layers", "constants", "read_every"],
+            "required": [*_INSTEAD, "read_every"],
             "properties": dict.fromkeys(_OF_PROFILE, False),
         },
         {
             "required": ["profile", "cluster"],
-            "properties": dict.fromkeys(("machines", "cores", "layers", "constants"), False),
+            "properties": dict.fromkeys(_INSTEAD, False),
         },
     ]
 }
 """JSON Schema rules of a request that field types cannot express."""
 
 
-def told(answered: YanAnswer, made: ProfiledProblem) -> YanAnswer:
-    """Return the answer with the assumptions beyond the profile."""
-    if not made.assumptions:
+def refuse_sensitivity(problem: Problem, method: str) -> None:
+    """Raise an error unless the method finds the best configuration of the whole space."""
+    if problem.fixed:
+        raise NotApplicableError(
+            "sensitivity",
+            "only of the best configuration of the whole space, not of those in fixed: ask without "
+            "fixed",
+        )
+    if method not in ("auto", "exact") or not problem.uniform:
+        name = method if problem.uniform else "ordered"
+        raise NotApplicableError(
+            "sensitivity",
+            "only of the configuration that is proven best, by method auto or exact on machines "
+            f"that are alike, not with {name}",
+        )
+
+
+def with_extras(
+    answered: YanAnswer,
+    problem: Problem,
+    result: Result[Plan, Estimate],
+    request: YanRequest,
+    deadline: Deadline = NEVER,
+) -> YanAnswer:
+    """Return the answer with Pareto front, landscape and sensitivity, where requested.
+
+    An answer without a configuration gets none. At the deadline the front and the landscape are
+    cut; the part they cover is correct. Sensitivity is of a proven best configuration only, and
+    given only if complete.
+    """
+    if result.plan is None:
         return answered
-    return replace(answered, batch_size=made.batch_size, assumptions=made.assumptions)
+    if request.pareto:
+        from planner.families.yan.pareto import pareto_front
+
+        front = pareto_front(problem, deadline=deadline)
+        answered = replace(answered, pareto=front_rows(front))
+    if request.landscape:
+        from planner.families.yan.pareto import landscape
+
+        cells = landscape(problem, deadline=deadline)
+        answered = replace(answered, landscape=front_rows(cells))
+    searched = result.method == "exact" and result.status is not Status.TIME_LIMIT
+    if request.sensitivity and searched:
+        from planner.families.yan.sensitivity import sensitivity
+
+        with suppress(TimeUpError):
+            study = sensitivity(problem, result.plan.configuration, deadline=deadline)
+            answered = replace(answered, sensitivity=sensitivity_answer(study))
+    return answered
 
 
 def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ...]:
@@ -259,19 +289,12 @@ def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ..
     return tuple(layers)
 
 
-def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
-    """Return the typed configurations, which the problem checks later."""
-    return tuple(
-        Fixed(
-            document.parameter_servers,
-            document.replicas,
-            document.workers_per_replica,
-            None
-            if document.layers is UNSET
-            else tuple(LayerChoice(**fields_of(choice)) for choice in document.layers),
-        )
-        for document in documents
-    )
+def _fixed(document: FixedDocument) -> Fixed:
+    layers = None
+    if document.layers is not UNSET:
+        layers = tuple(LayerChoice(**fields_of(choice)) for choice in document.layers)
+    triple = document.parameter_servers, document.replicas, document.workers_per_replica
+    return Fixed(*triple, layers)
 
 
 def memory_doubts(request: YanRequest) -> tuple[str, ...]:
@@ -295,15 +318,8 @@ def run(request: YanRequest, **control: Unpack[Control[Any]]) -> YanAnswer:
             raise InvalidInputError("sensitivity", reason)
     foreseen = planned(YAN, request, problem, control)
     result = foreseen.result
-    answered = with_extras(
-        told(answer(problem, result), made),
-        problem,
-        result,
-        pareto=request.pareto,
-        landscape=request.landscape,
-        sensitivity=request.sensitivity,
-        deadline=deadline,
-    )
+    answered = answer(made, result)
+    answered = with_extras(answered, problem, result, request, deadline)
     answered = replace(answered, **foreseen.fields)
     if request.profile is UNSET:
         return answered

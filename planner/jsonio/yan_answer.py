@@ -1,22 +1,36 @@
-"""The JSON answers of scaling (Yan et al.)."""
+"""The JSON answers of scaling (Yan et al.), and the data of their pictures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
-from planner.families.yan.configuration import Configuration, Plan, Ranked
+from planner.families.yan.configuration import (
+    Configuration,
+    LayerChoice,
+    Plan,
+    Ranked,
+    check_segments,
+)
+from planner.families.yan.from_profile import ProfiledProblem
 from planner.families.yan.model import Estimate
 from planner.families.yan.problem import MAX_MACHINES, Problem
-from planner.jsonio.heads import head
-from planner.jsonio.types import Index, Moment, filled
+from planner.families.yan.segments import check_machines
+from planner.jsonio.heads import check_head, head, made_by
+from planner.jsonio.schedules import placed
+from planner.jsonio.types import Index, Moment, filled, or_none
 from planner.jsonio.what_if import WhatIfAnswer
-from planner.model.errors import NotApplicableError
-from planner.model.validation import total
-from planner.solving.deadline import NEVER, Deadline, TimeUpError
-from planner.solving.result import Result, Status
+from planner.model.errors import InvalidInputError
+from planner.model.units import counted
+from planner.model.validation import check_count, check_same, shown, total
+from planner.solving.result import Result
+from planner.solving.views import ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
+
+if TYPE_CHECKING:  # a study imports NumPy
+    from planner.families.yan.sensitivity import Sensitivity
 
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Number = Annotated[int, Meta(ge=1)]
@@ -148,21 +162,24 @@ class YanAnswer(WhatIfAnswer, frozen=True, kw_only=True):
     ) = UNSET
 
 
-def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:
-    """Return the JSON form of a result.
+def answer(made: ProfiledProblem, result: Result[Plan, Estimate]) -> YanAnswer:
+    """Return the JSON form of a result, with the assumptions beyond the profile.
 
     Raises InvalidInputError if an epoch takes more than 63 bits of nanoseconds.
     """
+    problem = made.problem
     base = YanAnswer(
         **head(YanAnswer, result),
         machines=problem.machines,
+        batch_size=made.batch_size if made.assumptions else UNSET,
+        assumptions=made.assumptions or UNSET,
     )
     plan = result.plan
     if plan is None:
         return base
     estimate = result.evaluation
     assert estimate is not None
-    return msgspec.structs.replace(
+    return replace(
         base,
         epoch_ns=_rounded(estimate.epoch),
         configuration=_configuration(problem, plan.configuration),
@@ -173,76 +190,18 @@ def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:
     )
 
 
-def refuse_sensitivity(problem: Problem, method: str) -> None:
-    """Raise an error unless the method finds the best configuration of the whole space."""
-    if problem.fixed:
-        raise NotApplicableError(
-            "sensitivity",
-            "only of the best configuration of the whole space, not of those in fixed: ask without "
-            "fixed",
-        )
-    if method not in ("auto", "exact") or not problem.uniform:
-        name = method if problem.uniform else "ordered"
-        raise NotApplicableError(
-            "sensitivity",
-            "only of the configuration that is proven best, by method auto or exact on machines "
-            f"that are alike, not with {name}",
-        )
-
-
-def with_extras(
-    base: YanAnswer,
-    problem: Problem,
-    result: Result[Plan, Estimate],
-    *,
-    pareto: bool = False,
-    landscape: bool = False,
-    sensitivity: bool = False,
-    deadline: Deadline = NEVER,
-) -> YanAnswer:
-    """Return the answer with Pareto front, landscape and sensitivity, where requested.
-
-    An answer without a configuration gets none. At the deadline the front and the landscape are
-    cut; the part they cover is correct. Sensitivity is given only if complete, and only if the
-    search was not cut: otherwise the configuration may not be the best.
-    """
-    if result.plan is None:
-        return base
-    if pareto:
-        from planner.families.yan.pareto import pareto_front
-
-        base = msgspec.structs.replace(
-            base, pareto=_front_rows(pareto_front(problem, deadline=deadline))
-        )
-    if landscape:
-        from planner.families.yan.landscape import landscape as best_of_each
-
-        base = msgspec.structs.replace(
-            base, landscape=_front_rows(best_of_each(problem, deadline=deadline))
-        )
-    if sensitivity:
-        refuse_sensitivity(problem, result.method)
-    if sensitivity and result.status is not Status.TIME_LIMIT:
-        from planner.families.yan.sensitivity import sensitivity as study
-
-        try:
-            analysis = study(problem, result.plan.configuration, deadline=deadline)
-        except TimeUpError:
-            return base
-        base = msgspec.structs.replace(
-            base,
-            sensitivity=SensitivityAnswer(
-                intervals={
-                    interval.constant: (_number(interval.low), _number(interval.high))
-                    for interval in analysis.intervals
-                },
-                regret=float(analysis.regret),
-                regret_at={name: float(factor) for name, factor in analysis.regret_constants},
-                mean_regret=float(analysis.mean_regret),
-                error=float(analysis.error),
-            ),
-        )
-    return base
+def sensitivity_answer(study: "Sensitivity") -> SensitivityAnswer:
+    """Return the JSON form of a study of the constants' errors."""
+    return SensitivityAnswer(
+        intervals={
+            interval.constant: (_number(interval.low), _number(interval.high))
+            for interval in study.intervals
+        },
+        regret=float(study.regret),
+        regret_at={name: float(factor) for name, factor in study.regret_constants},
+        mean_regret=float(study.mean_regret),
+        error=float(study.error),
+    )
 
 
 def _number(value: Fraction | None) -> float | None:
@@ -269,27 +228,18 @@ def _breakdown(problem: Problem, estimate: Estimate) -> Breakdown:
     """Return the times in whole nanoseconds; they add up to the epoch, rounded up."""
     phases = _whole([time for times in estimate.layers for time in times])
     rows = tuple(
-        LayerBreakdown(
-            name=layer.name,
-            forward_computation_ns=next(phases),
-            forward_communication_ns=next(phases),
-            backward_computation_ns=next(phases),
-            backward_communication_ns=next(phases),
-            weight_update_ns=next(phases),
-            weight_reading_ns=next(phases),
-        )
-        for layer in problem.layers
+        LayerBreakdown(name=layer.name, **{f"{phase}_ns": next(phases) for phase in times._fields})
+        for layer, times in zip(problem.layers, estimate.layers, strict=True)
     )
+
+    def together(*names: str) -> int:
+        return sum(getattr(row, f"{name}_ns") for row in rows for name in names)
+
     return Breakdown(
         layers=rows,
-        computation_ns=sum(
-            row.forward_computation_ns + row.backward_computation_ns + row.weight_update_ns
-            for row in rows
-        ),
-        communication_ns=sum(
-            row.forward_communication_ns + row.backward_communication_ns for row in rows
-        ),
-        weight_reading_ns=sum(row.weight_reading_ns for row in rows),
+        computation_ns=together("forward_computation", "backward_computation", "weight_update"),
+        communication_ns=together("forward_communication", "backward_communication"),
+        weight_reading_ns=together("weight_reading"),
     )
 
 
@@ -313,7 +263,8 @@ def _top_row(ranked: Ranked) -> TopRow:
     )
 
 
-def _front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
+def front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
+    """Return the JSON form of the points of a front, or of the cells of a landscape."""
     return tuple(
         filled(
             FrontRow,
@@ -323,3 +274,124 @@ def _front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
         )
         for ranked in ranking
     )
+
+
+# ---
+# Answers that are read back: their summary, and the data of their picture.
+
+
+def headline(answer: YanAnswer) -> str:
+    """Return a one-line summary: the configuration and its cost."""
+    configuration = answer.configuration
+    if configuration is UNSET or answer.epoch_ns is UNSET:
+        return f"There is no plan ({made_by(answer)})"
+    point = _point(configuration, answer.epoch_ns)
+    return (
+        f"An epoch takes {epoch_text(answer.epoch_ns)} with {point.words} on {point.machines:,} of "
+        f"{counted(answer.machines, 'machine')} ({made_by(answer)})"
+    )
+
+
+def scaling(answer: YanAnswer) -> Scaling:
+    """Check an answer and return the data of its picture.
+
+    Raises InvalidInputError, with a path, if there is no configuration or the parts contradict each
+    other.
+    """
+    configuration, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
+    check_head(answer, "configuration", "epoch_ns", "breakdown", costs="epoch_ns")
+    assert configuration is not UNSET
+    assert epoch is not UNSET
+    assert breakdown is not UNSET
+    anywhere = answer.lower_bound_any_mapping_ns
+    if isinstance(anywhere, int) and anywhere > epoch:
+        raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
+    _check_configuration(configuration, answer.machines)
+    layers = _layers(breakdown, configuration, epoch)
+    best = _point(configuration, epoch)
+    study = or_none(answer.sensitivity)
+    return Scaling(
+        layers,
+        best,
+        _ranking(or_none(answer.top) or (), best, len(configuration.layers)),
+        _points(or_none(answer.landscape) or (), "landscape"),
+        _points(or_none(answer.pareto) or (), "pareto"),
+        () if study is None else _ranges(study.intervals),
+        None if study is None else ConstantsRegret(study.regret, study.mean_regret, study.error),
+    )
+
+
+def _point(triple: ConfigurationAnswer | TopRow | FrontRow, epoch_ns: int) -> Point:
+    return Point(triple.workers_per_replica, triple.replicas, triple.parameter_servers, epoch_ns)
+
+
+def _check_configuration(configuration: ConfigurationAnswer, machines: int) -> None:
+    used = _point(configuration, 0).machines
+    check_same(configuration.machines_used, used, "configuration.machines_used")
+    if used > machines:
+        raise InvalidInputError("machines", f"expected an integer >= {used}, got {machines}")
+    for place, layer in enumerate(configuration.layers):
+        choice = LayerChoice(layer.partitions, layer.threads, layer.copies, layer.mapping)
+        if not layer.mapping:
+            raise InvalidInputError(f"configuration.layers[{place}].mapping", "expected workers")
+        check_segments(choice, configuration.workers_per_replica, f"configuration.layers[{place}]")
+    if configuration.machines is not UNSET:
+        check_machines(configuration.machines, used, machines, "configuration.machines")
+
+
+def _layers(
+    breakdown: Breakdown, configuration: ConfigurationAnswer, epoch: int
+) -> tuple[LayerTime, ...]:
+    count = len(configuration.layers)
+    check_count(breakdown.layers, count, "breakdown.layers", "configuration.layers")
+    for place, (row, choice) in enumerate(zip(breakdown.layers, configuration.layers, strict=True)):
+        if row.name != choice.name:
+            raise InvalidInputError(
+                f"breakdown.layers[{place}].name", f"expected {shown(choice.name)}"
+            )
+    layers = tuple(
+        LayerTime(
+            row.name,
+            (
+                row.forward_computation_ns,
+                row.backward_computation_ns,
+                row.weight_update_ns,
+                row.forward_communication_ns + row.backward_communication_ns,
+                row.weight_reading_ns,
+            ),
+        )
+        for row in breakdown.layers
+    )
+    if sum(layer.total_ns for layer in layers) != epoch:
+        raise InvalidInputError("breakdown", f"the parts do not add up to epoch_ns ({epoch})")
+    return layers
+
+
+def _ranking(rows: Iterable[TopRow], best: Point, layers: int) -> tuple[Point, ...]:
+    points = _points(rows, "top")
+    for path, row in placed("top", rows):
+        check_count(row.layers, layers, f"{path}.layers", "configuration.layers")
+    times = [point.epoch_ns for point in points]
+    if points and (points[0] != best or times != sorted(times)):
+        raise InvalidInputError("top", "expected the configuration first, and the others by time")
+    return points or (best,)
+
+
+def _points(rows: Iterable[TopRow | FrontRow], name: str) -> tuple[Point, ...]:
+    points = []
+    for path, row in placed(name, rows):
+        points.append(_point(row, row.epoch_ns))
+        field = "machines" if isinstance(row, FrontRow) else "machines_used"
+        check_same(getattr(row, field), points[-1].machines, f"{path}.{field}")
+    return tuple(points)
+
+
+def _ranges(intervals: Mapping[str, tuple[float | None, float | None]]) -> tuple[Range, ...]:
+    for constant, ends in intervals.items():
+        for place, end in enumerate(ends):
+            if end is not None and not (isfinite(end) and end > 0):
+                raise InvalidInputError(
+                    f"sensitivity.intervals.{constant}[{place}]",
+                    f"expected a number > 0, got {shown(end)}",
+                )
+    return tuple(Range(constant, *ends) for constant, ends in intervals.items())

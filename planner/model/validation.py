@@ -4,7 +4,7 @@ Times and sizes are integers up to 2**62. Whole schedules must fit in 63 bits, s
 solver, compiled or not, can wrap around.
 """
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from decimal import Decimal
 from difflib import get_close_matches
@@ -106,6 +106,12 @@ def set_integer(
     whole = integer(value, path or name, minimum, maximum)
     if whole is not value:
         object.__setattr__(owner, name, whole)
+
+
+def one_of(value: object, path: str, names: Sequence[str]) -> None:
+    """Raise an error unless `value` is one of `names`."""
+    if value not in names:
+        raise InvalidInputError(path, f"expected one of {', '.join(names)}, got {shown(value)}")
 
 
 def check_same(value: object, right: object, path: str) -> None:

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.families.bigdl import Driver, Exchange, Problem, check, check_pulls
-from planner.families.bigdl.checker import COMPLETE_NODES
+from planner.families.bigdl.evaluation import COMPLETE_NODES
 from planner.families.bigdl.problem import slice_of
 from planner.model.errors import InvalidPlanError
 from planner.model.network import Network

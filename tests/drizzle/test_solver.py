@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError, Status
 from planner.families.drizzle import METHODS, Plan, Problem, check, evaluate, solve
-from planner.families.drizzle.closed_form import curve, largest_group, smallest_group
-from planner.families.drizzle.evaluation import told_apart
+from planner.families.drizzle.evaluation import curve, largest_group, smallest_group, told_apart
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import MAX_TOTAL, MAX_VALUE
 from tests.drizzle.drizzle_strategies import brute_force, keeps, literal_overhead, problems, shares

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan import Configuration, NeuronLayer, Problem, estimate
-from planner.families.yan.engine import Engine, configuration_of
+from planner.families.yan import Configuration, NeuronLayer, Problem, estimate, layer_program
+from planner.families.yan.configuration import Triple
 from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.exact_tie_break import Exact, exact_best
-from planner.families.yan.feasibility import space_of
-from planner.families.yan.layer_program import LayerState, Triple
+from planner.families.yan.layer_program import Exact, LayerState, best_path
 from planner.families.yan.layerwise import Layerwise
-from planner.families.yan.search import search
+from planner.families.yan.memory import space_of
+from planner.families.yan.search import Engine, configuration_of, search
 from planner.families.yan.tables import Tables, choices
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
@@ -118,7 +117,7 @@ def test_bounds_hold_for_every_mapping(problem: Problem, data: st.DataObject) ->
         assert bounds[triple.workers - 1] <= epoch
     optimistic = Engine(problem, optimistic=True).solve(triple)
     assert optimistic is not None
-    assert optimistic[0] <= epoch
+    assert optimistic <= epoch
 
 
 @settings(max_examples=120)
@@ -149,12 +148,24 @@ def test_what_is_cut_is_not_missed(problem: Problem, data: st.DataObject) -> Non
     assert cut.best().epoch == pytest.approx(whole.best().epoch, rel=CLOSE)
     assert 0 < states <= layerwise.states(triple.workers)
     exact = Exact(problem)
-    expected, found = exact_best(exact, whole, triple), exact_best(exact, cut, triple)
+    expected, found = best_path(whole, exact, triple), best_path(cut, exact, triple)
     assert expected is not None
     assert found is not None
     assert found[0] == expected[0]
     for epoch, path in (found, expected):
         assert estimate(problem, configuration_of(triple, path)).epoch == epoch
+
+
+def test_too_many_ties_leave_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the path that rounding prefers is priced, and its time but for rounding is the bound."""
+    triple = Triple(2, 1, 1)
+    certain, hurried = Engine(TINY), Engine(TINY)
+    assert certain.solve(triple) == hurried.solve(triple)
+    best = certain.exactly(triple)
+    monkeypatch.setattr(layer_program, "MAX_TIED", 0)
+    found = hurried.exactly(triple)
+    assert found.bound < best.bound == best.epoch <= found.epoch
+    assert found.bound >= best.epoch * Fraction(1 - 1e-9)
 
 
 @settings(max_examples=80)

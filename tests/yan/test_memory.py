@@ -9,12 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.families.yan import Configuration, Constants, Problem, solve
-from planner.families.yan.engine import Engine
+from planner.families.yan.configuration import Triple
 from planner.families.yan.family import METHODS
-from planner.families.yan.feasibility import infeasibility, least_memory, space_of
-from planner.families.yan.layer_program import Triple
 from planner.families.yan.layers import MAX_COUNT, NeuronLayer
-from planner.families.yan.memory import Memory, fitting
+from planner.families.yan.memory import Memory, fitting, infeasibility, least_split, space_of
+from planner.families.yan.search import Engine
 from planner.solving.result import Status
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import (
@@ -122,9 +121,9 @@ def test_infeasible_methods_of_one_kind_name_the_least_too(problem: Problem) -> 
         (replace(space, most_workers=1), lambda _: True),
         (replace(space, most_replicas=1), lambda choice: choice[1] == 1),
     ):
-        least = least_memory(problem, one, allowed)
+        least = least_split(problem, one, allowed).needed
         assume(least <= MAX_COUNT)
-        assert least >= least_memory(problem)
+        assert least >= least_split(problem).needed
         for memory in {least, max(1, least - 1)}:
             short = replace(problem, memory_bytes=memory)
             assert (infeasibility(short, one, allowed) is None) == (memory >= least)
@@ -197,7 +196,7 @@ def test_one_triple(problem: Problem, data: st.DataObject) -> None:
     engine = Engine(free)
     assert problem.memory_bytes is not None
     memory = Memory(free, problem.memory_bytes)
-    found = fitting(engine.layerwise, memory, triple)
+    found = fitting(engine.layerwise, memory, engine.exact, triple)
     expected = {
         (workers, replicas, -servers): time
         for time, servers, workers, replicas in brute_ranks(problem)
@@ -207,10 +206,8 @@ def test_one_triple(problem: Problem, data: st.DataObject) -> None:
         return
     if neuron_oracle.server_bytes(problem, triple.servers) > problem.memory_bytes:
         return
-    assert found.complete
-    assert all(memory.fits(one.states) for one in found.chosen)
-    best = min(engine.exact.epoch(triple, one.states) for one in found.chosen)
-    assert best == expected[triple]
+    assert memory.fits(found.states)
+    assert found.epoch == engine.exact.epoch(triple, found.states) == expected[triple]
 
 
 @pytest.mark.slow

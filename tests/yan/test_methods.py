@@ -27,8 +27,8 @@ from planner.families.yan import (
     family,
     solve,
 )
+from planner.families.yan.configuration import Triple
 from planner.families.yan.greedy import Greedy
-from planner.families.yan.layer_program import Triple
 from planner.families.yan.model import Estimate
 from planner.families.yan.tables import choices
 from planner.model.errors import NotApplicableError
@@ -292,10 +292,10 @@ def test_greedy_is_the_best_greedy_of_two_layers(problem: Problem, data: st.Data
     """With two layers no prefix has a choice, so the program misses nothing."""
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, 1, problem.machines - workers)
-    found = Greedy(problem, Deadline(None)).solve(triple)
+    found = Greedy(problem, Deadline(None)).path_of(triple)
     assert found is not None
-    priced = estimate(problem, found[1].configuration(triple)).epoch
-    assert found[0] == pytest.approx(float(priced), rel=1e-12)
+    priced = estimate(problem, found.configuration(triple)).epoch
+    assert found.epoch == pytest.approx(float(priced), rel=1e-12)
     times = []
     for p, r in choices(problem, problem.layers[0], workers):
         for q, s in choices(problem, problem.layers[1], workers):
@@ -316,10 +316,12 @@ def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
     workers = data.draw(st.integers(1, problem.machines - 1))
     triple = Triple(workers, (problem.machines - 1) // workers, 1)
     program = solver.engine.layerwise.whole_program(triple)
-    for path in (solver.path(program, workers), solver.solve(triple)[1]):  # type: ignore[index]
+    found = solver.path_of(triple)
+    assert found is not None
+    for path in (solver.path(program, workers), found):
         epoch = estimate(problem, path.configuration(triple)).epoch
         assert path.epoch == pytest.approx(float(epoch), rel=1e-12)
-    assert solver.solve(triple)[0] <= path.epoch  # type: ignore[index]
+    assert solver.solve(triple) == found.epoch
 
 
 # Import.

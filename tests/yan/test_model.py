@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.families.yan.checker import check, server_bytes, worker_bytes
 from planner.families.yan.model import Estimate, estimate
 from planner.families.yan.problem import Constants, Problem
+from planner.families.yan.segments import check, server_bytes, worker_bytes
 from planner.model.errors import BrokenConstraintError
 from tests.yan import neuron_oracle
 from tests.yan.yan_strategies import any_configurations, configurations, problems

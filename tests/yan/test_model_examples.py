@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from planner.families.yan.checker import check, worker_bytes
 from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Constants, Problem
+from planner.families.yan.segments import check, worker_bytes
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from tests.yan.test_model import phases, with_speeds
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planner.families.yan import Constants, Fixed, NeuronLayer, Problem, check, estimate, solve
-from planner.families.yan.layer_program import Triple
+from planner.families.yan.configuration import Triple
 from planner.families.yan.ordered import OrderedMachines
 from planner.model.errors import NotApplicableError
 from planner.solving.result import Status

@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 
 from planner.families.yan.configuration import Configuration, LayerChoice, canonical_mapping
 from planner.families.yan.family import solve
-from planner.families.yan.landscape import MAX_CELLS, landscape
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
-from planner.families.yan.pareto import pareto_front
+from planner.families.yan.pareto import MAX_CELLS, landscape, pareto_front
 from planner.families.yan.problem import Constants, Problem
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.solving.deadline import Deadline
@@ -242,12 +241,3 @@ def test_a_landscape_has_a_largest_size() -> None:
     with pytest.raises(NotApplicableError, match=f"at most {MAX_CELLS}") as caught:
         landscape(network(1000))
     assert caught.value.path == "machines"
-
-
-def test_progress_reaches_the_end() -> None:
-    for study in (pareto_front, landscape):
-        seen: list[tuple[int, int]] = []
-        study(network(6), progress=lambda done, of, seen=seen: seen.append((done, of)))  # type: ignore[misc]
-        assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-        assert seen[-1][0] == seen[-1][1]
-        assert len({of for _, of in seen}) == 1

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.families.yan.checker import check
 from planner.families.yan.configuration import Configuration, Fixed, LayerChoice
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import MAX_FIXED, MAX_LAYERS, MAX_MACHINES, Constants, Problem
+from planner.families.yan.segments import check
 from planner.model.errors import InvalidInputError
 from tests.yan.yan_strategies import any_configurations, configurations, problems
 

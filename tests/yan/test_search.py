@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.yan import Constants, NeuronLayer, Problem, solve
+from planner.families.yan.configuration import Space, Triple
 from planner.families.yan.exact import exact
-from planner.families.yan.layer_program import Triple
-from planner.families.yan.search import Space, search
+from planner.families.yan.search import search
 from planner.solving.deadline import Deadline
 from tests.yan.small_problems import TINY
 
@@ -43,7 +43,6 @@ def made_up(
         fewest_servers=draw(st.integers(1, 2)),
         most_workers=draw(st.integers(1, 7)),
         most_replicas=draw(st.integers(1, 7)),
-        fewest_machines=draw(st.integers(1, 3)),
     )
     times: dict[Triple, float] = {}
     least: dict[tuple[int, int], float] = {}
@@ -53,9 +52,8 @@ def made_up(
             time = draw(TIMES)
             least[workers, replicas] = time
             for servers in range(top, space.fewest_servers - 1, -1):
-                if workers * replicas + servers >= space.fewest_machines:
-                    times[Triple(workers, replicas, servers)] = time
-                    time = max(time, draw(TIMES))  # fewer servers never cost less
+                times[Triple(workers, replicas, servers)] = time
+                time = max(time, draw(TIMES))  # fewer servers never cost less
     sure = draw(st.sampled_from([0.3, 0.9, 1.0]))
     nothing: set[Triple] = set()
     if times and not everything_fits:
@@ -76,11 +74,7 @@ def made_up(
 def test_everything_up_to_the_last_is_found(made: Any, top: int, below: float) -> None:
     space, times, layerwise = made
 
-    def solve(triple: Triple) -> tuple[float, str] | None:
-        time = times[triple]
-        return None if time is None else (time, "solved")
-
-    result = search(layerwise, space, solve, top, Deadline(None), below)
+    result = search(layerwise, space, times.__getitem__, top, Deadline(None), below)
     fitting = {one: time for one, time in times.items() if time is not None and time < below}
     # One that does not fit hides those with fewer servers: they do not fit either.
     hidden = {
@@ -109,7 +103,7 @@ def test_everything_up_to_the_last_is_found(made: Any, top: int, below: float) -
 @given(made_up(everything_fits=True), st.integers(1, 12), st.integers(0, 30))
 def test_the_bound_holds_for_what_time_did_not_allow(made: Any, top: int, looks: int) -> None:
     space, times, layerwise = made
-    result = search(layerwise, space, lambda one: (times[one], ""), top, Patience(looks))
+    result = search(layerwise, space, times.__getitem__, top, Patience(looks))
     found = {solution.triple for solution in result.solutions}
     assert found or not times
     for triple in set(times) - found:

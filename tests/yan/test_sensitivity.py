@@ -199,16 +199,6 @@ def test_a_constant_at_its_own_limit_is_scaled_as_far_as_it_can_be() -> None:
     assert found["error_ns"].low is None
 
 
-@pytest.mark.slow
-def test_progress_counts_every_step() -> None:
-    problem = replace(network(), machines=3)
-    seen: list[tuple[int, int]] = []
-    sensitivity(problem, best(problem), progress=lambda done, of: seen.append((done, of)))
-    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
-    assert {of for _, of in seen} == {len(seen)}
-    assert len(seen) == 12 + 2**6
-
-
 @few
 @given(problems(max_machines=4), st.data())
 def test_only_the_best_configuration_has_intervals(problem: Problem, data: st.DataObject) -> None:

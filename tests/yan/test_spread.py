@@ -13,8 +13,8 @@ from yan_sample import _times, median, sample, worst
 from yan_spread import interval, spread
 
 from planner.families.yan import Problem, estimate
-from planner.families.yan.engine import configuration_of
 from planner.families.yan.layer_program import state_at
+from planner.families.yan.search import configuration_of
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline
 from tests.yan.small_problems import TINY, as_method, everything, small_problems

@@ -7,16 +7,14 @@ Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training wit
 on Apache Spark".
 """
 
-from planner.families.bigdl.checker import (
+from planner.families.bigdl.evaluation import (
+    Evaluation,
+    Phase,
     check,
     check_levels,
     check_pulls,
     check_slices,
     check_starts,
-)
-from planner.families.bigdl.evaluation import (
-    Evaluation,
-    Phase,
     evaluate,
     lower_bound_ns,
     pulls_at_once,

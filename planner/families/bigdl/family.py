@@ -3,13 +3,12 @@
 `auto` is `rotated`; its bound says where nothing can be faster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isqrt
-from typing import Any, TypeAlias
+from typing import Any, Literal
 
-from planner.families.bigdl.checker import check
-from planner.families.bigdl.evaluation import Evaluation, evaluate, lower_bound_ns
+from planner.families.bigdl.evaluation import Evaluation, check, evaluate, lower_bound_ns
 from planner.families.bigdl.problem import Driver, Exchange, Plan, Problem
 from planner.model.network import links, scaled_network
 from planner.model.profiles import Profile
@@ -17,43 +16,31 @@ from planner.model.units import counted, format_bytes, format_ns
 from planner.solving.compare import MACHINES, Case, Column, Option, Place
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
-from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, named
+from planner.solving.methods import Method, Outcome, named
 from planner.solving.scenarios import Scenario, refuse_changes
 
 # ---
-# Synchronisation methods: BigDL's exchange in two pull orders, MLlib's sums through a driver. #
-# *rotated* is BigDL's exchange without hot spots; `planner.families.bigdl.evaluation` says where it
-# is optimal. *same_order* is the exchange in which every node pulls from node 0 first. MLlib's
-# gradient descent calls *reduce* and *tree_aggregate* in Spark; *tree_aggregate_torrent* also
-# spreads the weights between nodes. # Complexity: O(1), tree_aggregate O(log tasks). Source:
-# Venkataraman, Ding and Ermolin, section "Communications in BigDL"; Apache Spark's ``RDD.reduce``
-# and ``RDD.treeAggregate``.
+# Synchronisation methods: BigDL's exchange in two pull orders, MLlib's sums through a driver.
+#
+# *rotated* is BigDL's exchange without hot spots: node i pulls from node i first, then i+1, and so
+# on (mod N); `planner.families.bigdl.evaluation` says where it is optimal. *same_order* is the
+# exchange in which every node pulls from node 0 first. MLlib's gradient descent calls *reduce*
+# (every task sends its gradient to the driver) and *tree_aggregate* (nodes merge gradients first,
+# with the default depth of 2) in Spark; *tree_aggregate_torrent* also spreads the weights between
+# nodes.
+#
+# Complexity: O(1), tree_aggregate O(log tasks). Source: Venkataraman, Ding and Ermolin, section
+# "Communications in BigDL"; Apache Spark's ``RDD.reduce`` and ``RDD.treeAggregate``.
 
 
-def rotated(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Return the exchange in which node i pulls from node i first, then i+1, and so on (mod N)."""
-    return Outcome(Exchange(problem.elements, problem.nodes, "rotated"))
+def _exchange(order: Literal["rotated", "same"]) -> Method[Problem, Plan]:
+    return lambda problem, _: Outcome(Exchange(problem.elements, problem.nodes, order))
 
 
-def same_order(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Return the exchange in which every node pulls from node 0 first, then node 1, and so on."""
-    return Outcome(Exchange(problem.elements, problem.nodes, "same"))
-
-
-def reduce(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Return the plan in which every task sends its gradient to the driver."""
-    return Outcome(Driver((problem.tasks,)))
-
-
-def tree_aggregate(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Return the plan that merges gradients on the nodes first, with Spark's default depth of 2."""
-    return Outcome(Driver(tree_levels(problem.tasks)))
-
-
-def tree_aggregate_torrent(problem: Problem, _: Deadline) -> Outcome[Plan]:
-    """Return the plan of `tree_aggregate` in which nodes pass the weights on to each other."""
-    return Outcome(Driver(tree_levels(problem.tasks), torrent=True))
+def _driver(
+    levels: Callable[[int], tuple[int, ...]], *, torrent: bool = False
+) -> Method[Problem, Plan]:
+    return lambda problem, _: Outcome(Driver(levels(problem.tasks), torrent))
 
 
 def tree_levels(tasks: int) -> tuple[int, ...]:
@@ -70,29 +57,15 @@ def tree_levels(tasks: int) -> tuple[int, ...]:
     return tuple(levels)
 
 
-# ---
-# Warm start: an old plan with the slices of the changed problem; method and levels stay.
-
-
-def adapt(problem: Problem, plan: Plan) -> Plan:
-    """Return an old plan with the problem's elements and nodes."""
-    if isinstance(plan, Exchange):
-        return replace(plan, elements=problem.elements, nodes=problem.nodes)
-    return plan
-
-
-Method: TypeAlias = AnyMethod[Problem, Plan]
-
-
 class _Bigdl(Family[Problem, Plan, Evaluation]):
     name, plan_type = "bigdl", Plan
     own_methods = {
-        "auto": named("rotated", rotated),
-        "rotated": rotated,
-        "same_order": same_order,
-        "reduce": reduce,
-        "tree_aggregate": tree_aggregate,
-        "tree_aggregate_torrent": tree_aggregate_torrent,
+        "auto": named("rotated", _exchange("rotated")),
+        "rotated": _exchange("rotated"),
+        "same_order": _exchange("same"),
+        "reduce": _driver(lambda tasks: (tasks,)),
+        "tree_aggregate": _driver(tree_levels),
+        "tree_aggregate_torrent": _driver(tree_levels, torrent=True),
     }
 
     ends = ("above bound", "status")
@@ -128,7 +101,10 @@ class _Bigdl(Family[Problem, Plan, Evaluation]):
         return lower_bound_ns(problem), False
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
-        return adapt(problem, plan)
+        """Return an old plan with the problem's elements and nodes."""
+        if isinstance(plan, Exchange):
+            return replace(plan, elements=problem.elements, nodes=problem.nodes)
+        return plan
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         reason = "the exchange of bigdl has no passes and no spreads"

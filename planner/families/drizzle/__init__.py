@@ -9,8 +9,15 @@ on Apache Spark".
 """
 
 from planner.families.drizzle.calibration import Calibration, Measurement, calibrate
-from planner.families.drizzle.controller import Band, State, adjusted, group_sizes
-from planner.families.drizzle.evaluation import Evaluation, check, evaluate
+from planner.families.drizzle.evaluation import (
+    Band,
+    Evaluation,
+    State,
+    adjusted,
+    check,
+    evaluate,
+    group_sizes,
+)
 from planner.families.drizzle.family import DRIZZLE, METHODS, solve
 from planner.families.drizzle.problem import Plan, Problem, Stage, Triggers
 

@@ -2,8 +2,8 @@
 
 Problem: for measured (m, g, o), find d0, d1, d2 >= 0 such that (d0 + d1·m)/g + d2·m is near o.
 
-Method: exact least squares on relative errors (`least_squares`). Weights 1/o are rounded to 40
-bits; a weight scales a whole row, so exact fits and equally good fits stay so.
+Method: exact least squares on relative errors. Weights 1/o are rounded to 40 bits; a weight scales
+a whole row, so exact fits and equally good fits stay so.
 
 Guarantee: the least sum of squares. Among equal fits: as few constants as possible, task_ns before
 group_ns before constant_task_ns. The constants that cannot be told apart are named.
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import NamedTuple
+from operator import mul
 
 from planner.model.errors import InvalidInputError
 from planner.model.validation import integer, shown
@@ -35,40 +35,29 @@ from planner.model.validation import integer, shown
 # exchanges columns instead).
 
 
-class Normal(NamedTuple):
-    """The normal equations of A·x = b."""
+def best_of(products: Sequence[Sequence[int]], sets: Iterable[Sequence[int]]) -> list[Fraction]:
+    """Return the best non-negative x whose support is one of `sets`; dependent sets are skipped.
 
-    matrix: list[list[int]]  # Aᵀ·A
-    right: list[int]  # Aᵀ·b
-
-
-def normal_equations(rows: Iterable[Sequence[int]], columns: int) -> Normal:
-    """Return the normal equations of rows whose last entry is the right side."""
-    matrix = [[0] * columns for _ in range(columns)]
-    right = [0] * columns
-    for *row, value in rows:
-        for i, first in enumerate(row):
-            right[i] += first * value
-            for j, second in enumerate(row):
-                matrix[i][j] += first * second
-    return Normal(matrix, right)
-
-
-def best_of(equations: Normal, sets: Iterable[Sequence[int]]) -> list[Fraction]:
-    """Return the best non-negative x whose support is one of `sets`; dependent sets are skipped."""
-    matrix, right = equations
+    `products` are the scalar products of the columns of A, and of b as the last one.
+    """
+    right = [line[-1] for line in products[:-1]]
     best, gained = [Fraction(0)] * len(right), Fraction(0)
     for columns in sets:
-        solution = _solved([[matrix[i][j] for j in columns] + [right[i]] for i in columns])
-        if solution is None or min(solution) < 0:
+        system = [[products[i][j] for j in columns] for i in columns]
+        whole = _determinant(system)
+        if not whole:
             continue
+        solution = {}
+        for place, column in enumerate(columns):  # Cramer's rule
+            replaced = [
+                [*row[:place], right[i], *row[place + 1 :]]
+                for row, i in zip(system, columns, strict=True)
+            ]
+            solution[column] = Fraction(_determinant(replaced), whole)
         # At a least-squares solution |A·x - b|² = |b|² - xᵀ·Aᵀ·b.
-        gain = sum((x * right[i] for i, x in zip(columns, solution, strict=True)), Fraction(0))
-        if gain > gained:
-            gained = gain
-            best = [Fraction(0)] * len(right)
-            for i, x in zip(columns, solution, strict=True):
-                best[i] = x
+        gain = sum((x * right[i] for i, x in solution.items()), Fraction(0))
+        if min(solution.values()) >= 0 and gain > gained:
+            best, gained = [solution.get(i, Fraction(0)) for i in range(len(right))], gain
     return best
 
 
@@ -76,42 +65,27 @@ def independent(rows: Sequence[Sequence[int]]) -> list[int]:
     """Return the places of the first rows that form a basis of the row space."""
     places: list[int] = []
     for place, row in enumerate(rows):
-        chosen = [rows[earlier] for earlier in places]
         if len(places) == len(row):
             break
-        if len(_reduced([[Fraction(entry) for entry in line] for line in (*chosen, row)])) > len(
-            places
-        ):
+        if _determinant(_products([*(rows[earlier] for earlier in places), row])):
             places.append(place)
     return places
 
 
-def _solved(rows: list[list[int]]) -> list[Fraction] | None:
-    """Return the unique solution of a square system (right side last in each row), or None."""
-    size = len(rows)
-    reduced = _reduced([[Fraction(entry) for entry in row] for row in rows])
-    regular = len(reduced) == size and all(row[place] == 1 for place, row in enumerate(reduced))
-    return [row[size] for row in reduced] if regular else None
+def _products(vectors: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the scalar products of vectors with each other."""
+    return [[sum(map(mul, first, second)) for second in vectors] for first in vectors]
 
 
-def _reduced(rows: list[list[Fraction]]) -> list[list[Fraction]]:
-    """Return the reduced row echelon form, without rows of zeros."""
-    done = 0
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((place for place in range(done, len(rows)) if rows[place][column]), None)
-        if pivot is None:
-            continue
-        rows[done], rows[pivot] = rows[pivot], rows[done]
-        rows[done] = [entry / rows[done][column] for entry in rows[done]]
-        for place, row in enumerate(rows):
-            if place != done and row[column]:
-                factor = row[column]
-                rows[place] = [
-                    entry - factor * pivot_entry
-                    for entry, pivot_entry in zip(row, rows[done], strict=True)
-                ]
-        done += 1
-    return rows[:done]
+def _determinant(matrix: Sequence[Sequence[int]]) -> int:
+    """Return a determinant, by expansion: there are few rows."""
+    if not matrix:
+        return 1
+    total = 0
+    for column, entry in enumerate(matrix[0]):
+        minor = [[*row[:column], *row[column + 1 :]] for row in matrix[1:]]
+        total += (-1) ** column * entry * _determinant(minor)
+    return total
 
 
 CONSTANTS = ("group_ns", "task_ns", "constant_task_ns")
@@ -186,15 +160,15 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     if not measurements:
         raise InvalidInputError("measurements", "expected at least one element, got an empty array")
     rows = _weighted(measurements)
-    everything = normal_equations(rows, len(CONSTANTS))
-    fitted = best_of(everything, _SETS)
+    products = _products(list(zip(*rows, strict=True)))
+    fitted = best_of(products, _SETS)
     shapes = [_shape(measurement) for measurement in measurements]
     basis = independent(shapes)
     known = len(basis)
     held_out = None
     if all(len(independent(shapes[:place] + shapes[place + 1 :])) == known for place in basis):
         held_out = tuple(
-            _error(best_of(_without(everything, row), _SETS), measurement)
+            _error(best_of(_without(products, row), _SETS), measurement)
             for row, measurement in zip(rows, measurements, strict=True)
         )
     group, task, always = fitted
@@ -234,18 +208,12 @@ def _weighted(measurements: Sequence[Measurement]) -> list[list[int]]:
     ]
 
 
-def _without(equations: Normal, row: list[int]) -> Normal:
-    *left, value = row
-    return Normal(
-        [
-            [
-                entry - row_factor * column_factor
-                for entry, column_factor in zip(line, left, strict=True)
-            ]
-            for line, row_factor in zip(equations.matrix, left, strict=True)
-        ],
-        [entry - factor * value for entry, factor in zip(equations.right, left, strict=True)],
-    )
+def _without(products: list[list[int]], row: list[int]) -> list[list[int]]:
+    """Return the products of the columns without one row."""
+    return [
+        [entry - first * second for entry, second in zip(line, row, strict=True)]
+        for line, first in zip(products, row, strict=True)
+    ]
 
 
 def _error(constants: list[Fraction], measurement: Measurement) -> Fraction:

@@ -3,11 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias
 
-from planner.families.drizzle.closed_form import largest_group, solve_exact
-from planner.families.drizzle.controller import Band, group_sizes
-from planner.families.drizzle.evaluation import Evaluation, check, evaluate
+from planner.families.drizzle.evaluation import (
+    Band,
+    Evaluation,
+    check,
+    evaluate,
+    group_sizes,
+    largest_group,
+    solve_exact,
+)
 from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD, Plan, Problem, triggers_of
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.units import counted, format_ns, format_share
@@ -16,33 +21,8 @@ from planner.solving.compare import Case, Column, Option
 from planner.solving.comparison import Comparison
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
-from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
 from planner.solving.scenarios import Scenario, refuse_changes
-
-# ---
-# Warm start: the closed form solves the changed problem; the old plan needs the same stages.
-
-
-def adapt(problem: Problem, plan: Plan) -> Plan:
-    """Return an old plan with the tasks of the problem's stages.
-
-    InvalidPlanError if the plan has other stages.
-    """
-    stages = triggers_of(tuple(problem.stages))
-    known = {row.name: (set(row.after), set(row.after_previous)) for row in stages}
-    old = {row.name: (set(row.after), set(row.after_previous)) for row in plan.stages}
-    if old != known:
-        raise InvalidPlanError("stages", f"expected {sorted(known)} with what each waits for")
-    return replace(plan, stages=stages)
-
-
-def refit(problem: Problem, _: Plan, deadline: Deadline) -> Outcome[Plan]:
-    """Return the optimal plan; the closed form needs no old plan."""
-    return solve_exact(problem, deadline)
-
-
-Method: TypeAlias = AnyMethod[Problem, Plan]
 
 
 class _Drizzle(Family[Problem, Plan, Evaluation]):
@@ -97,7 +77,16 @@ class _Drizzle(Family[Problem, Plan, Evaluation]):
         return problem.compute_ns + problem.always_ns + problem.once_ns, False
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
-        return adapt(problem, plan)
+        """Return an old plan with the tasks of the problem's stages.
+
+        InvalidPlanError if the plan has other stages.
+        """
+        stages = triggers_of(tuple(problem.stages))
+        known = {row.name: (set(row.after), set(row.after_previous)) for row in stages}
+        old = {row.name: (set(row.after), set(row.after_previous)) for row in plan.stages}
+        if old != known:
+            raise InvalidPlanError("stages", f"expected {sorted(known)} with what each waits for")
+        return replace(plan, stages=stages)
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         """Return the best plan: the closed form needs no old one."""

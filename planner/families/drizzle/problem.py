@@ -16,7 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import ceil
 from typing import Any
 
-from planner.model.errors import InvalidInputError
+from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.validation import MAX_VALUE, did_you_mean, set_exact, set_integer, shown, total
 
 # ---
@@ -145,25 +145,20 @@ def _check_acyclic(stages: tuple[Stage, ...], positions: dict[str, int]) -> None
         ) from None
 
 
-def topological(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Return checked stages level by level, each level in the order given."""
-    position = {stage.name: place for place, stage in enumerate(stages)}
-    sorter = _sorter(stages)
-    sorter.prepare()
-    order: list[Stage] = []
-    while sorter.is_active():
-        level = sorter.get_ready()
-        order += (stages[place] for place in sorted(position[name] for name in level))
-        sorter.done(*level)
-    return tuple(order)
-
-
 def _sorter(stages: tuple[Stage, ...]) -> TopologicalSorter[str]:
     return TopologicalSorter({stage.name: stage.after for stage in stages})
 
 
 def triggers_of(stages: tuple[Stage, ...]) -> tuple[Triggers, ...]:
-    """Return the triggers of each checked stage, in topological order."""
+    """Return the triggers of each checked stage, level by level, each level in the order given."""
+    places = {stage.name: place for place, stage in enumerate(stages)}
+    order: list[Stage] = []
+    sorter = _sorter(stages)
+    sorter.prepare()
+    while sorter.is_active():
+        level = sorter.get_ready()
+        order += (stages[place] for place in sorted(places[name] for name in level))
+        sorter.done(*level)
     tasks = {stage.name: stage.tasks for stage in stages}
     read = {name for stage in stages for name in stage.after}
     last = tuple(stage.name for stage in stages if stage.name not in read)
@@ -176,8 +171,40 @@ def triggers_of(stages: tuple[Stage, ...]) -> tuple[Triggers, ...]:
             () if stage.after else last,
             0 if stage.after else sum(tasks[name] for name in last),
         )
-        for stage in topological(stages)
+        for stage in order
     )
+
+
+def check_triggers(stages: tuple[Stage, ...], rows: tuple[Triggers, ...]) -> None:
+    """Raise InvalidPlanError unless the rows hold each stage once, with the right triggers."""
+    known = {stage.name: stage for stage in stages}
+    followed = {name for stage in stages for name in stage.after}
+    seen: set[str] = set()
+    for place, row in enumerate(rows):
+        path = f"stages[{place}]"
+        if row.name not in known or row.name in seen:
+            raise InvalidPlanError(f"{path}.name", f"expected another stage, got {shown(row.name)}")
+        stage = known[row.name]
+        if row.tasks != stage.tasks:
+            raise InvalidPlanError(f"{path}.tasks", f"expected {stage.tasks}, got {row.tasks}")
+        inside = set(stage.after)
+        across = set() if inside else known.keys() - followed
+        for field, names, triggers, expected in (
+            ("after", row.after, row.triggers, inside),
+            ("after_previous", row.after_previous, row.triggers_previous, across),
+        ):
+            if len(names) != len(expected) or set(names) != expected:
+                raise InvalidPlanError(f"{path}.{field}", f"expected {sorted(expected)}")
+            if triggers != sum(known[name].tasks for name in expected):
+                raise InvalidPlanError(
+                    f"{path}.{field.replace('after', 'triggers')}",
+                    f"expected a trigger from each task of {sorted(expected)}, got {triggers}",
+                )
+        if not inside <= seen:
+            raise InvalidPlanError(f"{path}.name", f"{shown(row.name)} stands before what it reads")
+        seen.add(row.name)
+    if len(seen) < len(stages):
+        raise InvalidPlanError("stages", f"without {sorted(known.keys() - seen)}")
 
 
 MAX_OVERHEAD = Fraction(1, 20)

@@ -4,12 +4,12 @@ Source: Yan, Ruwase, He and Chilimbi, "Performance Modeling and Scalability Opti
 Distributed Deep Learning Systems", KDD'15.
 """
 
-from planner.families.yan.checker import check
 from planner.families.yan.configuration import Configuration, Fixed, LayerChoice, Plan
 from planner.families.yan.family import METHODS, YAN, solve
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.model import Estimate, estimate
 from planner.families.yan.problem import Constants, Problem
+from planner.families.yan.segments import check
 
 __all__ = [
     "METHODS",

@@ -1,9 +1,10 @@
 """Configurations of a job, and plans."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
+from typing import NamedTuple
 
 from planner.families.yan.layers import NeuronLayer
 from planner.model.errors import InvalidInputError
@@ -55,17 +56,13 @@ def canonical_mapping(choices: Sequence[tuple[int, int]], workers: int) -> tuple
     """
     mappings: list[LayerMapping] = []
     for partitions, copies in choices:
-        if not mappings:
-            before: LayerMapping = ((),)
-            old_copies = copies
-        else:
-            before, old_copies = mappings[-1], len(mappings[-1][0])
+        before: LayerMapping = mappings[-1] if mappings else ()
+        old_copies = len(before[0]) if before else copies
         classes = gcd(copies, old_copies)
         holding = {worker for row in before for worker in row}
         free = iter([worker for worker in range(workers) if worker not in holding])
         mapping = [[-1] * copies for _ in range(partitions)]
-        hosts = len(before) * old_copies // classes if mappings else 0
-        host_of = matched(partitions * copies // classes, hosts)
+        host_of = matched(partitions * copies // classes, len(before) * old_copies // classes)
         unmatched = []
         for group in range(classes):
             for place, host in enumerate(host_of):
@@ -104,6 +101,45 @@ class LayerChoice:
     mapping: tuple[tuple[int, ...], ...] = ()
 
 
+class Triple(NamedTuple):
+    """Workers of a replica, replicas and parameter servers, in the order of the paper's tables."""
+
+    workers: int
+    replicas: int
+    servers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The triples that are searched."""
+
+    machines: int
+    fewest_servers: int
+    most_workers: int
+    most_replicas: int
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """Yield numbers of replicas, and the most workers of each."""
+        room = self.machines - self.fewest_servers
+        for replicas in range(1, min(self.most_replicas, room) + 1):
+            yield replicas, min(self.most_workers, room // replicas)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield numbers of workers of a replica, and of replicas."""
+        for replicas, most in self.rows():
+            for workers in range(1, most + 1):
+                yield workers, replicas
+
+    @property
+    def count(self) -> int:
+        """Number of triples."""
+        return sum(len(self.servers(*pair)) for pair in self.pairs())
+
+    def servers(self, workers: int, replicas: int) -> range:
+        """Return the numbers of servers possible with these workers."""
+        return range(self.fewest_servers, self.machines - workers * replicas + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """How a job is distributed over machines.
@@ -129,9 +165,9 @@ class Configuration:
     machines: tuple[int, ...] | None = None
 
     @property
-    def triple(self) -> tuple[int, int, int]:
-        """Workers of a replica, replicas, parameter servers, in the order of the paper's tables."""
-        return self.workers_per_replica, self.replicas, self.parameter_servers
+    def triple(self) -> Triple:
+        """Workers of a replica, replicas and parameter servers."""
+        return Triple(self.workers_per_replica, self.replicas, self.parameter_servers)
 
     @property
     def machines_used(self) -> int:

@@ -1,44 +1,74 @@
-"""The optimal configuration under the canonical mapping.
+"""The optimal configuration under the canonical mapping, of all kinds or of one; the fallback.
 
 Problem: choose servers, replicas, workers, and partitions, copies and threads of every layer, so
-that an epoch is shortest (`planner.families.yan.model`) and everything fits in memory.
+that an epoch is shortest (`planner.families.yan.model`) and everything fits in memory. The two ends
+of the design space are baselines: data parallelism (one worker a replica) and model parallelism
+(one replica, one copy of every layer).
 
-Method: best-first search over triples (`planner.families.yan.search`), a dynamic program over
-layers for each (`planner.families.yan.layerwise`, `planner.families.yan.memory`), rational
-arithmetic on ties within rounding (`planner.families.yan.exact_tie_break`). The same search with
-each segment on its best worker bounds every mapping.
+Method: best-first search over triples (`planner.families.yan.search`). The same search with each
+segment on its best worker bounds every mapping.
 
 Guarantee: proven optimal under the canonical mapping; the ranking holds the best configuration of
-each triple, in order, ties by more servers first.
-Complexity: see these modules. Source: Yan et al., KDD'15; exactness, bounds and ranking are ours.
+each triple, in order, ties by more servers first. Complexity: see `planner.families.yan.search`.
+Source: Yan et al., KDD'15; exactness, bounds and ranking are ours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
-from planner.families.yan.checker import server_bytes
-from planner.families.yan.configuration import Explored, Plan, Ranked
-from planner.families.yan.engine import Engine, rank
-from planner.families.yan.feasibility import infeasibility
-from planner.families.yan.layer_program import Triple
+from planner.families.yan.configuration import (
+    Configuration,
+    Explored,
+    Fixed,
+    Plan,
+    Ranked,
+    Space,
+    Triple,
+)
+from planner.families.yan.layer_program import LayerState, state_at
+from planner.families.yan.layerwise import Layerwise
+from planner.families.yan.memory import infeasibility, least_split, space_of
 from planner.families.yan.model import estimate
-from planner.families.yan.problem import Problem, refuse_different
-from planner.families.yan.quick import quick
-from planner.families.yan.search import Space
-from planner.families.yan.tables import Choice
+from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
+from planner.families.yan.search import Engine, configuration_of, normal, rank
+from planner.families.yan.segments import server_bytes
+from planner.families.yan.tables import Choice, Tables
 from planner.model.errors import BrokenConstraintError, InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
+from planner.solving.result import Infeasibility
 
 
 def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return the optimal configuration; NotApplicableError if machines differ."""
     refuse_different(problem, "exact")
-    return best_of(problem, deadline)
+    return _best(problem, deadline)
 
 
-def best_of(
+def data_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return the best configuration with one worker per replica.
+
+    NotApplicableError if machines differ or configurations are fixed.
+    """
+    refuse_different(problem, "data_parallel")
+    refuse_fixed(problem, "data_parallel")
+    return _best(problem, deadline, replace(space_of(problem), most_workers=1))
+
+
+def model_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return the best configuration with one replica and one copy of every layer.
+
+    NotApplicableError if machines differ or configurations are fixed.
+    """
+    refuse_different(problem, "model_parallel")
+    refuse_fixed(problem, "model_parallel")
+    space = replace(space_of(problem), most_replicas=1)
+    return _best(problem, deadline, space, lambda choice: choice[1] == 1)
+
+
+def _best(
     problem: Problem,
     deadline: Deadline,
     space: Space | None = None,
@@ -46,7 +76,8 @@ def best_of(
 ) -> Outcome[Plan]:
     """Return the best configuration in a part of the space; machines must be equal.
 
-    `space` restricts the triples, `allowed` the (partitions, copies) of layers.
+    `space` restricts the triples, `allowed` the (partitions, copies) of layers; the bound then
+    holds for every configuration.
     """
     nothing = infeasibility(problem, space, allowed)
     if nothing is not None:
@@ -59,33 +90,29 @@ def best_of(
             deadline.offer(quick(problem, space).plan)
         result = engine.search(problem.top, deadline)
     except TimeUpError:
-        return quick(problem, space)
+        outcome = quick(problem, space)
+        return outcome if space is None else replace(outcome, lower_bound=None)
     assert result.solutions  # the configuration with least memory is always tried
     ranking = engine.ranked(solution.triple for solution in result.solutions)
-    bound = min(engine.exactly(solution.triple).bound for solution in result.solutions)
-    if result.timed_out:
-        bound = min(bound, engine.below(result.bound))
-    plan = Plan(
-        ranking[0].configuration,
-        tuple(ranking[: problem.top]),
-        engine.explored(result),
-        any_mapping_bound(problem, deadline, space, allowed),
-    )
+    anywhere = any_mapping_bound(problem, deadline)
+    if space is not None:
+        bound = None if anywhere is None else Fraction(anywhere)
+    else:
+        bound = min(engine.exactly(solution.triple).bound for solution in result.solutions)
+        if result.timed_out:
+            bound = min(bound, engine.below(result.bound))
+    explored = engine.explored(result)
+    plan = Plan(ranking[0].configuration, tuple(ranking[: problem.top]), explored, anywhere)
     return Outcome(plan, bound, result.timed_out)
 
 
-def any_mapping_bound(
-    problem: Problem,
-    deadline: Deadline,
-    space: Space | None = None,
-    allowed: Callable[[Choice], bool] = lambda _: True,
-) -> int | None:
+def any_mapping_bound(problem: Problem, deadline: Deadline) -> int | None:
     """Return the lower bound (ns) over all configurations and mappings; None if time is up."""
     if deadline.passed:
         return None
     free = replace(problem, memory_bytes=None, fixed=())
     try:
-        engine = Engine(free, space, allowed, deadline=deadline, optimistic=True)
+        engine = Engine(free, deadline=deadline, optimistic=True)
         result = engine.search(1, deadline)
     except TimeUpError:
         return None
@@ -96,27 +123,101 @@ def any_mapping_bound(
 
 
 def _fixed(problem: Problem, engine: Engine) -> Outcome[Plan]:
+    def made(triple: Triple, fixed: Fixed) -> tuple[list[Configuration], Fraction | None]:
+        if fixed.layers is not None:
+            return [fixed.configuration()], None
+        needed, room = server_bytes(problem, triple.servers), problem.memory_bytes
+        if needed > (room or MAX_VALUE):
+            message = f"its servers need {needed} bytes each, got {room}"
+            raise BrokenConstraintError("", message, "memory_bytes")
+        if engine.solve(triple) is None:
+            return [], None
+        solved = engine.exactly(triple)
+        return [configuration_of(triple, solved.states)], solved.bound
+
+    return price_fixed(problem, made, "worker")
+
+
+def price_fixed(
+    problem: Problem,
+    made: Callable[[Triple, Fixed], tuple[list[Configuration], Fraction | None]],
+    holder: str,
+) -> Outcome[Plan]:
+    """Return the ranking of the configurations in `fixed`.
+
+    `made` returns configurations of one of them, and a bound; None for the price of the best.
+    `holder` names a machine in the error if there are none.
+    """
     ranking, bounds = [], []
     for place, fixed in enumerate(problem.fixed):
         triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)
-        if fixed.layers is not None:
-            configuration = fixed.configuration()
-            try:
-                epoch = estimate(problem, configuration).epoch
-            except BrokenConstraintError as error:
-                raise InvalidInputError(f"fixed[{place}]", error.message) from None
-            ranking.append(Ranked(configuration, epoch))
-            bounds.append(epoch)
-        elif server_bytes(problem, triple.servers) > (problem.memory_bytes or MAX_VALUE):
-            message = f"its servers need {server_bytes(problem, triple.servers)} bytes each"
-            raise InvalidInputError(f"fixed[{place}]", f"{message}, got {problem.memory_bytes}")
-        elif engine.solve(triple) is None:
-            message = f"no choice of layers fits {problem.memory_bytes} bytes a worker"
+        try:
+            configurations, bound = made(triple, fixed)
+            prices = [Ranked(plan, estimate(problem, plan).epoch) for plan in configurations]
+        except BrokenConstraintError as error:
+            raise InvalidInputError(f"fixed[{place}]", error.message) from None
+        if not prices:
+            message = f"no choice of layers fits {problem.memory_bytes} bytes a {holder}"
             raise InvalidInputError(f"fixed[{place}]", message)
-        else:
-            ranking += engine.ranked([triple])
-            bounds.append(engine.exactly(triple).bound)
+        ranking.append(min(prices, key=lambda ranked: ranked.epoch))
+        bounds.append(ranking[-1].epoch if bound is None else bound)
     ranking.sort(key=rank)
     count = len(ranking)
     explored = Explored(count, 0, count * len(problem.layers), 0)
-    return Outcome(Plan(ranking[0].configuration, tuple(ranking), explored), min(bounds))
+    plan = Plan(ranking[0].configuration, tuple(ranking), explored)
+    return Outcome(plan, min(*bounds, ranking[0].epoch))
+
+
+# ---
+# Fallback: a configuration at once, if the time is up before a search has found one.
+#
+# Method: data parallelism with the best of the numbers of replicas that are powers of two (or the
+# most possible); where memory is too short for that, the configuration with least memory.
+#
+# Guarantee: a configuration whenever one exists; the only bound is 0. Complexity: O(L·K·log N).
+
+
+def quick(problem: Problem, space: Space | None = None) -> Outcome[Plan]:
+    """Return a configuration whose triple is in `space`, all by default."""
+    if problem.fixed:
+        reason = "the time limit passed before the configurations in fixed were priced"
+        return Outcome(None, infeasibility=Infeasibility(reason, ("time_limit_s",)), timed_out=True)
+    nothing = infeasibility(problem, space)
+    if nothing is not None:
+        return Outcome(None, infeasibility=nothing)
+    space = space or space_of(problem)
+    try:
+        ranked = _priced(problem, *_data_parallel(problem, space))
+    except BrokenConstraintError:
+        least = least_split(problem, space)
+        workers = min(space.machines - least.servers, space.most_workers)
+        states = [LayerState(partitions, 1, 1) for _, partitions in least.layers]
+        ranked = _priced(problem, Triple(workers, 1, least.servers), states)
+    explored = Explored(space.count, 0, len(problem.layers), 0)
+    plan = Plan(ranked.configuration, (ranked,), explored)
+    return Outcome(plan, Fraction(0), timed_out=True)
+
+
+def _priced(problem: Problem, triple: Triple, states: Sequence[LayerState]) -> Ranked:
+    configuration = configuration_of(triple, states)
+    if not problem.uniform:
+        from planner.families.yan.ordered import OrderedMachines
+
+        cluster = OrderedMachines(problem)
+        configuration = cluster.dealt(configuration, *cluster.used(cluster.orders[0], triple))
+    return Ranked(configuration, estimate(problem, configuration).epoch)
+
+
+def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[LayerState]]:
+    """Return the best of some numbers of replicas, as if all machines were equal."""
+    alike = replace(problem, machine_speeds=None, nic_speeds=None)
+    layerwise = Layerwise(Tables(normal(problem if problem.uniform else alike)), 1)
+    most = min(space.most_replicas, problem.machines - space.fewest_servers)
+    counts = {1 << power for power in range(most.bit_length())} | {most}
+    triples = [Triple(1, replicas, problem.machines - replicas) for replicas in sorted(counts)]
+    best = min(triples, key=layerwise.bound)  # with one segment a layer the bound is exact
+    own = layerwise.lowest(best)
+    return best, [
+        state_at(options.choices, 0, int(cost[0].argmin()))
+        for options, cost in zip(layerwise.options, own, strict=True)
+    ]

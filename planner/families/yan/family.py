@@ -28,38 +28,8 @@ from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, loaded
 from planner.solving.scenarios import Scenario, refuse_changes
 
-# ---
-# Warm start: the ranking of an old plan, priced for the changed problem.
-#
-# Guarantee: the best of the first `RANKED` configurations that are still valid; no bound.
-# Complexity: O(RANKED · segments). Source: own.
-
 RANKED = 4
-"""Configurations priced again."""
-
-
-def adapt(problem: Problem, plan: Plan) -> Plan:
-    """Return an old plan with the problem's prices.
-
-    InvalidPlanError if no configuration is valid.
-    """
-    ranking: list[Ranked] = []
-    refused: InvalidInputError | None = None
-    ranked = dict.fromkeys(known.configuration for known in plan.ranking[:RANKED])
-    for configuration in ranked:
-        try:
-            epoch = estimate(problem, configuration).epoch
-        except InvalidInputError as error:
-            refused = error
-            continue
-        ranking.append(Ranked(configuration, epoch))
-    if not ranking:
-        raise InvalidPlanError("ranking", f"none can be run: {refused}")
-    ranking.sort(key=lambda known: known.epoch)
-    count = len(ranked)
-    explored = Explored(count, 0, count * len(problem.layers), 0)  # not what the old search was
-    return Plan(ranking[0].configuration, tuple(ranking), explored)
-
+"""Configurations of an old plan that are priced again: the first ones that are still valid."""
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -84,7 +54,7 @@ def _hasty(module: str, name: str) -> Method:
         try:
             return run(problem, deadline)
         except TimeUpError:
-            from planner.families.yan.quick import quick
+            from planner.families.yan.exact import quick
 
             return quick(problem)
 
@@ -115,8 +85,8 @@ class _Yan(Family[Problem, Plan, Estimate]):
         "exact": _hasty("exact", "exact"),
         "greedy": _hasty("greedy", "greedy"),
         "ordered": _hasty("ordered", "ordered"),
-        "data_parallel": _hasty("baselines", "data_parallel"),
-        "model_parallel": _hasty("baselines", "model_parallel"),
+        "data_parallel": _hasty("exact", "data_parallel"),
+        "model_parallel": _hasty("exact", "model_parallel"),
     }
     bounding = "exact"
     asks = "how many machines, replicas and workers, and how layers are cut"
@@ -174,7 +144,26 @@ class _Yan(Family[Problem, Plan, Estimate]):
         return None, False
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
-        return adapt(problem, plan)
+        """Return an old plan with the problem's prices.
+
+        InvalidPlanError if no configuration is valid.
+        """
+        ranking: list[Ranked] = []
+        refused: InvalidInputError | None = None
+        ranked = dict.fromkeys(known.configuration for known in plan.ranking[:RANKED])
+        for configuration in ranked:
+            try:
+                epoch = estimate(problem, configuration).epoch
+            except InvalidInputError as error:
+                refused = error
+                continue
+            ranking.append(Ranked(configuration, epoch))
+        if not ranking:
+            raise InvalidPlanError("ranking", f"none can be run: {refused}")
+        ranking.sort(key=lambda known: known.epoch)
+        count = len(ranked)
+        explored = Explored(count, 0, count * len(problem.layers), 0)  # not what the old search was
+        return Plan(ranking[0].configuration, tuple(ranking), explored)
 
     def perturb(self, problem: Problem, scenario: Scenario) -> Problem:
         """Return the problem with other constants; those of computation are three."""

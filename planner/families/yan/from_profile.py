@@ -153,21 +153,16 @@ def _assumed(
 ) -> list[str]:
     """Return the assumptions beyond the profile and the cluster."""
     samples = counted(batch, "sample")
-    if problem.threads == 1:
-        computed = (
-            f"a machine computes one batch of {samples} at a time, as profiled; how threads with "
-            "batches of their own slow down each other is unknown, so none are tried (planner "
-            "calibrate compute measures it)"
-        )
-    else:
+    computed = (
+        f"a machine computes one batch of {samples} at a time, as profiled; how threads with "
+        "batches of their own slow down each other is unknown, so none are tried (planner "
+        "calibrate compute measures it)"
+    )
+    if problem.threads > 1:
         computed = (
             f"each thread has a batch of {samples}; the profile's {counted(threads, 'thread')} "
             "were as efficient on one batch as threads are on batches of their own"
         )
-    whole = sum(layer.cuts == 1 for layer in problem.layers)
-    cut = (
-        f"{whole} of {counted(len(problem.layers), 'layer')} mix positions or have one row: not cut"
-    )
     halves = (
         "half of a layer's backward pass is error terms, half its weights' gradients; a part of a "
         "layer takes its share of the layer's time, and what two parts need is computed once"
@@ -180,6 +175,8 @@ def _assumed(
     if read_every is None:
         together = counted(problem.read_every * batch, "sample")
         assumed.append(f"weights are read every {together}, a batch for each machine")
+    whole = sum(layer.cuts == 1 for layer in problem.layers)
     if whole:
-        assumed.append(cut)
+        layers = counted(len(problem.layers), "layer")
+        assumed.append(f"{whole} of {layers} mix positions or have one row: not cut")
     return assumed

@@ -11,7 +11,7 @@ the layer before (at most one a state). Source: Yan et al., KDD'15, slides "Effi
 Algorithm", with one segment of a layer a worker.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -25,25 +25,17 @@ from planner.families.yan.configuration import (
     LayerMapping,
     Plan,
     Ranked,
+    Triple,
 )
-from planner.families.yan.cuts import Array, Places
-from planner.families.yan.engine import GRACE_S, Engine, rank
 from planner.families.yan.exact import any_mapping_bound
-from planner.families.yan.feasibility import infeasibility
-from planner.families.yan.layer_program import LayerProgram, LayerState, Triple, state_at
-from planner.families.yan.layerwise import BEAM
+from planner.families.yan.layer_program import LayerProgram, LayerState, state_at
+from planner.families.yan.memory import PRICES, infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem, refuse_different, refuse_fixed
-from planner.families.yan.search import search
-from planner.families.yan.tables import Choice, Tables
+from planner.families.yan.search import GRACE_S, Engine, rank, search
+from planner.families.yan.tables import MAX_ELEMENTS, Array, Choice, Places, Tables
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
-
-PRICES = 40
-"""Most prices of memory that are tried."""
-
-MAX_BLOCK = 2**20
-"""Elements of the largest temporary array."""
 
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -61,7 +53,9 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     result = search(engine.layerwise, engine.space, solver.solve, problem.top, deadline)
     ranking = []
     for solution in result.solutions:
-        configuration = solution.solved.configuration(solution.triple)
+        path = solver.path_of(solution.triple)
+        assert path is not None
+        configuration = path.configuration(solution.triple)
         ranking.append(Ranked(configuration, estimate(problem, configuration).epoch))
     ranking.sort(key=rank)
     states = engine.all_states()
@@ -141,13 +135,17 @@ class Greedy:
         self.states = 0
         self._solved: dict[Triple, Path | None] = {}
 
-    def solve(self, triple: Triple) -> tuple[float, Path] | None:
-        """Return the time of a triple, except for rounding, and its path; None if none fits."""
+    def path_of(self, triple: Triple) -> Path | None:
+        """Return the path of a triple; None if none fits."""
         key = self.engine.key(triple)
         if key not in self._solved:
             self._solved[key] = self._solve(key)
-        path = self._solved[key]
-        return None if path is None else (path.epoch, path)
+        return self._solved[key]
+
+    def solve(self, triple: Triple) -> float | None:
+        """Return the time of a triple, except for rounding; None if no path fits."""
+        path = self.path_of(triple)
+        return None if path is None else path.epoch
 
     def _solve(self, triple: Triple) -> Path | None:
         layerwise, memory = self.engine.layerwise, self.engine.memory
@@ -155,18 +153,14 @@ class Greedy:
             through, _ = layerwise.coarse(triple)
         except TimeUpError:
             through = layerwise.lowest(triple)
-        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in through]
-        grace = self.deadline.at_least(GRACE_S)
-        best = self.path(layerwise.reduced(triple, few), triple.workers, grace)
+        first = layerwise.few(triple, through)
+        best = self.path(first, triple.workers, self.deadline.at_least(GRACE_S))
         limit = best.epoch * (1 + 2 * self.tables.error)
         keep = [costs <= limit for costs in through]
-        left = [np.flatnonzero(kept.any(axis=1)) for kept in keep]
         self.states += int(sum(kept.sum() for kept in keep))
         if self.deadline.passed:
             self.stopped = True
-        elif not all(set(rows) <= set(tried) for rows, tried in zip(left, few, strict=True)):
-            cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
-            program = layerwise.reduced(triple, left).plus(cut)
+        elif not (program := layerwise.kept(triple, keep)).within(first):
             try:
                 path = self.path(program, triple.workers, self.deadline)
                 best = min(best, path, key=lambda candidate: candidate.epoch)
@@ -181,10 +175,7 @@ class Greedy:
         layerwise, memory = self.engine.layerwise, self.engine.memory
         assert memory is not None
         lowest = layerwise.lowest(triple)
-        sizes = [
-            np.array([memory.row(place, p) for p, _ in among.choices[: len(low)]])
-            for place, (among, low) in enumerate(zip(layerwise.options, lowest, strict=True))
-        ]
+        sizes = memory.sizes(layerwise.choices(triple.workers))
         if sum(int(size.min()) for size in sizes) > memory.room:
             return None
         rows = [size.min(axis=1).argmin(keepdims=True) for size in sizes]
@@ -202,9 +193,8 @@ class Greedy:
                 self.stopped = True
                 break
             priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
-            few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in priced]
-            charges = [price * size[rows] for size, rows in zip(sizes, few, strict=True)]
-            program = layerwise.reduced(triple, few)
+            program = layerwise.few(triple, priced)
+            charges = [price * size for size in memory.sizes(program.options)]
             path = self.path(program.plus(charges), triple.workers)
             if memory.fits(path.states):
                 epoch = estimate(self.free, path.configuration(triple)).epoch
@@ -345,14 +335,9 @@ class Greedy:
     def _slowest(self, work: Array, remote: Array) -> Array:
         """Return the slowest segment's time of each placement, by threads, as for one copy."""
         slowest = np.empty((len(remote), len(self.tables.share)))
-        for block in _blocks(len(remote), remote.shape[1] * len(self.tables.share)):
+        step = max(1, MAX_ELEMENTS // (remote.shape[1] * len(self.tables.share)))
+        for start in range(0, len(remote), step):
+            block = slice(start, start + step)
             mine = work if len(work) == 1 else work[block]
             slowest[block] = self.tables.with_fetch(mine, remote[block]).max(axis=1)
         return slowest * self.tables.share
-
-
-def _blocks(count: int, each: int) -> Iterator[slice]:
-    """Yield slices of at most `MAX_BLOCK` elements, `each` in a row."""
-    step = max(1, MAX_BLOCK // each)
-    for start in range(0, count, step):
-        yield slice(start, start + step)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from planner.model.errors import InvalidInputError
-from planner.model.validation import integer, set_exact, set_integer, shown
+from planner.model.validation import integer, one_of, set_exact, set_integer, shown
 
 MAX_COUNT = 2**53
 """Most neurons, connections or weights of a layer: counts stay exact in floating point."""
@@ -73,10 +73,7 @@ class NeuronLayer:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise InvalidInputError("name", f"expected a string, got {shown(self.name)}")
-        if self.kind not in ("conv", "full", "block"):
-            raise InvalidInputError(
-                "kind", f"expected one of conv, full, block, got {shown(self.kind)}"
-            )
+        one_of(self.kind, "kind", ("conv", "full", "block"))
         for field in ("neurons", "connections", "weights"):
             least = 0 if (self.kind, field) == ("block", "weights") else 1
             set_integer(self, field, minimum=least, maximum=MAX_COUNT)
@@ -132,7 +129,7 @@ class NeuronLayer:
                 f"expected channels x kernel x kernel ({filters}) for each input channel, or also "
                 f"a bias a channel ({channels}), got {self.weights}",
             )
-        if not self._input_channels:
+        if not self.input_channels:
             ranges = " or ".join(
                 f"{self.neurons * inputs} to {self.neurons * kernel**2 * inputs} for {inputs}"
                 for inputs in self._inputs_of_weights
@@ -190,8 +187,8 @@ class NeuronLayer:
         return tuple(inputs for inputs, rest in quotients if inputs and not rest)
 
     @cached_property
-    def _input_channels(self) -> int:
-        """Input channels of each filter; 0 if connections and weights contradict each other."""
+    def input_channels(self) -> int:
+        """Input channels of each filter of a convolution; 0 if connections contradict weights."""
         assert self.kernel is not None
         possible = 0
         for inputs in self._inputs_of_weights:
@@ -201,11 +198,6 @@ class NeuronLayer:
                     return inputs
                 possible = possible or inputs
         return possible
-
-    @property
-    def input_channels(self) -> int:
-        """Input channels of each filter of a convolution."""
-        return self._input_channels
 
     @property
     def needs_all(self) -> bool:

@@ -1,10 +1,8 @@
-"""The best layers of one triple (N_wr, N_mr, N_ps): a dynamic program over layers, with cuts.
+"""The best layers of one triple (N_wr, N_mr, N_ps): bounds that cut the dynamic program.
 
 Problem: for given workers, replicas and servers choose partitions, copies and threads of every
-layer so that an epoch is shortest.
-
-Method: `planner.families.yan.layer_program`. Choices that cannot be part of a better configuration
-are cut by two lower bounds over all mappings; see docs/yan.md, "Why the dynamic program can cut
+layer so that an epoch is shortest. Method: `planner.families.yan.layer_program`, on the choices
+that two lower bounds over all mappings leave; see docs/yan.md, "Why the dynamic program can cut
 states".
 
 Guarantee: the least time of all choices, except for rounding.
@@ -13,18 +11,19 @@ Source: Yan et al., KDD'15, slides "Optimizing multi-layer composition"; the sep
 and the cuts are ours.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.families.yan.coarse_bound import Coarse
-from planner.families.yan.cuts import Array
-from planner.families.yan.layer_program import LayerProgram, LayerState, Rows, Triple
+from planner.families.yan.configuration import Triple
+from planner.families.yan.layer_program import LayerProgram, LayerState
 from planner.families.yan.model import reading_factor, volume
-from planner.families.yan.tables import Choice, Tables, choices
+from planner.families.yan.tables import Array, Choice, Places, Tables, choices
 from planner.solving.deadline import NEVER, Deadline
 
 KEPT = 64
@@ -32,6 +31,105 @@ KEPT = 64
 
 BEAM = 6
 """Choices a layer for the first configuration."""
+
+
+# ---
+# Lower bound on all configurations of a triple that contain a given state of a layer.
+#
+# Problem: the exchange of two layers is a large part of their time, and bounds of each layer by
+# itself miss it. Method: the dynamic program, in which a layer sees of a neighbour only a class of
+# choices; forward and backward values together bound every path through a state.
+#
+# Guarantee: a bound for every mapping, except for rounding. Complexity: O(L·K·C·log N). Source:
+# own, after Raphael, "Coarse-to-fine dynamic programming", IEEE PAMI 2001.
+
+
+class _Bounds(NamedTuple):
+    """Bounds of one layer, by choice and threads; of an exchange also by the neighbour's class."""
+
+    classes: Places  # of the choices
+    own: Array
+    ahead: Array  # feed-forward
+    back: Array  # back-propagation
+
+
+class Coarse:
+    """Coarse bounds of one problem; TimeUpError at the deadline."""
+
+    def __init__(
+        self, tables: Tables, options: Sequence[Sequence[Choice]], deadline: Deadline
+    ) -> None:
+        most = max(p for some in options for p, _ in some)
+        self.parts = [1, 2, 3, *(1 << power for power in range(2, most.bit_length()))]
+        self.parts = [count for count in self.parts if count <= most]
+        self.layers: list[_Bounds] = []
+        last = len(options) - 1
+        for place, some in enumerate(options):
+            deadline.check()
+            same = tables.alike[place]
+            if same < place:
+                self.layers.append(self.layers[same])
+                continue
+            partitions, copies = np.array(some).T
+            bounds = [tables.lowest(place, p) for p, _ in some]
+            forward, backward, own = (
+                np.array(bound) / copies[:, None] for bound in zip(*bounds, strict=True)
+            )
+            # Take the stronger of two bounds on the exchange: by the neighbour's class, and for any
+            # neighbour.
+            ahead = back = np.zeros((1, 1, 1))
+            if place:
+                ahead = tables.exchange_bound(place, some, self.parts, forward=True)
+                ahead = np.maximum(ahead.swapaxes(0, 1), forward[None])
+            else:
+                own = own + forward
+            if place < last:
+                back = tables.exchange_bound(place, some, self.parts, forward=False)
+                back = np.maximum(back, backward[:, None])
+            else:
+                own = own + backward
+            classes = np.searchsorted(self.parts, partitions, side="right") - 1
+            self.layers.append(_Bounds(classes, own, ahead, back))
+
+    def through(self, reading: Sequence[Array], replicas: int, deadline: Deadline) -> list[Array]:
+        """Return bounds on all configurations through each state, by choice and threads.
+
+        `reading` is the time to read each layer's weights, by choice and threads, for the first
+        choices of each layer.
+        """
+        layers = [
+            _Bounds(
+                layer.classes[: len(read)],
+                layer.own[: len(read)] / replicas + read,
+                layer.ahead[:, : len(read)] / replicas,
+                layer.back[: len(read)] / replicas,
+            )
+            for layer, read in zip(self.layers, reading, strict=True)
+        ]
+        # Forward: the minimum over paths that end in a state, knowing only the neighbour's class.
+        values = [layers[0].own]
+        for before, layer in pairwise(layers):
+            deadline.check()
+            left = self._least(before, (values[-1][:, None] + before.back).min(axis=2))
+            values.append(layer.own + (layer.ahead + left[:, layer.classes, None]).min(axis=0))
+        # Backward: the minimum over the rest of the path. Their sum bounds every path through a
+        # state.
+        rest = np.zeros_like(layers[-1].own)
+        totals = [values[-1]]
+        for place in range(len(layers) - 1, 0, -1):
+            deadline.check()
+            before, layer = layers[place - 1], layers[place]
+            right = self._least(layer, (layer.ahead + (layer.own + rest)[None]).min(axis=2).T)
+            rest = (before.back + right[:, before.classes].T[:, :, None]).min(axis=1)
+            totals.append(values[place - 1] + rest)
+        return totals[::-1]
+
+    def _least(self, layer: _Bounds, times: Array) -> Array:
+        """Return the minimum over each class of choices, by class and neighbour's class."""
+        least = np.full((len(self.parts), times.shape[1]), np.inf)
+        for label in np.unique(layer.classes):
+            least[label] = times[layer.classes == label].min(axis=0)
+        return least
 
 
 @dataclass(frozen=True)
@@ -98,6 +196,10 @@ class Layerwise:
             for options in self.options
         ]
 
+    def choices(self, workers: int) -> list[Sequence[Choice]]:
+        """Return the choices of each layer on this number of workers."""
+        return [options.choices[: options.count(workers)] for options in self.options]
+
     def lowest(self, triple: Triple) -> list[Array]:
         """Return the bound of each layer under any mapping, by choice and threads."""
         return [
@@ -138,22 +240,30 @@ class Layerwise:
             self._through[key] = through, float(through[0].min())
         return self._through[key]
 
+    def few(self, triple: Triple, costs: Sequence[Array]) -> LayerProgram:
+        """Return the program on a few choices of each layer, those with the least costs."""
+        rows = [np.argsort(cost.min(axis=1), kind="stable")[:BEAM] for cost in costs]
+        return self.reduced(triple, rows)
+
+    def kept(self, triple: Triple, keep: Sequence[NDArray[np.bool_]]) -> LayerProgram:
+        """Return the program on some states, by choice and threads of each layer."""
+        rows = [np.flatnonzero(states.any(axis=1)) for states in keep]
+        cut = [np.where(states[row], 0.0, np.inf) for states, row in zip(keep, rows, strict=True)]
+        return self.reduced(triple, rows).plus(cut)
+
     def program(self, triple: Triple) -> tuple[LayerProgram, int]:
         """Return the program on the choices that may be optimal, and its number of states.
 
         The program raises TimeUpError too.
         """
         through, _ = self.coarse(triple)
-        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in through]
-        first = self.reduced(triple, few)
+        first = self.few(triple, through)
         limit = first.best().epoch * (1 + 2 * self.tables.error)
         keep = [costs <= limit for costs in through]
         states = int(sum(kept.sum() for kept in keep))
-        left = [np.flatnonzero(kept.any(axis=1)) for kept in keep]
-        if all(set(rows) <= set(tried) for rows, tried in zip(left, few, strict=True)):
+        program = self.kept(triple, keep)
+        if program.within(first):
             return first, states
-        cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
-        program = self.reduced(triple, left).plus(cut)
         lowest = [float(costs.min()) for costs in self.lowest(triple)]
         after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
         program = replace(program, limit=limit, rest=after, deadline=self.deadline)
@@ -163,12 +273,6 @@ class Layerwise:
             return first, states
         return program, states
 
-    def quick(self, triple: Triple) -> LayerProgram:
-        """Return the program on a few choices that are best each by itself."""
-        lowest = self.lowest(triple)
-        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in lowest]
-        return self.reduced(triple, few)
-
     def whole_program(self, triple: Triple) -> LayerProgram:
         """Return the program on all choices."""
         return self.reduced(
@@ -177,35 +281,25 @@ class Layerwise:
 
     def states(self, workers: int) -> int:
         """Return the number of states of all layers on this number of workers."""
-        return int(self.all_states[workers])
+        return int(self._states[workers])
 
     @cached_property
-    def all_states(self) -> Rows:
+    def _states(self) -> Places:
         """The number of states of all layers, by workers from 0 on."""
         most = np.arange(self.workers + 1)
-        states = np.zeros_like(most)
-        for alike, layers in Counter(map(id, self.options)).items():
-            options = next(candidate for candidate in self.options if id(candidate) == alike)
-            states += layers * np.searchsorted(options.segments, most, side="right")
-        return np.asarray(self.tables.problem.threads * states)
+        counts = [np.searchsorted(options.segments, most, side="right") for options in self.options]
+        return np.asarray(sum(counts) * self.tables.problem.threads)
 
     def time(self, triple: Triple, states: Sequence[LayerState]) -> float:
         """Return the time of an epoch with these layers, except for rounding."""
-        rows = [
-            np.array([options.choices.index(state.choice)])
-            for options, state in zip(self.options, states, strict=True)
-        ]
-        program = self.reduced(triple, rows)
-        time = 0.0
-        for place, state in enumerate(states):
-            time += float(program.own[place][0, state.threads - 1])
-            if place:
-                _, ahead, back = next(program.blocks(place, np.zeros(1, np.int64)))
-                time += float(ahead[0, 0, state.threads - 1])
-                time += float(back[0, 0, states[place - 1].threads - 1])
-        return time
+        rows, cut = [], []
+        for options, state in zip(self.options, states, strict=True):
+            rows.append(np.array([options.choices.index(state.choice)]))
+            cut.append(np.full((1, self.tables.problem.threads), np.inf))
+            cut[-1][0, state.threads - 1] = 0.0
+        return float(self.reduced(triple, rows).plus(cut).values[0][-1].min())
 
-    def reduced(self, triple: Triple, rows: Sequence[Rows]) -> LayerProgram:
+    def reduced(self, triple: Triple, rows: Sequence[Places]) -> LayerProgram:
         """Return the program on some rows of each layer's choices."""
         factor = self._factor(triple)
         options, own = [], []

@@ -1,33 +1,153 @@
-"""The best layers of one triple under a memory limit: a resource-constrained shortest path.
+"""Memory of machines: whether a job fits, and the best layers of a triple that fit.
 
-Problem: as `planner.families.yan.layerwise`, but a worker must have room for the largest segment of
-every layer, so that the configuration fits wherever segments are placed. Method: Lagrangian
-relaxation of the memory limit, then labels; see docs/yan.md, "When memory is short".
+Servers need less memory the more servers there are, and workers less the more workers there are. A
+job is infeasible exactly when no configuration passes the checks (`infeasibility`); the named
+memory is the least that suffices, also for a part of the space, such as data parallelism.
 
-Guarantee: the least time of all configurations that fit, except for rounding.
-Complexity: one dynamic program on a few choices for each price; then O(labels · choices), with
-exponentially many labels in the worst case, some dozens a state in practice.
-Source: own, after Handler and Zang, "A dual algorithm for the constrained shortest path problem",
-Networks 1980.
+The best layers that fit are a resource-constrained shortest path (`fitting`): Lagrangian relaxation
+of the memory limit, then labels (`planner.families.yan.layer_program`); see docs/yan.md, "When
+memory is short".
+
+Complexity: O(log N) numbers of workers, each O(L·P) memory sizes; one dynamic program on a few
+choices for each price, then that of the labels. Source: own, after Handler and Zang, "A dual
+algorithm for the constrained shortest path problem", Networks 1980.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.families.yan.checker import worker_bytes
-from planner.families.yan.cuts import Array
-from planner.families.yan.layer_program import Chosen, LayerProgram, LayerState, Triple, state_at
-from planner.families.yan.layerwise import BEAM, Layerwise
+from planner.families.yan.configuration import Space, Triple
+from planner.families.yan.layer_program import Chosen, Exact, LayerState, Limit, best_path, state_at
+from planner.families.yan.layerwise import Layerwise
 from planner.families.yan.problem import Problem
+from planner.families.yan.segments import server_bytes, worker_bytes
+from planner.families.yan.tables import Array, Choice, partitions_of
+from planner.solving.result import Infeasibility
 
 PRICES = 40
 """Most prices of memory that are tried."""
 
-MAX_TIES = 32
-"""Partial paths to one state that are kept although they differ by rounding only."""
+
+def fewest_servers(problem: Problem) -> int:
+    """Return how many servers the weights need."""
+    if problem.memory_bytes is None:
+        return 1
+    whole = server_bytes(problem, 1)
+    servers = max(1, -(-whole // problem.memory_bytes))
+    while server_bytes(problem, servers) > problem.memory_bytes:
+        servers += 1
+    return servers
+
+
+def space_of(problem: Problem) -> Space:
+    """Return all triples of a problem."""
+    return Space(problem.machines, fewest_servers(problem), problem.machines, problem.machines)
+
+
+def _any(_: Choice) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class LeastSplit:
+    """The split of a job that needs least memory a machine."""
+
+    servers: int
+    server_bytes: int  # of each server
+    layers: tuple[tuple[int, int], ...]  # per layer: most bytes on a worker, and partitions
+
+    @property
+    def worker_bytes(self) -> int:
+        """Most bytes on a worker."""
+        return sum(needed for needed, _ in self.layers)
+
+    @property
+    def needed(self) -> int:
+        """Bytes that a machine needs."""
+        return max(self.server_bytes, self.worker_bytes)
+
+
+def least_split(
+    problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
+) -> LeastSplit:
+    """Return the split with least memory in a part of the space, whatever the problem's limit.
+
+    It needs at least 2 machines. `allowed` filters (partitions, copies); it must allow one copy
+    wherever it allows more, which never needs less memory. A layer needs least with one thread and
+    mostly, but not always, with the most partitions: an inner band of a convolution reads more rows
+    than a band at the edge, which has padding.
+    """
+    space = space or Space(problem.machines, 1, problem.machines, problem.machines)
+    needed = cache(lambda place, p: worker_bytes(problem, place, p, 1))
+
+    @cache
+    def with_workers(workers: int) -> LeastSplit:
+        segments = []
+        for place, layer in enumerate(problem.layers):
+            parts = partitions_of(problem, layer, workers)
+            segments.append(min((needed(place, p), p) for p in parts if allowed((p, 1))))
+        servers = space.machines - workers
+        return LeastSplit(servers, server_bytes(problem, servers), tuple(segments))
+
+    most = min(space.most_workers, space.machines - 1)
+    low, high = 1, most  # servers' need rises with workers, workers' need falls
+    while low < high:
+        middle = (low + high) // 2
+        if with_workers(middle).server_bytes >= with_workers(middle).worker_bytes:
+            high = middle
+        else:
+            low = middle + 1
+    return min(
+        (with_workers(workers) for workers in range(low, max(1, low - 1) - 1, -1)),
+        key=lambda least: least.needed,
+    )
+
+
+def infeasibility(
+    problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
+) -> Infeasibility | None:
+    """Return the reason why no configuration exists, with the smallest relaxation, or None."""
+    if problem.machines < 2:
+        return Infeasibility(
+            "a job needs a parameter server and a worker: machines must be at least 2",
+            ("machines",),
+        )
+    if problem.memory_bytes is None:
+        return None
+    least = least_split(problem, space, allowed)
+    if least.needed <= problem.memory_bytes:
+        return None
+    workers = f"each worker up to {least.worker_bytes}"
+    if least.server_bytes > least.worker_bytes:
+        weights = [layer.weights for layer in problem.layers]
+        largest = max(range(len(weights)), key=weights.__getitem__)
+        share = weights[largest] / sum(weights)
+        what = (
+            f" of weights and their updates, {share:.0%} of them of layer "
+            f"{problem.layers[largest].name!r}; {workers}"
+        )
+    else:
+        largest = max(range(len(least.layers)), key=lambda place: least.layers[place][0])
+        needed, partitions = least.layers[largest]
+        plural = "s" if partitions > 1 else ""
+        what = (
+            f" and {workers}, most of it ({needed}) for layer {problem.layers[largest].name!r} in "
+            f"{partitions} partition{plural}"
+        )
+    kind = "" if space is None else " for a configuration of this kind"
+    plural = "s" if least.servers > 1 else ""
+    return Infeasibility(
+        f"memory: at least {least.needed} bytes a machine are needed{kind}, memory_bytes is "
+        f"{problem.memory_bytes}; with {least.servers} of {problem.machines} machines as "
+        f"server{plural} each server holds {least.server_bytes} bytes{what}",
+        ("memory_bytes",),
+        (largest,),
+    )
 
 
 class Memory:
@@ -35,12 +155,19 @@ class Memory:
 
     def __init__(self, problem: Problem, room: int) -> None:
         self.room = room
-        self.row = cache(self._row)
-        self.of = cache(lambda place, p, h: worker_bytes(problem, place, p, h))
         self.threads = problem.threads
+        self.of = cache(partial(worker_bytes, problem))
+        self._row = cache(self._bytes)
 
-    def _row(self, place: int, partitions: int) -> Array:
+    def _bytes(self, place: int, partitions: int) -> Array:
         return np.array([float(self.of(place, partitions, h + 1)) for h in range(self.threads)])
+
+    def sizes(self, options: Sequence[Sequence[Choice]]) -> list[Array]:
+        """Return the bytes of each layer's choices, by choice and threads."""
+        return [
+            np.array([self._row(place, p) for p, _ in choices])
+            for place, choices in enumerate(options)
+        ]
 
     def fits(self, states: Sequence[LayerState]) -> bool:
         """Return whether a worker has room for the largest segment of every layer."""
@@ -51,71 +178,58 @@ class Memory:
 
 
 class Fitting(NamedTuple):
-    """The best configurations of a triple that fit."""
+    """The best layers of a triple that fit, with the exact time of an epoch (ns)."""
 
-    chosen: tuple[Chosen, ...]  # several if they differ by rounding only
-    complete: bool  # whether no other can be better
-    states: int  # states examined
+    epoch: Fraction
+    states: tuple[LayerState, ...]
+    examined: int  # states
 
 
-def fitting(layerwise: Layerwise, memory: Memory, triple: Triple) -> Fitting | None:
-    """Return the best configurations that fit, or None."""
+def fitting(layerwise: Layerwise, memory: Memory, exact: Exact, triple: Triple) -> Fitting | None:
+    """Return the best layers that fit, or None."""
     lowest = layerwise.lowest(triple)
-    bytes_of = [
-        np.array([memory.row(place, p) for p, _ in options.choices[: len(low)]])
-        for place, (options, low) in enumerate(zip(layerwise.options, lowest, strict=True))
-    ]
-    if sum(int(size.min()) for size in bytes_of) > memory.room:
+    sizes = memory.sizes(layerwise.choices(triple.workers))
+    if sum(int(size.min()) for size in sizes) > memory.room:
         return None
-    error = layerwise.tables.error
-    best, price = _priced(layerwise, memory, triple, lowest, bytes_of)
-    priced = [low + price * size for low, size in zip(lowest, bytes_of, strict=True)]
+    best, price = _priced(layerwise, memory, triple, lowest, sizes)
+    priced = [low + price * size for low, size in zip(lowest, sizes, strict=True)]
     least = [costs.min() for costs in priced]
     # Times and bytes at their price are compared together, so rounding grows with both.
-    cap = best.epoch + price * memory.room
-    cap *= 1 + 4 * error
+    cap = (best.epoch + price * memory.room) * (1 + 4 * layerwise.tables.error)
     keep = [costs - low + sum(least) <= cap for costs, low in zip(priced, least, strict=True)]
-    states = int(sum(kept.sum() for kept in keep))
-    rows = [np.flatnonzero(kept.any(axis=1)) for kept in keep]
-    cut = [np.where(kept[row], 0.0, np.inf) for kept, row in zip(keep, rows, strict=True)]
-    program = layerwise.reduced(triple, rows).plus(cut)
-    sizes = [size[row] for size, row in zip(bytes_of, rows, strict=True)]
-    fits, complete = _labels(program, sizes, memory.room, price, cap)
-    return Fitting(tuple(fits or [best]), complete, states)
+    program = layerwise.kept(triple, keep)
+    limit = Limit(memory.sizes(program.options), memory.room, price)
+    found = best_path(program, exact, triple, limit, cap)
+    epoch, states = found or (exact.epoch(triple, best.states), best.states)
+    return Fitting(epoch, states, int(sum(kept.sum() for kept in keep)))
 
 
 def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[LayerState, ...]:
     """Return the states that need least memory."""
-    states = []
-    for place, options in enumerate(layerwise.options):
-        count = options.count(triple.workers)
-        size = np.array([memory.row(place, p) for p, _ in options.choices[:count]])
-        row, column = divmod(int(size.argmin()), size.shape[1])
-        states.append(state_at(options.choices, row, column))
-    return tuple(states)
+    options = layerwise.choices(triple.workers)
+    return tuple(
+        state_at(choices, *divmod(int(size.argmin()), size.shape[1]))
+        for choices, size in zip(options, memory.sizes(options), strict=True)
+    )
 
 
 def _priced(
-    layerwise: Layerwise,
-    memory: Memory,
-    triple: Triple,
-    lowest: list[Array],
-    bytes_of: list[Array],
+    layerwise: Layerwise, memory: Memory, triple: Triple, lowest: list[Array], sizes: list[Array]
 ) -> tuple[Chosen, float]:
-    """Return a configuration that fits, and the price of a byte with the highest bound."""
+    """Return layers that fit, and the price of a byte with the highest bound."""
     least = smallest(layerwise, memory, triple)
     best = Chosen(layerwise.time(triple, least), least)
     low, high = 0.0, None
     price, best_price, best_bound = 0.0, 0.0, -np.inf
     start = best.epoch / memory.room
     for _ in range(PRICES):
-        priced = [cost + price * size for cost, size in zip(lowest, bytes_of, strict=True)]
+        priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
         bound = float(sum(costs.min() for costs in priced)) - price * memory.room
         if bound > best_bound:
             best_price, best_bound = price, bound
-        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in priced]
-        charges = [price * size[rows] for size, rows in zip(bytes_of, few, strict=True)]
-        states = layerwise.reduced(triple, few).plus(charges).best().states
+        program = layerwise.few(triple, priced)
+        charges = [price * size for size in memory.sizes(program.options)]
+        states = program.plus(charges).best().states
         if memory.fits(states):
             time = layerwise.time(triple, states)
             if time < best.epoch:
@@ -127,82 +241,3 @@ def _priced(
             low = price
         price = (max(2 * price, start * 2.0**-20)) if high is None else (low + high) / 2
     return best, best_price
-
-
-class _Label(NamedTuple):
-    """A partial path, with its time and bytes."""
-
-    time: float
-    size: float
-    path: tuple[LayerState, ...]
-
-
-def _labels(
-    program: LayerProgram, sizes: list[Array], room: int, price: float, cap: float
-) -> tuple[list[Chosen], bool]:
-    """Return the best paths that fit, and whether no partial path was dropped for `MAX_TIES`.
-
-    `cap` bounds the time of a path plus its bytes at their price.
-    """
-    # A path that fits costs at most `cap`, its bytes at their price included. Partial paths whose
-    # best completion exceeds `cap`, or leaves no room for the smallest rest, are dropped.
-    togo = program.togo([price * size for size in sizes])
-    rest = [sum(float(size.min()) for size in sizes[place + 1 :]) for place in range(len(sizes))]
-    slack = 1 + 2 * program.tables.error
-    complete = True
-    labels: dict[tuple[int, int], list[_Label]] = {}
-    for place in range(len(sizes)):
-        grown: dict[tuple[int, int], list[_Label]] = {}
-
-        def grow(
-            cost: Array,
-            size: Array,
-            path: tuple[LayerState, ...],
-            place: int = place,
-            into: dict[tuple[int, int], list[_Label]] = grown,
-        ) -> None:
-            good = (cost + price * size + togo[place] <= cap) & (size + rest[place] <= room)
-            for b, h in np.argwhere(good).tolist():
-                state = state_at(program.options[place], b, h)
-                label = _Label(float(cost[b, h]), float(size[b, h]), (*path, state))
-                into.setdefault((b, h), []).append(label)
-
-        if place == 0:
-            grow(program.own[0], sizes[0], ())
-        else:
-            earlier, options = program.options[place - 1], program.options[place]
-            # Back-propagation runs with the earlier layer's threads, feed-forward with the later
-            # one's.
-            for (a, before), labels_here in labels.items():
-                ahead, back = program.tables.pair(place, [earlier[a]], options)
-                step = (back[0, :, before, None] + ahead[0]) / program.replicas
-                step = step + program.own[place]
-                for label in labels_here:
-                    grow(label.time + step, label.size + sizes[place], label.path)
-        labels = {}
-        for key, labels_here in grown.items():
-            labels[key], all_kept = _undominated(labels_here, slack)
-            complete &= all_kept
-    ends = [label for labels_here in labels.values() for label in labels_here]
-    least = min((label.time for label in ends), default=0.0) * slack
-    return [Chosen(label.time, label.path) for label in ends if label.time <= least], complete
-
-
-def _undominated(labels: list[_Label], slack: float) -> tuple[list[_Label], bool]:
-    """Return the labels not dominated in time and bytes, except for rounding.
-
-    At most `MAX_TIES` labels that differ by rounding only are kept; also returns whether all were.
-    """
-    kept: list[_Label] = []
-    cheapest, ties, complete = float("inf"), 0, True
-    for label in sorted(labels, key=lambda label: (label.size, label.time)):
-        if label.time * slack < cheapest:
-            kept.append(label)
-            cheapest, ties = label.time, 0
-        elif label.time <= cheapest * slack:
-            ties += 1
-            if ties <= MAX_TIES:
-                kept.append(label)
-            else:
-                complete = False
-    return kept, complete

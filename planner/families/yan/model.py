@@ -1,12 +1,9 @@
 """The performance model: the time of an epoch in a configuration.
 
-The one place where configurations of all methods are checked and priced. Formulas: docs/yan.md,
-"The model"; symbols W', A and E are 0 where no layer follows or precedes.
+The one place where configurations of all methods are priced. Formulas, also for measured layers and
+machines that differ: docs/yan.md, "The model"; symbols W', A and E are 0 where no layer follows or
+precedes.
 
-Measured layers: C_muladd = forward_ns / W in the forward pass, backward_ns / 2W in back-propagation
-and update, which do equal work; the first layer passes no error terms back, and a layer without
-weights has no update. C_act = C_err = 0 there. Where machines differ, each worker's speed and NIC
-count, the slowest replica sets the time, and weights are read at the rate of the slowest NIC.
 Guarantee: exact rational arithmetic on the constants as written, rounded up once. Complexity: O(Σ
 P·R), times replicas where machines differ. Source: Yan et al., KDD'15, slides "Performance Model",
 with the corrections that docs/yan.md lists.
@@ -17,11 +14,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from planner.families.yan.checker import check
 from planner.families.yan.configuration import Configuration
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.problem import Problem
-from planner.families.yan.segments import Segment, segments_of
+from planner.families.yan.segments import Segment, check, segments_of
 
 
 class LayerTimes(NamedTuple):
@@ -103,13 +99,15 @@ def priced(
 ) -> Estimate:
     """Return `estimate`, given the segments that `cut` returns for this configuration."""
     replicas = dict.fromkeys(_replicas(problem, configuration))  # equal ones take as long
-    epochs = [
-        tuple(
-            _layer_times(problem, configuration, place, own, speeds, nics)
-            for place, own in enumerate(segments)
-        )
-        for speeds, nics in replicas
-    ]
+    epochs: list[list[tuple[Fraction, ...]]] = []
+    for speeds, nics in replicas:
+        epochs.append([])
+        for place, (choice, own) in enumerate(zip(configuration.layers, segments, strict=True)):
+            times = phases(problem, place, choice.threads, own, speeds, nics)
+            share = choice.threads * choice.copies * configuration.replicas
+            samples = Fraction(problem.samples, share)
+            phase_times = (*times.forward, *times.backward, times.update)
+            epochs[-1].append(tuple(samples * time for time in phase_times))
     slowest = epochs[0]
     if len(epochs) > 1:
         slowest = max(epochs, key=lambda layers: sum((sum(times) for times in layers), Fraction(0)))
@@ -125,30 +123,17 @@ def _replicas(
     problem: Problem, configuration: Configuration
 ) -> list[tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]]:
     """Return the speeds of the workers of each replica, and those of their NICs."""
-    if problem.uniform:
-        machine, nic = problem.machine_speeds, problem.nic_speeds
-        count = configuration.workers_per_replica
-        return [
-            (
-                None if machine is None else (machine[0],) * count,
-                None if nic is None else (nic[0],) * count,
-            )
-        ]
-    machines = configuration.machines
-    assert machines is not None
-    machine_speeds, nic_speeds = problem.machine_speeds, problem.nic_speeds
-    replicas: list[tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]] = []
-    for start in range(
-        configuration.parameter_servers, len(machines), configuration.workers_per_replica
-    ):
-        mine = machines[start : start + configuration.workers_per_replica]
-        replicas.append(
-            (
-                machine_speeds and tuple(machine_speeds[machine] for machine in mine),
-                nic_speeds and tuple(nic_speeds[machine] for machine in mine),
-            )
-        )
-    return replicas
+    count, machines = configuration.workers_per_replica, configuration.machines
+    replicas: list[tuple[int, ...]] = [(0,) * count]  # all machines are as fast as the first
+    if not problem.uniform:
+        assert machines is not None
+        starts = range(configuration.parameter_servers, len(machines), count)
+        replicas = [machines[start : start + count] for start in starts]
+
+    def of(speeds: Sequence[Fraction] | None, mine: tuple[int, ...]) -> Sequence[Fraction] | None:
+        return None if speeds is None else tuple(speeds[machine] for machine in mine)
+
+    return [(of(problem.machine_speeds, mine), of(problem.nic_speeds, mine)) for mine in replicas]
 
 
 class Phases(NamedTuple):
@@ -195,21 +180,6 @@ def phases(
         backward = max(backward, (work, fetch), key=sum)
         update = max(update, compute * rates.update * segment.connections)
     return Phases(forward, backward, update)
-
-
-def _layer_times(
-    problem: Problem,
-    configuration: Configuration,
-    place: int,
-    segments: Sequence[Segment],
-    speeds: Sequence[Fraction] | None,
-    nics: Sequence[Fraction] | None,
-) -> tuple[Fraction, ...]:
-    """Return the phases of a layer over an epoch."""
-    choice = configuration.layers[place]
-    times = phases(problem, place, choice.threads, segments, speeds, nics)
-    share = Fraction(problem.samples, choice.threads * choice.copies * configuration.replicas)
-    return tuple(share * time for time in (*times.forward, *times.backward, times.update))
 
 
 def reading_factor(problem: Problem, workers: int, replicas: int, servers: int) -> Fraction:

@@ -14,19 +14,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from planner.families.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
-from planner.families.yan.cuts import Array
-from planner.families.yan.engine import Engine, configuration_of, normal, rank
-from planner.families.yan.feasibility import infeasibility
-from planner.families.yan.layer_program import Triple
+from planner.families.yan.configuration import (
+    Configuration,
+    Explored,
+    Fixed,
+    LayerChoice,
+    Plan,
+    Ranked,
+    Triple,
+)
+from planner.families.yan.exact import price_fixed
+from planner.families.yan.memory import infeasibility
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import Problem
+from planner.families.yan.search import Engine, configuration_of, rank, search
 from planner.families.yan.segments import segments_of
-from planner.model.errors import BrokenConstraintError, InvalidInputError
+from planner.families.yan.tables import Array
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
@@ -59,13 +65,9 @@ class OrderedMachines:
         """Return the engine for machines that all have one speed."""
         if speed not in self._engines:
             count = self.problem.machines
-            alike = replace(
-                self.problem,
-                machine_speeds=(speed[0],) * count,
-                nic_speeds=(speed[1],) * count,
-                fixed=(),
-            )
-            self._engines[speed] = Engine(normal(alike), deadline=self.deadline)
+            speeds, nics = (speed[0],) * count, (speed[1],) * count
+            alike = replace(self.problem, machine_speeds=speeds, nic_speeds=nics, fixed=())
+            self._engines[speed] = Engine(alike, deadline=self.deadline)
         return self._engines[speed]
 
     @cached_property
@@ -75,23 +77,14 @@ class OrderedMachines:
         By choice, phase (three) and threads, over an epoch of one replica.
         """
         engine = self.engine((Fraction(1), self.fastest[1]))
-        tables, layers = engine.tables, self.problem.layers
-        bounds = []
-        for place, (layer, options) in enumerate(
-            zip(layers, engine.layerwise.options, strict=True)
-        ):
-            units = [0, 0]
-            if place and layer.needs_all:
-                units[0] = layers[place - 1].outputs
-            if place + 1 < len(layers) and layers[place + 1].needs_all:
-                units[1] = layers[place + 1].neurons
+        tables, bounds = engine.tables, []
+        for place, options in enumerate(engine.layerwise.options):
+            layer, rates = self.problem.layers[place], self.problem.rates[place]
             computing, receiving = [], []
             for p, r in options.choices:
                 forward, backward, _ = tables.work(place, p)
                 rows = layer.units // p * layer.pool
-                update = float(self.problem.rates[place].update) * layer.share(
-                    layer.connections, rows
-                )
+                update = float(rates.update) * layer.share(layer.connections, rows)
                 # The minimum over partitions: any of them may be on the slowest machine.
                 work = np.array([forward.min(), backward.min(), update])
                 computing.append(np.outer(work, tables.slower * tables.share / r))
@@ -99,7 +92,7 @@ class OrderedMachines:
                 # they receive 1 - 1/P of it on average, and all but one of them pay a start-up.
                 fetch = [
                     (p - 1) / p * bool(unit) * (tables.latency + unit * tables.receive)
-                    for unit in (*units, 0)
+                    for unit in (*tables.needed(place), 0)
                 ]
                 receiving.append(np.array(fetch) * tables.share / r)
             bounds.append((np.array(computing), np.array(receiving)))
@@ -192,94 +185,48 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     if problem.fixed:
         return _fixed(problem, cluster)
     engine = cluster.engine(cluster.fastest)
-    heap: list[tuple[float, int, Triple]] = []
-    unseen = float("inf")
-    for replicas, most in engine.space.pairs():
-        if deadline.passed and heap:
-            unseen = 0.0
-            break
-        side = max(1, min(most, problem.machines // (replicas + 1)))
-        bounds = engine.layerwise.bounds(replicas, most, side)
-        for workers in range(1, most + 1):
-            servers = engine.space.servers(workers, replicas)
-            if servers:
-                triple = Triple(workers, replicas, servers[-1])
-                heap.append((float(bounds[workers - 1]), -triple.servers, triple))
-    heapify(heap)
-    ranking: list[Ranked] = []
+    best: dict[Triple, Ranked] = {}
     refined: set[Triple] = set()
-    lowest, looked, timed_out = float("inf"), 0, False
-    while heap:
-        bound, _, triple = heappop(heap)
-        # Bounds come in rising order; a triple comes twice, with a cheap and then a stronger bound.
-        if len(ranking) >= problem.top and bound > float(ranking[problem.top - 1].epoch):
-            lowest = min(lowest, bound)
-            break
-        if deadline.passed and ranking:
-            lowest, timed_out = min(lowest, bound), True
-            break
-        if triple not in refined and not deadline.passed:
-            refined.add(triple)
-            heappush(heap, (max(bound, cluster.bound(triple)), -triple.servers, triple))
-            continue
-        lowest = min(lowest, bound)
-        looked += 1
-        try:
-            plans = [
-                Ranked(configuration, estimate(problem, configuration).epoch)
-                for configuration in cluster.plans(triple)
-            ]
-        except TimeUpError:
-            if not ranking:
-                raise
-            timed_out = True
-            break
-        if plans:
-            ranking.append(min(plans, key=lambda plan: plan.epoch))
-            ranking.sort(key=rank)
-        # The bound holds for fewer servers too.
-        fewer = triple._replace(servers=triple.servers - 1)
-        if fewer.servers in engine.space.servers(triple.workers, triple.replicas):
-            heappush(heap, (bound, -fewer.servers, fewer))
-    if not ranking:
+
+    def bound(triple: Triple) -> float:
+        refined.add(triple)
+        return cluster.bound(triple)
+
+    def solve(triple: Triple) -> float | None:
+        plans = [Ranked(plan, estimate(problem, plan).epoch) for plan in cluster.plans(triple)]
+        if not plans:
+            return None
+        best[triple] = min(plans, key=lambda plan: plan.epoch)
+        return float(best[triple].epoch)
+
+    result = search(
+        engine.layerwise,
+        engine.space,
+        solve,
+        problem.top,
+        deadline,
+        stronger=[bound],
+        monotone=False,  # with fewer servers the slowest NIC may be a faster one
+    )
+    if not best:
         reason = f"memory: no configuration that was tried fits {problem.memory_bytes} bytes"
         return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
-    timed_out |= unseen == 0
-    proven = engine.below(min(lowest, unseen))
-    triples, states = engine.space.count, engine.all_states()
+    ranking = sorted(best.values(), key=rank)[: problem.top]
+    proven = engine.below(min(result.least, result.bound))
+    states = engine.all_states()
     seen = sum(engine.layerwise.states(triple.workers) for triple in refined)
-    cut = (0, 0) if timed_out else (triples - looked, max(0, states - seen))
-    explored = Explored(triples, cut[0], states, cut[1])
-    plan = Plan(
-        ranking[0].configuration,
-        tuple(ranking[: problem.top]),
-        explored,
-        -int(-proven // 1),
-    )
-    return Outcome(plan, min(proven, ranking[0].epoch), timed_out)
+    cut = (0, 0) if result.timed_out else (result.cut, max(0, states - seen))
+    explored = Explored(result.triples, cut[0], states, cut[1])
+    plan = Plan(ranking[0].configuration, tuple(ranking), explored, -int(-proven // 1))
+    return Outcome(plan, min(proven, ranking[0].epoch), result.timed_out)
 
 
 def _fixed(problem: Problem, cluster: OrderedMachines) -> Outcome[Plan]:
-    ranking, bounds = [], []
-    for place, fixed in enumerate(problem.fixed):
-        triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)
+    def made(triple: Triple, fixed: Fixed) -> tuple[list[Configuration], Fraction]:
+        bound = cluster.engine(cluster.fastest).below(cluster.bound(triple))
         if fixed.layers is None:
-            plans = list(cluster.plans(triple))
-        else:
-            configuration = fixed.configuration()
-            used = [cluster.used(order, triple) for order in cluster.orders]
-            plans = [cluster.dealt(configuration, *machines) for machines in used]
-        try:
-            prices = [Ranked(plan, estimate(problem, plan).epoch) for plan in plans]
-        except BrokenConstraintError as error:
-            raise InvalidInputError(f"fixed[{place}]", error.message) from None
-        if not prices:
-            message = f"no choice of layers fits {problem.memory_bytes} bytes a machine"
-            raise InvalidInputError(f"fixed[{place}]", message)
-        ranking.append(min(prices, key=lambda plan: plan.epoch))
-        bounds.append(cluster.engine(cluster.fastest).below(cluster.bound(triple)))
-    ranking.sort(key=rank)
-    count = len(ranking)
-    explored = Explored(count, 0, count * len(problem.layers), 0)
-    plan = Plan(ranking[0].configuration, tuple(ranking), explored)
-    return Outcome(plan, min(*bounds, ranking[0].epoch))
+            return list(cluster.plans(triple)), bound
+        used = [cluster.used(order, triple) for order in cluster.orders]
+        return [cluster.dealt(fixed.configuration(), *machines) for machines in used], bound
+
+    return price_fixed(problem, made, "machine")

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from planner.families.yan.configuration import Fixed, check_choice
 from planner.families.yan.layers import MAX_COUNT, Fields, NeuronLayer, fields
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.model.validation import exact, integer, set_integer, shown
+from planner.model.validation import exact, inside, integer, one_of, set_integer, shown
 
 MAX_MACHINES = 2**12
 MAX_THREADS = 2**10
@@ -156,14 +156,8 @@ class Problem:
             set_integer(self, "max_copies", minimum=1)
         if self.memory_bytes is not None:
             set_integer(self, "memory_bytes", minimum=1, maximum=MAX_COUNT)
-        if self.read_model not in ("mean", "min", "max"):
-            raise InvalidInputError(
-                "read_model", f"expected one of mean, min, max, got {shown(self.read_model)}"
-            )
-        if self.partitions not in ("all", "powers_of_two"):
-            raise InvalidInputError(
-                "partitions", f"expected one of all, powers_of_two, got {shown(self.partitions)}"
-            )
+        one_of(self.read_model, "read_model", ("mean", "min", "max"))
+        one_of(self.partitions, "partitions", ("all", "powers_of_two"))
         for field in ("machine_speeds", "nic_speeds"):
             self._check_speeds(field)
         self._check_layers()
@@ -225,11 +219,8 @@ class Problem:
             pair = (self.layers[place - 1], self.layers[place])
             key = (replace(pair[0], name=""), replace(pair[1], name=""))
             if key not in known:
-                try:
+                with inside(f"layers[{place}]"):
                     known[key] = fields(*pair)
-                except InvalidInputError as error:
-                    path = f"layers[{place}].{error.path}"
-                    raise InvalidInputError(path, error.message) from None
             connections.append(known[key])
         return tuple(connections)
 

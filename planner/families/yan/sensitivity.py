@@ -11,18 +11,17 @@ is; regret is exact; under the canonical mapping. Limits, proof and measured tim
 for each of up to 12 ends, and 64 for regret. Source: own; Eisner and Severance, JACM 1976.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from itertools import product
+from itertools import count, product
 from math import isqrt
 from typing import Any
 
 from planner.families.yan.configuration import Configuration, Ranked
-from planner.families.yan.engine import Engine
 from planner.families.yan.model import estimate
 from planner.families.yan.problem import DEPENDS, Problem, refuse_different
+from planner.families.yan.search import Engine
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 from planner.solving.deadline import NEVER, Deadline
@@ -78,7 +77,6 @@ class Sensitivity:
     regret_constants: tuple[tuple[str, Fraction], ...]  # factors of the worst combination
     error: Fraction
     mean_regret: Fraction  # over all combinations
-    searches: int  # searches for the best configuration that were run
 
 
 def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
@@ -108,7 +106,6 @@ def sensitivity(
     *,
     error: Fraction = ERROR,
     deadline: Deadline = NEVER,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Sensitivity:
     """Return the factors of the constants within which a configuration stays the best.
 
@@ -122,8 +119,6 @@ def sensitivity(
         Relative error of every constant, for regret: at least 0, below 1.
     deadline : Deadline
         When to give up.
-    progress : callable, optional
-        Called after each step with the number of steps done, and of all.
 
     Raises
     ------
@@ -148,25 +143,12 @@ def sensitivity(
     combinations = [
         tuple(zip(names, each, strict=True)) for each in product(factors, repeat=len(names))
     ]
-    steps, done = 2 * len(names) + len(combinations), 0
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, steps)
-
     intervals = []
     for name in names:
         low, below = study.end(name, upwards=False)
-        step()
         high, above = study.end(name, upwards=True)
-        step()
         intervals.append(FactorRange(name, low, high, below, above))
-    regrets = []
-    for combination in combinations:
-        regrets.append(study.regret(combination))
-        step()
+    regrets = [study.regret(combination) for combination in combinations]
     worst = max(range(len(regrets)), key=regrets.__getitem__)
     return Sensitivity(
         tuple(intervals),
@@ -174,18 +156,16 @@ def sensitivity(
         combinations[worst],
         Fraction(error),
         sum(regrets, Fraction(0)) / len(regrets),
-        study.searches,
     )
 
 
+@dataclass(frozen=True)
 class _Study:
     """One configuration, under other constants."""
 
-    def __init__(self, problem: Problem, configuration: Configuration, deadline: Deadline) -> None:
-        self.problem = problem
-        self.deadline = deadline
-        self.configuration = configuration
-        self.searches = 0
+    problem: Problem
+    configuration: Configuration
+    deadline: Deadline
 
     def check(self) -> None:
         """Raise InvalidInputError unless the configuration is the best."""
@@ -202,7 +182,6 @@ class _Study:
     def _better(self, problem: Problem) -> Ranked | None:
         """Return the best configuration if it beats the studied one."""
         self.deadline.check()
-        self.searches += 1
         price = estimate(problem, self.configuration).epoch
         engine = Engine(problem)
         below = float(price) * (1 + 4 * engine.tables.error)
@@ -255,11 +234,18 @@ class _Study:
             mine = estimate(problem, self.configuration).epoch
             return estimate(problem, rival).epoch - mine
 
-        inverse = name == "nic_bits_per_s"
         near, near_lead, far_lead = Fraction(1), lead(Fraction(1)), lead(far)
-        guesses = _guesses()
-        while abs(far - near) > TOLERANCE * near:
-            factor = next(guesses)(near, far, near_lead / (near_lead - far_lead), inverse)
+        for turn in count():
+            if abs(far - near) <= TOLERANCE * near:
+                break
+            if turn % 3 == 0:  # where the two costs are equal, if they are affine
+                share = near_lead / (near_lead - far_lead)
+                factor = _line(near, far, share, inverse=name == "nic_bits_per_s")
+            elif turn % 3 == 1:  # the end, if it is close
+                factor = near * (1 + TOLERANCE if near < far else 1 - TOLERANCE)
+            else:  # about the geometric mean
+                unit = 10 ** (4 * DIGITS)
+                factor = Fraction(isqrt(int(near * far * unit)), isqrt(unit))
             if not min(near, far) < factor < max(near, far):
                 continue
             lead_here = lead(factor)
@@ -270,18 +256,7 @@ class _Study:
         return near
 
 
-Guess = Callable[[Fraction, Fraction, Fraction, bool], Fraction]
-
-
-def _guesses() -> Iterator[Guess]:
-    """Yield in turn: the crossing of the lines, the end if it is close, and the middle."""
-    while True:
-        yield _line
-        yield _next
-        yield _middle
-
-
-def _line(near: Fraction, far: Fraction, share: Fraction, inverse: bool) -> Fraction:
+def _line(near: Fraction, far: Fraction, share: Fraction, *, inverse: bool) -> Fraction:
     """Return the factor at which two affine costs are equal, rounded towards `near`."""
     if inverse:
         crossing = 1 / (1 / near + (1 / far - 1 / near) * share)
@@ -289,13 +264,3 @@ def _line(near: Fraction, far: Fraction, share: Fraction, inverse: bool) -> Frac
         crossing = near + (far - near) * share
     context = Context(DIGITS, ROUND_FLOOR if near < far else ROUND_CEILING)
     return Fraction(context.divide(Decimal(crossing.numerator), Decimal(crossing.denominator)))
-
-
-def _next(near: Fraction, far: Fraction, _share: Fraction, _inverse: bool) -> Fraction:
-    return near * (1 + TOLERANCE if near < far else 1 - TOLERANCE)
-
-
-def _middle(near: Fraction, far: Fraction, _share: Fraction, _inverse: bool) -> Fraction:
-    """Return about the geometric mean."""
-    unit = 10 ** (4 * DIGITS)
-    return Fraction(isqrt(int(near * far * unit)), isqrt(unit))

@@ -7,7 +7,7 @@ epoch (divide by N_mr). Method: segments of one class are matched by place
 for all threads and equal partitions at once.
 
 Guarantee: the relative error of a layer's cost is far below `ROUNDING`; decisions within it are
-left to `planner.families.yan.exact_tie_break`. Bounds hold for every mapping. Proofs: docs/yan.md,
+left to `planner.families.yan.layer_program`. Bounds hold for every mapping. Proofs: docs/yan.md,
 "Why the dynamic program can cut states". Complexity: O(P·K) a pair of choices, in arrays. Source:
 own; costs of Yan et al., KDD'15.
 """
@@ -15,21 +15,16 @@ own; costs of Yan et al., KDD'15.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.families.yan.cuts import (
-    Array,
-    Cut,
-    FieldArrays,
-    Places,
-    Runs,
-    held_rows,
-    passed_units,
-    runs_of,
-)
 from planner.families.yan.layers import NeuronLayer
 from planner.families.yan.problem import Problem
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 Choice = tuple[int, int]
 """Partitions and copies of a layer."""
@@ -39,6 +34,74 @@ MAX_ELEMENTS = 2**21
 
 ROUNDING = 2.0**-44
 """Upper bound on the relative error of a layer's cost, and of adding one more layer."""
+
+
+# ---
+# Partitions of layers as arrays, for many partitions and choices at once: the cuts of
+# `planner.families.yan.layers`; consecutive partitions with equal work and needs are one run.
+
+
+class Cut(NamedTuple):
+    """Cut of a layer into nearly equal ranges of units of `scale` rows, the last up to `end`."""
+
+    units: int
+    scale: int
+    end: int
+
+    def largest(self, parts: Places) -> Places:
+        """Return an upper bound on the rows of the largest part."""
+        return -(-self.units // parts) * self.scale + self.end - self.units * self.scale
+
+    def bounds(self, part: Places, parts: Places) -> tuple[Places, Places]:
+        """Return the first row, and the end row, of each part."""
+        size, larger = np.divmod(self.units, parts)
+        start = (part * size + np.minimum(part, larger)) * self.scale
+        stop = ((part + 1) * size + np.minimum(part + 1, larger)) * self.scale
+        return start, np.where(part + 1 == parts, self.end, stop)
+
+
+class Runs(NamedTuple):
+    """Consecutive partitions first … stop-1 with equal work and equal needed rows low … high-1."""
+
+    first: Places
+    stop: Places
+    work: Array
+    low: Places
+    high: Places
+
+    def rows(self, chosen: list[int] | slice) -> "Runs":
+        """Return some of the runs."""
+        return Runs._make(column[chosen] for column in self)
+
+
+def runs_of(work: Array, low: Places, high: Places) -> Runs:
+    """Return the runs of a layer's partitions."""
+    change = (np.diff(work) != 0) | (np.diff(low) != 0) | (np.diff(high) != 0)
+    first = np.concatenate(([0], np.flatnonzero(change) + 1))
+    stop = np.concatenate((first[1:], [len(work)]))
+    return Runs(first, stop, work[first], low[first], high[first])
+
+
+class FieldArrays(NamedTuple):
+    """`planner.families.yan.layers.Fields` as arrays."""
+
+    first: Places
+    last: Places
+    seen: Places
+
+
+def passed_units(layer: NeuronLayer, partitions: int) -> Places:
+    """Return `NeuronLayer.passed` as an array."""
+    size, larger = divmod(layer.units, partitions)
+    places = np.arange(partitions + 1)
+    return np.asarray(places * size + np.minimum(places, larger))
+
+
+def held_rows(layer: NeuronLayer, partitions: int) -> Places:
+    """Return `NeuronLayer.held` as an array."""
+    rows = passed_units(layer, partitions) * layer.pool
+    rows[-1] = layer.rows
+    return rows
 
 
 def choices(problem: Problem, layer: NeuronLayer, workers: int) -> list[Choice]:
@@ -167,19 +230,24 @@ class Tables:
         """
         key = (self.alike[place], partitions)
         if key not in self._lowest:
-            layers = self.problem.layers
             forward, backward, update = self.work(place, partitions)
-            inputs = errors = 0
-            if place and layers[place].needs_all:
-                inputs = layers[place - 1].outputs
-            if place + 1 < len(layers) and layers[place + 1].needs_all:
-                errors = layers[place + 1].neurons
+            inputs, errors = self.needed(place)
             self._lowest[key] = (
                 self.share * self._least(forward, inputs),
                 self.share * self._least(backward, errors),
                 self.share * self.slower * update,
             )
         return self._lowest[key]
+
+    def needed(self, place: int) -> tuple[int, int]:
+        """Return the activations and error terms that each partition needs; 0 if only some."""
+        layers = self.problem.layers
+        inputs = errors = 0
+        if place and layers[place].needs_all:
+            inputs = layers[place - 1].outputs
+        if place + 1 < len(layers) and layers[place + 1].needs_all:
+            errors = layers[place + 1].neurons
+        return inputs, errors
 
     def _least(self, work: Array, units: int) -> Array:
         """Return a bound on the slowest segment, which needs all `units` of the other layer."""
@@ -192,23 +260,16 @@ class Tables:
             slowest = np.maximum(slowest, (self.slower * work.sum() + fetch) / partitions)
         return np.asarray(slowest)
 
-    def forward_bound(self, place: int, parts: Sequence[int], options: Sequence[Choice]) -> Array:
-        """Return a bound on feed-forward if the layer before has at least `parts` partitions.
+    def exchange_bound(
+        self, place: int, options: Sequence[Choice], parts: Sequence[int], *, forward: bool
+    ) -> Array:
+        """Return a bound on feed-forward or back-propagation, by own choice, `parts` and threads.
 
-        By parts, own choice and threads.
+        The layer it is received from, before or behind, has at least `parts` partitions.
         """
-        runs = self._runs_of(place, options, forward=True)
-        others = [(partitions, 1) for partitions in parts]
-        return self._received(runs, others, place - 1, held=False, bound=True).swapaxes(0, 1)
-
-    def backward_bound(self, place: int, options: Sequence[Choice], parts: Sequence[int]) -> Array:
-        """Return a bound on back-propagation if the next layer has at least `parts` partitions.
-
-        By own choice, parts and threads.
-        """
-        runs = self._runs_of(place, options, forward=False)
-        others = [(partitions, 1) for partitions in parts]
-        return self._received(runs, others, place + 1, held=True, bound=True)
+        runs = self._runs_of(place, options, forward=forward)
+        others, sender = [(count, 1) for count in parts], place - 1 if forward else place + 1
+        return self._received(runs, others, sender, held=not forward, bound=True)
 
     def pair(
         self, place: int, before: Sequence[Choice], options: Sequence[Choice]

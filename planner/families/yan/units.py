@@ -236,29 +236,18 @@ def _units(profile: Profile) -> list[_Unit]:
     ]
     units: list[_Unit] = []
     for _, group in groupby(range(len(names)), key=keys.__getitem__):
-        places = list(group)
+        members = {names[place]: profile.layers[place] for place in group}
+        layers = tuple(members.values())
         before = units[-1] if units else None
-        block = _block(
-            [names[place] for place in places],
-            [profile.layers[place] for place in places],
-            before,
-            profile.graph,
-        )
+        passed = None if before is None or before.window is None else before.window.rows
+        rows = rows_read(layers[0], passed)
+        block = _Unit(layers, rows, block_window(members, profile.graph, rows))
         together = None if before is None else before.followed(block)
         if together is None:
             units.append(block)
         else:
             units[-1] = together
     return units
-
-
-def _block(
-    names: Sequence[str], layers: Sequence[Layer], before: _Unit | None, graph: Graph | None
-) -> _Unit:
-    passed = None if before is None or before.window is None else before.window.rows
-    rows = rows_read(layers[0], passed)
-    window = block_window(dict(zip(names, layers, strict=True)), graph, rows)
-    return _Unit(tuple(layers), rows, window)
 
 
 def _neuron_layer(

@@ -194,11 +194,11 @@ class _Worker:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                with suppress(BrokenPipeError):  # an unsent command is irrelevant now
-                    stream.close()
+        with (
+            suppress(BrokenPipeError),
+            self.process,
+        ):  # closes the pipes; commands do not matter now
+            pass
 
 
 @contextmanager

@@ -19,10 +19,10 @@ from planner.families.yan.calibration.least_squares import (
     constants_of,
     solve,
 )
-from planner.families.yan.checker import check
 from planner.families.yan.problem import Constants, Problem
+from planner.families.yan.segments import check
 from planner.model.errors import InvalidInputError
-from planner.model.validation import integer
+from planner.model.validation import inside, integer
 
 # ---
 # Quality of predictions: relative errors, rank correlation, and regret.
@@ -136,11 +136,8 @@ def fit(
     for place, measurement in enumerate(measurements):
         path = f"measurements[{place}]"
         integer(measurement.epoch_ns, f"{path}.epoch_ns", minimum=1)
-        try:
+        with inside(path):
             check(problem, measurement.configuration)
-        except InvalidInputError as error:
-            inner = f"{path}.{error.path}" if error.path else path
-            raise InvalidInputError(inner, error.message) from None
     for place, layer in enumerate(problem.layers):
         if layer.forward_ns is not None:
             raise InvalidInputError(

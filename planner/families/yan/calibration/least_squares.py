@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -313,11 +313,10 @@ def constants_of(start: Constants, solution: Solution) -> Constants:
             return initial
         return min(Fraction(f"{float(fitted):.9g}"), Fraction(MAX_VALUE))
 
-    return replace(
-        exact,
-        muladd_ns=kept(exact.muladd_ns, start.muladd_ns),
-        activation_ns=kept(exact.activation_ns, start.activation_ns),
-        error_ns=kept(exact.error_ns, start.error_ns),
-        latency_ns=tuple(map(kept, exact.latency_ns, start.latency_ns)),
-        nic_bits_per_s=kept(exact.nic_bits_per_s, start.nic_bits_per_s),
-    )
+    fitted: dict[str, Any] = {
+        name: kept(getattr(exact, name), getattr(start, name))
+        for name in FITTED
+        if name != "latency_ns"
+    }
+    latency = tuple(map(kept, exact.latency_ns, start.latency_ns))
+    return replace(exact, latency_ns=latency, **fitted)
