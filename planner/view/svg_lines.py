@@ -28,10 +28,15 @@ _LEAST_RANGE = 1.2
 Winner = tuple[str, str]
 
 
+def winner(point: SweepPoint) -> Winner:
+    """Return the algorithms and the mode of the best plan at a point."""
+    return " + ".join(point.best.algorithms), point.best.mode
+
+
 def winners(sweeps: Sweeps) -> dict[Winner, str]:
     """Return a letter for each algorithm and mode that wins at some point, first at factor 1."""
     points = sorted((*sweeps.bandwidth, *sweeps.startup), key=lambda point: point.factor != 1)
-    ways = dict.fromkeys((point.algorithm, point.mode) for point in points)
+    ways = dict.fromkeys(map(winner, points))
     return {way: chr(ord("A") + place) for place, way in enumerate(ways)}
 
 
@@ -68,7 +73,7 @@ def line_chart(
     for name, (_, pick) in SERIES.items():
         drawn += _series(name, [(x(point), y(time)) for point in points if (time := pick(point))])
     for point in points:
-        drawn += _letter(x(point), y(point.best_ns), letters[point.algorithm, point.mode], point)
+        drawn += _letter(x(point), y(point.best_ns), letters[winner(point)], point)
     label = f"Line chart: time of an iteration over {axis}"
     chart = element(
         "svg",
@@ -125,9 +130,8 @@ def _series(name: str, places: Sequence[tuple[float, float]]) -> Iterator[Html]:
 
 
 def _letter(at: float, height: float, letter: str, point: SweepPoint) -> Iterator[Html]:
-    title = (
-        f"{factor_text(point.factor)}: {point.algorithm}, {point.mode}, {format_ns(point.best_ns)}"
-    )
+    way = ", ".join(winner(point))
+    title = f"{factor_text(point.factor)}: {way}, {format_ns(point.best_ns)}"
     yield element("circle", element("title", title), class_="winner", cx=at, cy=height, r=8.5)
     yield element("text", letter, x=at, y=height + 4, class_="middle onwinner")
 
@@ -160,11 +164,11 @@ def sweep_table(points: Sequence[SweepPoint], values: Sequence[str], axis: str) 
         (
             factor_text(point.factor),
             value,
-            f"{point.algorithm}, {point.mode}",
-            format_ns(point.best_ns),
-            format_ns(point.kept_ns),
-            "–" if point.ddp_ns is None else format_ns(point.ddp_ns),
-            format_ns(point.bound_ns),
+            ", ".join(winner(point)),
+            *(
+                "–" if time is None else format_ns(time)
+                for time in (point.best_ns, point.kept_ns, point.ddp_ns, point.bound_ns)
+            ),
         )
         for point, value in zip(points, values, strict=True)
     ]

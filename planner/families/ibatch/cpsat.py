@@ -5,7 +5,7 @@ on docs/ibatch.md ("Why two solvers cross-check").
 Guarantee: optimal for times whose sum, over their greatest common divisor, is below 2^45. Larger
 times are rounded in the model; plans are priced exactly afterwards. At a time limit, which includes
 building the model, returns CP-SAT's incumbent or a greedy plan.
-Complexity: exponential; L²/2 Booleans; up to `planner.families.ibatch.arcs.MAX_LAYERS` layers.
+Complexity: exponential; L²/2 Booleans; up to `planner.families.ibatch.methods.MAX_LAYERS` layers.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
 
@@ -14,9 +14,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from planner.families.ibatch.arcs import Arc, all_arcs
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
-from planner.families.ibatch.problem import Plan, Problem
+from planner.families.ibatch.problem import Arc, Plan, Problem
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
@@ -26,7 +25,7 @@ _MAX_BITS = 45
 
 def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the objective with CP-SAT; raise `TimeUpError` if building the model is late."""
-    arcs = all_arcs(problem, deadline)
+    arcs = problem.arcs(deadline)
     model = cp_model.CpModel()
     chosen = [model.new_bool_var("") for _ in arcs]
     covering: list[list[Any]] = [[] for _ in range(problem.layers)]

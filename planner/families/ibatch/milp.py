@@ -5,7 +5,7 @@ objectives are on docs/ibatch.md ("Why two solvers cross-check").
 Guarantee: optimal up to the solver's tolerance; plans are priced exactly afterwards. At a time
 limit, which includes building and writing the model, returns CBC's incumbent or a greedy plan.
 Complexity: exponential; L²/2 variables and 2L rows, for Eq. 4 up to L²/2 rows; up to
-`planner.families.ibatch.arcs.MAX_LAYERS` layers.
+`planner.families.ibatch.methods.MAX_LAYERS` layers.
 Source: own; PuLP with its bundled CBC.
 """
 
@@ -21,9 +21,8 @@ import ortools.sat.python.cp_model  # noqa: F401
 import pulp
 from pulp.apis.coin_api import pulp_cbc_path
 
-from planner.families.ibatch.arcs import Arc, all_arcs
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
-from planner.families.ibatch.problem import Plan, Problem
+from planner.families.ibatch.problem import Arc, Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
@@ -31,7 +30,7 @@ from planner.solving.methods import Outcome
 def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the objective with CBC; raise `TimeUpError` if building the model is late."""
     begin = time.monotonic()
-    arcs = all_arcs(problem, deadline)
+    arcs = problem.arcs(deadline)
     # CBC uses floating point: scale the largest time to 10^6.
     largest = max([arc.communication for arc in arcs] + [problem.compute_prefix[-1], 1])
     scale = largest / 1e6

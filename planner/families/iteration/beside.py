@@ -3,7 +3,7 @@
 Problem: as in `planner.families.iteration.alternatives`, for one algorithm and one mode, under
 contention between transfers and computation (`planner.model.contention`). Method: all baselines'
 plans are candidates. Sharded plans are searched by the fixed point of `planner.solving.contention`;
-all-reduces were searched before, by `planner.families.caramel.beside`. Guarantee: the best returned
+all-reduces were searched before, by `planner.caramel`. Guarantee: the best returned
 plan is no longer than any baseline's plan and any plan made without contention, unless the time
 limit cuts in. No bound is proven. Complexity: that of `planner.solving.contention`, and of the
 baselines. Source: own.
@@ -16,24 +16,22 @@ from functools import partial
 from math import ceil
 from typing import TypeAlias
 
-from planner.families.caramel.beside import joined
-from planner.families.iteration.baselines import BY_ANY_ALGORITHM
+from planner.families.caramel.pricing import joined
+from planner.families.iteration.baselines import BY_ANY_ALGORITHM, plans_by
 from planner.families.iteration.bounds import bound
 from planner.families.iteration.evaluation import cost_of, evaluate
-from planner.families.iteration.plan import Mode, Plan
+from planner.families.iteration.plan import Mixture, Mode, Plan, Way
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.transfer_limit import capped, settled
-from planner.families.iteration.ways import Mixture, Synchronisation, Way
 from planner.model.contention import ALONE
-from planner.model.costs import AffineCost, scaled_cost
-from planner.model.errors import NotApplicableError
+from planner.model.costs import scaled_cost
 from planner.solving.contention import Beside, best_beside, mean_slowdown, slowed
-from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 from planner.solving.transfers import Transfer
 
-Search: TypeAlias = Callable[[Problem, Way, int, Deadline, bool], tuple[list[Plan], bool]]
-"""A search for pushes and pulls: takes a bound, a deadline, and whether to search."""
+Search: TypeAlias = Callable[[Problem, Way, int, Deadline], tuple[list[Plan], bool]]
+"""A search for pushes and pulls: takes a bound and a deadline, says whether the time cut in."""
 
 
 def planned_beside(
@@ -48,8 +46,8 @@ def planned_beside(
 
     `plans`, made without contention, are among them; `search` makes sharded plans without it.
     """
-    by_rule, timed_out = _by_rules(problem, way, mode, deadline)
-    known = [*plans, *by_rule]
+    by_rule, timed_out = plans_by(BY_ANY_ALGORITHM, problem, way, deadline)
+    known = [*plans, *(plan for plan in by_rule if plan.mode == mode)]
     if mode == "replicated" or deadline.passed:
         return known, timed_out or deadline.passed
     cluster = replace(problem.cluster, interference=ALONE)
@@ -72,7 +70,7 @@ def planned_beside(
 
     def searched(asked: tuple[Problem, Way]) -> Iterator[Outcome[Plan]]:
         least = bound(*asked, "sharded", brief=True)
-        made, late = search(*asked, least, deadline, True)
+        made, late = search(*asked, least, deadline)
         for plan in made:
             yield Outcome(fitting(plan), timed_out=late)
 
@@ -94,25 +92,6 @@ def planned_beside(
     return [*known, outcome.plan], timed_out or outcome.timed_out
 
 
-def _by_rules(
-    problem: Problem, way: Way, mode: Mode, deadline: Deadline
-) -> tuple[list[Plan], bool]:
-    """Return the baselines' plans of one mode, and whether the time limit cut in."""
-    plans: list[Plan] = []
-    for rule in BY_ANY_ALGORITHM.values():
-        if deadline.passed:
-            return plans, True
-        try:
-            plan = rule(problem, way, deadline)
-        except NotApplicableError:
-            continue
-        except TimeUpError:
-            return plans, True
-        if plan.mode == mode:
-            plans.append(plan)
-    return plans, False
-
-
 def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:
     """Return the plan with a transfer and the next one of its kind merged, or None."""
     first, second = plan.transfers[place : place + 2]
@@ -132,14 +111,6 @@ def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None
 def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
     """Return a way whose halves cost `factor` times as much, and `charged` ns more per transfer."""
     later = partial(scaled_cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil)
-
-    def raised(option: Synchronisation) -> Synchronisation:
-        half = later(option.half)
-        if isinstance(half, AffineCost):
-            return replace(option, half=half, whole=None)
-        gather = None if option.gather is None else later(option.gather)
-        return replace(option, half=half, gather=gather)
-
     if isinstance(way, Mixture):
-        return replace(way, options=tuple(map(raised, way.options)))
-    return raised(way)
+        return replace(way, options=tuple(option.changed(later) for option in way.options))
+    return way.changed(later)

@@ -14,16 +14,14 @@ from dataclasses import replace
 from math import ceil, floor
 from operator import add
 
-from planner.families.caramel.bounds import NEAR, lower_bound
-from planner.families.caramel.jackson import preemptive_bound
-from planner.families.caramel.nested_windows import Targets, widened
+from planner.families.caramel.bounds import NEAR, Targets, lower_bound, widened
+from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import Windows, windows
 from planner.families.iteration.evaluation import heads_of
-from planner.families.iteration.plan import Mode, Plan
+from planner.families.iteration.plan import Mode, Plan, Way, bounding_lines, lines_of
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.sharded_bound import sharded_bound
 from planner.families.iteration.synchronisation import least
-from planner.families.iteration.ways import Way, bounding_lines, lines_of
 from planner.model.contention import bound_beside
 from planner.model.costs import AffineCost, DepthCost, Line, TransferCost
 
@@ -119,7 +117,7 @@ def raised(
     if len(synchronisation.options) == 1 or plan_ns <= least_ns + least_ns // NEAR:
         return least_ns
     # Imports NumPy.
-    from planner.families.caramel.concave_bound import concave_bound
+    from planner.families.caramel.grid_bounds import concave_bound
     from planner.families.iteration.pushes_in_forward_bound import right_pushes_bound
 
     known = _windows(problem, plan)

@@ -29,23 +29,29 @@ from planner.families.iteration.baselines import (
 )
 from planner.families.iteration.beside import with_both
 from planner.families.iteration.bounds import bound, raised
-from planner.families.iteration.checker import check, check_room, check_times
 from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.evaluation import (
     Evaluation,
+    check,
+    check_room,
+    check_times,
     evaluate,
     lasting,
     simplest,
     simplicity,
 )
-from planner.families.iteration.fewer_transfers import fewer_transfers
 from planner.families.iteration.for_target import within
-from planner.families.iteration.measured import notes_of
-from planner.families.iteration.plan import Plan
+from planner.families.iteration.plan import MIXED, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.refit import adapt, refit
-from planner.families.iteration.transfer_limit import capped, settled, too_many, too_small
-from planner.families.iteration.ways import MIXED
+from planner.families.iteration.synchronisation import notes_of
+from planner.families.iteration.transfer_limit import (
+    capped,
+    fewer_transfers,
+    settled,
+    too_many,
+    too_small,
+)
 from planner.model.clusters import scaled_cluster
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.model.profiles import Profile

@@ -3,7 +3,7 @@
 Problem: of all plans that keep to a target's rules, by an algorithm that its library can use, find
 the shortest. Method: `planner.families.caramel.for_target` under each of these algorithms that the
 cluster allows, at depth 1; the best counts. Other plans are priced under a target by the same
-algorithms (`planner.families.caramel.target_schedule`). For FSDP2, which shards parameters, use
+algorithms (`planner.families.caramel.for_target`). For FSDP2, which shards parameters, use
 `planner.fsdp`. Guarantee: never slower than the target's default by its best algorithm; the bound
 is the minimum over the algorithms. Complexity: that of the family's method, per algorithm. Source:
 own.
@@ -13,17 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from planner.families import caramel
-from planner.families.caramel.for_target import BUCKETS, planned
+from planner.families.caramel.for_target import BUCKETS, default_plan, exported_to, planned
 from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.caramel.target_schedule import default_plan, exported_to
-from planner.families.iteration.baselines import from_gradients
-from planner.families.iteration.checker import as_gradients
 from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.evaluation import evaluate
-from planner.families.iteration.plan import Plan
+from planner.families.iteration.plan import MEASURED, Plan, from_gradients
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.transfer_limit import too_many, too_small
-from planner.families.iteration.ways import MEASURED
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
@@ -43,12 +39,11 @@ def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
     """Return the price of a plan under the rules of each target, as far as the time suffices."""
     prices = {}
-    gradients = replace(as_gradients(plan, plan.transfers), groups=plan.transfers)
     for name, target in TARGETS.items():
         try:
             prices[name] = min(
                 (
-                    exported_to(under, target, gradients, deadline)
+                    exported_to(under, target, plan.as_gradients, deadline)
                     for _, under in _problems(problem, target)
                 ),
                 key=lambda price: (price.default_ns, price.plan_ns or 0),

@@ -15,7 +15,7 @@ from math import inf
 
 import numpy as np
 
-from planner.families.caramel.concave_bound import ROUNDING, ConcaveCost, Floats, grid_of, surely
+from planner.families.caramel.grid_bounds import ROUNDING, ConcaveCost, Floats, grid_of, surely
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 

@@ -3,7 +3,7 @@
 Problem: pushes start once their gradients are ready, pulls end before the forward pass reads, and
 each byte is pushed before it is pulled, on one channel. A transfer costs the minimum of some lines
 α + β·bytes. Bound the iteration M. Method: four conditions on the transfers of nested windows,
-tested by growing outwards as in `planner.families.caramel.nested_windows`. Derivation:
+tested by growing outwards as in `planner.families.caramel.bounds`. Derivation:
 docs/iteration.md, "Why the sharded bound holds". Guarantee: no sharded plan of the windows lasts
 less. The bound may miss the optimum by the cost of an interruption, or for lack of `STATES`.
 Complexity: O(states² + states · log n) per target, O(log M) targets; `STATES` states in all.
@@ -18,7 +18,7 @@ from math import lcm
 from operator import add
 from typing import NamedTuple
 
-from planner.families.caramel.nested_windows import Nested, widened
+from planner.families.caramel.bounds import Nested, widened
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 from planner.model.validation import MAX_VALUE

@@ -17,10 +17,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation, evaluate, lasting
-from planner.families.iteration.plan import How, Mode, Plan
+from planner.families.iteration.plan import MIXED, How, Mixture, Mode, Plan, Synchronisation, Way
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import synchronisations
-from planner.families.iteration.ways import MIXED, Mixture, Synchronisation, Way
 from planner.model.clusters import Cluster
 from planner.model.costs import AffineCost, TableCost, scaled_cost
 from planner.model.topologies import Rails
@@ -307,15 +306,8 @@ def explain(
         or candidate.objective_ns >= evaluation.iteration_ns
         or (candidate.synchronisation.algorithm, candidate.mode) == (plan.way, plan.mode)
     )
-    prompt = {
-        how: replace(
-            option,
-            half=scaled_cost(option.half, startup=0),
-            whole=scaled_cost(option.all_reduce, startup=0),
-            gather=None if option.gather is None else scaled_cost(option.gather, startup=0),
-        )
-        for how, option in problem.costs.items()
-    }
+    free_starts = partial(scaled_cost, startup=0)
+    prompt = {how: option.changed(free_starts) for how, option in problem.costs.items()}
     free = evaluate(problem, plan, prompt)
     second = runner_up(plan, candidates)
     better = None if second is None else dominating(problem, second, candidates)
