@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -16,9 +17,8 @@ from planner.families.iteration import (
     network_bound,
     solve,
 )
-from planner.families.iteration.alternatives import alternatives
+from planner.families.iteration.alternatives import Planner, alternatives
 from planner.families.iteration.baselines import BY_ANY_ALGORITHM, RULES, plans_by
-from planner.families.iteration.beside import planned_beside
 from planner.families.iteration.evaluation import check_room, check_times
 from planner.families.iteration.plan import Mode, Plan, Way
 from planner.families.iteration.problem import scaled
@@ -177,7 +177,8 @@ def test_every_rule_is_a_plan_to_choose_from(problem: Problem, mode: Mode) -> No
     (plan,) = {rule(problem, way, NEVER) for name, rule in RULES.items() if name == bad}
     if way.refusal(mode):
         return
-    plans, timed_out = planned_beside(problem, way, mode, [plan], lambda *_: ([plan], False), NEVER)
+    with patch.object(Planner, "sharded", lambda *_, **__: ([plan], False)):
+        plans, timed_out = Planner(problem, way, NEVER).beside(mode, [plan])
     assert not timed_out
     assert {made for made in by_any(problem, way) if made.mode == mode} <= {*plans}
 

@@ -96,10 +96,14 @@ def best_grouping(
             "exact splits parameters only if two transfers never take less time than one of the "
             "same bytes: they do with this cost",
         )
-    known = (
-        _simple_plan(windows, cost) if upper is None else Grouping((), None, upper, timed_out=False)
-    )
-    limit = known.lower_bound
+    pricer = LoadPricer(windows, cost)
+    simple: tuple[Load, ...] = ()
+    if upper is None:  # a simple plan: one transfer of everything, or each parameter alone
+        heads, tails = windows.heads, windows.tails
+        parts = sorted(enumerate(windows.sizes), key=lambda part: (heads[part[0]], -tails[part[0]]))
+        simple = min(((tuple(parts),), tuple((part,) for part in parts)), key=pricer.iteration_ns)
+    limit = pricer.iteration_ns(simple) if upper is None else upper
+    known = Grouping(simple, limit if upper is None else None, limit, timed_out=False)
     lower = max(lower, preemptive_bound(windows, cost))
     if lower >= limit:
         return known
@@ -120,19 +124,8 @@ def best_grouping(
     if answer.solution is None:
         return Grouping(known.groups, known.value, answer.proven(limit), not answer.finished)
     groups = transfers.groups(answer.solution)
-    value = LoadPricer(windows, cost).iteration_ns(groups)
+    value = pricer.iteration_ns(groups)
     return Grouping(groups, value, answer.proven(value), not answer.finished)
-
-
-def _simple_plan(windows: Windows, cost: TransferCost) -> Grouping:
-    """Return the better of two plans: one transfer of everything, or each parameter alone."""
-    parts = list(enumerate(windows.sizes))
-    parts.sort(key=lambda part: (windows.heads[part[0]], -windows.tails[part[0]]))
-    plans = [(tuple(parts),), tuple((part,) for part in parts)]
-    pricer = LoadPricer(windows, cost)
-    best = min(plans, key=pricer.iteration_ns)
-    value = pricer.iteration_ns(best)
-    return Grouping(best, value, value, timed_out=False)
 
 
 # ---

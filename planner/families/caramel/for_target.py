@@ -193,7 +193,8 @@ def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfe
     """Return the plan that a target makes of groups of whole parameters."""
     if target.buckets != "any":
         named = [[part.parameter for part in group.parts] for group in groups]
-        rule = fitting_buckets if target.buckets == "fitting" else _filled
+        filling = target.buckets == "filled"
+        rule = (lambda sizes, most: ddp_buckets(sizes, most, most)) if filling else fitting_buckets
         _, counts = nearest_size(lane.order, lane.sizes, named, rule)
         return plan_of_buckets(problem, target, lane, counts)
     plain = [Transfer(group.parts) for group in groups]
@@ -201,10 +202,6 @@ def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Transfe
         heads = plan_heads(problem.graph, lane.plan)
         plain = in_cycles(problem, target.cycle_ns, plain, heads)
     return replace(lane.plan, groups=tuple(plain), barrier=True)
-
-
-def _filled(sizes: Sequence[int], limit: int) -> list[int]:
-    return ddp_buckets(sizes, limit, limit)
 
 
 BUCKETS = "buckets"

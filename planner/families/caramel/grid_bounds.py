@@ -10,7 +10,7 @@ floating-point errors. The plan carries every byte once. Complexity: O(grid³). 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from math import ceil
 from operator import itemgetter, neg
@@ -214,7 +214,13 @@ def concave_loads(
     search = _Inwards(nested, lines, count, outwards=False)
     left: list[Load] = []
     right: list[Load] = []
-    rest = [piece for window in _outermost_first(nested) for piece in window][::-1]
+    # The innermost first, as the last one leaves first; of each window the largest, as the last of
+    # a transfer may be cut.
+    rest = [
+        piece
+        for members, sizes in zip(nested.members, nested.loads, strict=True)
+        for piece in sorted(zip(members, sizes, strict=True), key=itemgetter(1))[::-1]
+    ]
     until = 0.0  # bytes of all transfers so far
     carried = 0
     for side, size in search.sizes(search.best()):
@@ -232,12 +238,6 @@ def concave_loads(
                 break
         (left if side == "left" else right).append(tuple(load))
     return [load for load in (*left, tuple(rest[::-1]), *right[::-1]) if load]
-
-
-def _outermost_first(nested: Nested) -> Iterator[list[tuple[int, int]]]:
-    """Yield parameters and bytes of each window, the largest last, as the last may be cut."""
-    for members, loads in zip(nested.members[::-1], nested.loads[::-1], strict=True):
-        yield sorted(zip(members, loads, strict=True), key=itemgetter(1))
 
 
 # ---

@@ -70,11 +70,6 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
 
 
-def _exact_split(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best plan that may cut parameters; on few parameters CP-SAT tries to prove it."""
-    return _best(problem, problem.order, [], deadline)
-
-
 def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best plan, starting from the plans of all baselines."""
     plans: list[Plan] = []
@@ -175,7 +170,8 @@ OWN_METHODS: Mapping[str, Method] = {
     "auto": named("search", search),
     "search": search,
     "exact": _exact,
-    "exact_split": _exact_split,
+    # May cut parameters; on few of them CP-SAT tries to prove that no plan is better.
+    "exact_split": lambda problem, deadline: _best(problem, problem.order, [], deadline),
     **RULES,
 }
 """Every method by the name requests use, but for plug-ins."""

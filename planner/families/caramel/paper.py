@@ -314,7 +314,8 @@ def _edges_between(graph: Graph, tags: Sequence[Sequence[int]], *, hubs: bool) -
         for mine, free in zip(ends, frees[1:], strict=False)
     ]
     last = ends[-1][-1]
-    hub.append(last if hubs and len(ends[-1]) > 1 and _completes(graph, last) else None)
+    completes = any(last in updaters for updaters in graph.updaters)
+    hub.append(last if hubs and len(ends[-1]) > 1 and completes else None)
     edges: list[tuple[int, int]] = []
     leaving: list[int] = []
     for mine, free, waits in zip(ends, frees, hub, strict=True):
@@ -327,10 +328,6 @@ def _edges_between(graph: Graph, tags: Sequence[Sequence[int]], *, hubs: bool) -
             edges += [(end, waits) for end in mine if end != waits]
         leaving = mine if waits is None else [waits]
     return tuple(edges)
-
-
-def _completes(graph: Graph, op: int) -> bool:
-    return any(op in updaters for updaters in graph.updaters)
 
 
 def _tags(graph: Graph, activation: Sequence[int]) -> list[list[int]]:

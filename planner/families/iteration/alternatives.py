@@ -7,19 +7,25 @@ If the bound of an algorithm and a mode is below the best plan so far, the best 
 is made without a search. Transfers over the cap are cut; `filling` competes.
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order; their
 minimum holds for all of them. Alternatives left unplanned at the deadline count by their bound.
+Under contention a plan is no longer than any baseline's or any plan made without it, unless the
+time limit cuts in, and no bound is proven beside those without it.
 Complexity: that of the families' methods, for each distinct cost that may win.
 Source: own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from itertools import chain
+from math import ceil
 from operator import ge, itemgetter
 
 from planner.families import caramel
 from planner.families.caramel.bounds import Targets, tightened
 from planner.families.caramel.pricing import LoadPricer, plan_of
 from planner.families.iteration.baselines import (
+    BY_ANY_ALGORITHM,
     GRADIENTS,
     both_ways,
     enforced,
@@ -27,10 +33,24 @@ from planner.families.iteration.baselines import (
     plans_by,
     servers,
 )
-from planner.families.iteration.beside import planned_beside
 from planner.families.iteration.bounds import bound, raised
-from planner.families.iteration.evaluation import heads_of, lasting, simplest, simplicity
-from planner.families.iteration.plan import MIXED, Mode, Plan, Way, from_gradients, lines_of
+from planner.families.iteration.evaluation import (
+    cost_of,
+    evaluate,
+    heads_of,
+    lasting,
+    simplest,
+    simplicity,
+)
+from planner.families.iteration.plan import (
+    MIXED,
+    Mixture,
+    Mode,
+    Plan,
+    Way,
+    from_gradients,
+    lines_of,
+)
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
 from planner.families.iteration.transfer_limit import (
@@ -41,10 +61,14 @@ from planner.families.iteration.transfer_limit import (
     too_long,
     too_many,
     too_small,
+    with_both,
 )
-from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.contention import ALONE
+from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.model.errors import NotApplicableError
+from planner.solving.contention import Beside, best_beside, mean_slowdown, slowed
 from planner.solving.deadline import Deadline
+from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
 ROUNDING = 10**6
@@ -110,7 +134,7 @@ def alternatives(
     best: int | None = None
     prices = sorted(distinct, key=lambda price: price[0].cost_ns(size))
     for number, price in enumerate(prices, 1):
-        planner = _Planner(problem, distinct[price], deadline)
+        planner = Planner(problem, distinct[price], deadline)
         if progress:
             progress(f"{planner.way.algorithm} ({number} of {len(prices)})")
         if best is not None and deadline.passed:
@@ -122,23 +146,16 @@ def alternatives(
             if planned.objective_ns is not None and (best is None or planned.objective_ns < best):
                 best = planned.objective_ns
                 deadline.offer(planned.plan)
-    if simple:
-        known = {
-            price: {mode: _simple(problem, made, deadline) for mode, made in by_mode.items()}
-            for price, by_mode in known.items()
-        }
+    for by_mode in known.values() if simple else ():
+        for mode, best_plan in by_mode.items():
+            if best_plan.plan is not None and best_plan.objective_ns is not None:
+                plan = fewer_transfers(problem, best_plan.plan, best_plan.objective_ns, deadline)
+                by_mode[mode] = replace(best_plan, plan=plan)
     return tuple(
         _renamed(known[_price(option)][mode], option)
         for option in problem.options
         for mode in problem.modes
     )
-
-
-def _simple(problem: Problem, made: Alternative, deadline: Deadline) -> Alternative:
-    if made.plan is None or made.objective_ns is None:
-        return made
-    plan = fewer_transfers(problem, made.plan, made.objective_ns, deadline)
-    return replace(made, plan=plan)
 
 
 _Price = tuple[AffineCost | TableCost | DepthCost, ...]
@@ -157,7 +174,7 @@ def _renamed(alternative: Alternative, way: Way) -> Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planner:
+class Planner:
     """Plans one algorithm, or a mixture, in both modes."""
 
     problem: Problem
@@ -223,7 +240,7 @@ class _Planner:
         planned = self._replicated if mode == "replicated" else self.sharded
         plans, timed_out = planned(least, searched=searched)
         if searched and not problem.interference.is_none:
-            plans, late = planned_beside(problem, way, mode, plans, _sharded, deadline)
+            plans, late = self.beside(mode, plans)
             timed_out |= late
         if same is not None:
             plans.insert(0, same)
@@ -301,6 +318,60 @@ class _Planner:
         ]
         return plans, deadline.passed
 
+    def _fitting(self, plan: Plan) -> Plan:
+        return settled(capped(self.problem, plan), self.way)
+
+    def beside(self, mode: Mode, plans: Sequence[Plan]) -> tuple[list[Plan], bool]:
+        """Return plans of one mode under contention, and whether the time limit cut in.
+
+        `plans`, made without it, and all baselines' are among them. Sharded plans are searched by
+        the fixed point of `planner.solving.contention`; all-reduces were, by `planner.caramel`.
+        """
+        problem, way, deadline = self.problem, self.way, self.deadline
+        by_rule, timed_out = plans_by(BY_ANY_ALGORITHM, problem, way, deadline)
+        known = [*plans, *(plan for plan in by_rule if plan.mode == mode)]
+        if mode == "replicated" or deadline.passed:
+            return known, timed_out or deadline.passed
+        order = problem.base.order
+        names = problem.graph.names_of((*order.backward, *order.forward))
+        cluster = replace(problem.cluster, interference=ALONE)
+        alone = replace(problem, cluster=cluster, op_order=names)
+
+        def asked(plan: Plan | None, charged: int) -> Planner:
+            if plan is None:
+                return replace(self, problem=alone, way=_raised(way, charged))
+            evaluation = evaluate(problem, plan)
+            order = (*plan.backward_orders[0], *plan.forward_order)
+            lasted = sum(
+                cost_of(problem.costs, plan, transfer).cost_ns(transfer.size_bytes)
+                for transfer in plan.transfers
+            )
+            graph = slowed(problem.graph, order, evaluation.iteration)
+            factor = mean_slowdown(evaluation.communication_ns, lasted)
+            return replace(
+                self, problem=replace(alone, graph=graph), way=_raised(way, charged, factor)
+            )
+
+        def searched(asked: Planner) -> Iterator[Outcome[Plan]]:
+            least = bound(asked.problem, asked.way, "sharded", brief=True)
+            made, late = asked.sharded(least, searched=True)
+            for plan in made:
+                yield Outcome(self._fitting(plan), timed_out=late)
+
+        family = Beside(
+            lasts=lambda plan: evaluate(problem, plan).iteration_ns,
+            transfers=lambda plan: plan.transfers,
+            asked=asked,
+            search=searched,
+            joined=lambda plan, place: with_both(problem, way, plan, place),
+        )
+        first = (Outcome(self._fitting(plan)) for plan in known)
+        least = bound(problem, way, mode, brief=True)
+        startup = problem.beside("push").least_ns
+        outcome = best_beside(family, first, startup, deadline, least)
+        assert outcome.plan is not None
+        return [*known, outcome.plan], timed_out or outcome.timed_out
+
     def _best(self, mode: Mode, plans: Sequence[Plan], least: int) -> Alternative:
         """Return the best of the plans of one mode, none of which is below a bound."""
         problem, way, deadline = self.problem, self.way, self.deadline
@@ -318,7 +389,7 @@ class _Planner:
             if priced and deadline.passed:
                 timed_out = True
                 break
-            fitting = settled(capped(problem, plan), way)
+            fitting = self._fitting(plan)
             priced.append((lasting(problem, fitting)(problem.costs), fitting))
         objective = min(price for price, _ in priced)
         if mode == "sharded" and objective > least:  # the simplest of those equal up to rounding
@@ -331,10 +402,6 @@ class _Planner:
         return Alternative(way, mode, best, objective, least, timed_out=timed_out)
 
 
-def _sharded(problem: Problem, way: Way, least: int, deadline: Deadline) -> tuple[list[Plan], bool]:
-    return _Planner(problem, way, deadline).sharded(least, searched=True)
-
-
 def _is_cut(problem: Problem, plan: Plan) -> bool:
     """Return whether a sharded plan cuts a parameter."""
     return any(
@@ -343,3 +410,11 @@ def _is_cut(problem: Problem, plan: Plan) -> bool:
         for sizes in (problem.pulled if transfer.kind == "pull" else problem.pushed,)
         for part in transfer.parts
     )
+
+
+def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
+    """Return a way whose halves cost `factor` times as much, and `charged` ns more per transfer."""
+    later = partial(scaled_cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil)
+    if isinstance(way, Mixture):
+        return replace(way, options=tuple(option.changed(later) for option in way.options))
+    return way.changed(later)

@@ -123,18 +123,17 @@ def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
     return Transfer(tuple(Part(j, 0, sizes[j]) for j in unit), kind=kind)
 
 
-def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+def _ibatch(problem: Problem, synchronisation: Way, _: Deadline) -> Plan:
     batches = both_ways(problem, synchronisation, problem.room("sharded"))
     return enforced(problem, synchronisation.algorithm, batches)
 
 
-def _bigdl(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+def _bigdl(problem: Problem, synchronisation: Way, _: Deadline) -> Plan:
     return _apart(problem, synchronisation, [range(len(problem.pushed))])
 
 
-def _bml(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    everything = range(len(problem.pushed))
-    reduce = _whole("all_reduce", everything, problem.pushed)
+def _bml(problem: Problem, synchronisation: Way, _: Deadline) -> Plan:
+    reduce = _whole("all_reduce", range(len(problem.pushed)), problem.pushed)
     return enforced(problem, synchronisation.algorithm, (reduce,))
 
 

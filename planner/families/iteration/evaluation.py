@@ -201,8 +201,7 @@ def check_room(problem: Problem, plan: Plan) -> None:
         return
     for number, transfer in enumerate(plan.transfers):
         if transfer.size_bytes > room:
-            capped = room == problem.max_transfer_bytes
-            binding = "max_transfer_bytes" if capped else "memory_bytes"
+            binding = problem.binding(plan.mode)
             raise BrokenConstraintError(
                 f"transfers[{number}]",
                 f"carries {transfer.size_bytes} bytes, and {binding} leaves room for {room}",

@@ -27,7 +27,6 @@ from planner.families.iteration.baselines import (
     layers_apart,
     servers,
 )
-from planner.families.iteration.beside import with_both
 from planner.families.iteration.bounds import bound, raised
 from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.evaluation import (
@@ -51,6 +50,7 @@ from planner.families.iteration.transfer_limit import (
     settled,
     too_many,
     too_small,
+    with_both,
 )
 from planner.model.clusters import scaled_cluster
 from planner.model.errors import BrokenConstraintError, NotApplicableError

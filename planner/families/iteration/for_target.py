@@ -33,7 +33,8 @@ Planned = Callable[[caramel.Problem, Deadline, int | None], Outcome[GradientPlan
 def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
     """Return the methods of a problem with a target: the best plan, and the target's default."""
     best = _over(planned)
-    return {"auto": named(BUCKETS, best), BUCKETS: best, target.name: _over(_default)}
+    default = _over(lambda under, deadline, _: Outcome(default_plan(under, target, deadline)))
+    return {"auto": named(BUCKETS, best), BUCKETS: best, target.name: default}
 
 
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
@@ -68,11 +69,6 @@ def _problems(problem: Problem, target: Target) -> Iterator[tuple[str, caramel.P
             yield option.algorithm, replace(gradients, cost=option.all_reduce, target=target)
 
 
-def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Outcome[GradientPlan]:
-    assert problem.target is not None
-    return Outcome(default_plan(problem, problem.target, deadline))
-
-
 def _over(method: Planned) -> AnyMethod[Problem, Plan]:
     """Return the method that takes the best of a method's gradient plans over all algorithms."""
 
@@ -98,9 +94,9 @@ def _over(method: Planned) -> AnyMethod[Problem, Plan]:
         best = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
         largest = max(transfer.size_bytes for transfer in best.transfers)
         if room is not None and largest > room:
-            binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
             reason = f"{target.title} sends {largest} bytes at once, there is room for {room}"
-            return Outcome(None, None, timed_out, Infeasibility(reason, (binding,)))
+            why = Infeasibility(reason, (problem.binding("replicated"),))
+            return Outcome(None, None, timed_out, why)
         known = [outcome.lower_bound for outcome in outcomes if outcome.lower_bound is not None]
         return Outcome(best, min(known) if len(known) == len(outcomes) else None, timed_out)
 

@@ -336,6 +336,11 @@ class Problem:
             (limit for limit in (left, self.max_transfer_bytes) if limit is not None), default=None
         )
 
+    def binding(self, mode: Mode) -> str:
+        """Return which of the cap and the memory limit leaves the least room."""
+        capped = self.room(mode) == self.max_transfer_bytes
+        return "max_transfer_bytes" if capped else "memory_bytes"
+
 
 def scaled(graph: Graph, factor: Fraction) -> Graph:
     """Return the graph with all times multiplied by `factor`, rounded to whole ns."""

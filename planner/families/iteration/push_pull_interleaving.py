@@ -19,8 +19,8 @@ from math import ceil
 from planner.families.caramel.bounds import Nested, Targets
 from planner.families.caramel.pricing import Load, groups_of
 from planner.families.caramel.windows import Windows
+from planner.families.iteration.bounds import UnitCost, ends_by, least_end
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.sharded_bound import UnitCost, ends_by, least_end
 from planner.model.costs import Line
 from planner.solving.deadline import Deadline
 from planner.solving.transfers import Kind, Transfer

@@ -31,7 +31,15 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
     If an algorithm is no longer available, transfers take those that suit their sizes, of the
     plan's algorithms. Raises `InvalidPlanError` if the plan sends bytes that no parameter can have.
     """
-    plan, way = _resized(problem, plan), _way_of(problem, plan)
+    kinds = {}
+    for pull, sizes in ((False, problem.pushed), (True, problem.pulled)):
+        parts = [transfer.parts for transfer in plan.transfers if (transfer.kind == "pull") is pull]
+        kinds[pull] = iter(resized(parts, sizes, problem.element_bytes))
+    made = (
+        replace(transfer, parts=next(kinds[transfer.kind == "pull"])) for transfer in plan.transfers
+    )
+    way = _way_of(problem, plan)
+    plan = replace(plan, transfers=tuple(transfer for transfer in made if transfer.parts))
     known = all(plan.how(transfer) in problem.costs for transfer in plan.transfers)
     return plan if known or way is None else settled(plan, way)
 
@@ -60,18 +68,6 @@ def _way_of(problem: Problem, plan: Plan) -> Way | None:
     if fixed or not free:
         return None
     return next((way for way in problem.options if way.algorithm == plan.way), None)
-
-
-def _resized(problem: Problem, plan: Plan) -> Plan:
-    """Return the same transfers of parameters that have other sizes."""
-    kinds = {}
-    for pull, sizes in ((False, problem.pushed), (True, problem.pulled)):
-        parts = [transfer.parts for transfer in plan.transfers if (transfer.kind == "pull") is pull]
-        kinds[pull] = iter(resized(parts, sizes, problem.element_bytes))
-    made = (
-        replace(transfer, parts=next(kinds[transfer.kind == "pull"])) for transfer in plan.transfers
-    )
-    return replace(plan, transfers=tuple(transfer for transfer in made if transfer.parts))
 
 
 def _gradients(problem: Problem, plan: Plan, way: Way, deadline: Deadline) -> Plan | None:

@@ -13,7 +13,7 @@ from itertools import repeat
 
 from planner.families import caramel
 from planner.families.caramel.one_machine import most_urgent
-from planner.families.caramel.pricing import LoadPricer, groups_of
+from planner.families.caramel.pricing import LoadPricer, groups_of, joined
 from planner.families.caramel.windows import Windows
 from planner.families.iteration.baselines import enforced
 from planner.families.iteration.evaluation import lasting
@@ -55,7 +55,7 @@ def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
     size = sum(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
     if room is None or size <= room * MAX_TRANSFERS:
         return None
-    binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
+    binding = problem.binding(mode)
     return Infeasibility(
         f"{mode}: {binding} leaves transfers room for {room} of {size} bytes, and at most "
         f"{MAX_TRANSFERS} transfers are planned",
@@ -178,6 +178,22 @@ def settled(plan: Plan, way: Way) -> Plan:
         for option, transfer in zip(options, plan.transfers, strict=True)
     )
     return replace(plan, algorithm=main, transfers=transfers)
+
+
+def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:
+    """Return the plan with a transfer and the next one of its kind merged, or None."""
+    first, second = plan.transfers[place : place + 2]
+    room = problem.room("sharded")
+    if first.kind != second.kind or (
+        room is not None and first.size_bytes + second.size_bytes > room
+    ):
+        return None
+    parts = joined(first.parts, second.parts)
+    if parts is None:
+        return None
+    both = Transfer(parts, 1, max(first.not_before_ns, second.not_before_ns), first.kind)
+    transfers = (*plan.transfers[:place], both, *plan.transfers[place + 2 :])
+    return settled(replace(plan, transfers=transfers), way)
 
 
 # ---
