@@ -55,33 +55,12 @@ def best_grouping(
 ) -> Grouping:
     """Group and order the transfers so that the iteration is shortest.
 
-    Parameters
-    ----------
-    windows : Windows
-        The parameters and their windows.
-    cost : TransferCost
-        Cost of a transfer by its size.
-    deadline : Deadline
-        When to stop.
-    split : bool
-        Whether a parameter's bytes may be sent in several transfers.
-    quantum : int
-        Parameters are split only at multiples of this many bytes; the last piece of a parameter
-        holds the rest as well.
-    upper : int, optional
-        Value of a known plan, in ns: only better plans are searched for.
-    lower : int
-        A known bound, in ns: a plan that meets it ends the search.
-    max_work : float, optional
-        CP-SAT's deterministic time after which to stop, about seconds; the same on every machine.
-
-    Raises
-    ------
-    InvalidInputError
-        If `quantum` is not positive.
-    NotApplicableError
-        If `split` is set and the cost is not subadditive, or if the numbers are too large for
-        CP-SAT.
+    With `split` a parameter's bytes may be sent in several transfers, cut at multiples of `quantum`
+    bytes; its last piece holds the rest as well. Only plans better than `upper`, the value of a
+    known plan, are searched for, and one that meets `lower`, a known bound, ends the search (ns).
+    `max_work` is CP-SAT's deterministic time after which to stop, about seconds; the same on every
+    machine. Raises `NotApplicableError` if `split` is set and the cost is not subadditive, or if
+    the numbers are too large for CP-SAT.
     """
     if quantum < 1:
         raise InvalidInputError("quantum", f"expected an integer >= 1, got {quantum}")
@@ -149,21 +128,9 @@ class BestOpOrder:
 def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> BestOpOrder:
     """Find the order of the backward ops with the best plan of whole parameters.
 
-    The forward ops keep the order of ``graph.pass_order("forward")``. For small graphs only.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    cost : TransferCost
-        Cost of a transfer by its size.
-    deadline : Deadline
-        When to stop; the order of ``graph.pass_order("backward")`` is tried in any case.
-
-    Raises
-    ------
-    NotApplicableError
-        If the numbers are too large for CP-SAT.
+    The forward ops keep the order of ``graph.pass_order("forward")``. At the deadline, the order of
+    ``graph.pass_order("backward")`` has been tried in any case. Raises `NotApplicableError` if the
+    numbers are too large for CP-SAT.
     """
     forward = graph.pass_order("forward")
     ops = graph.pass_order("backward")

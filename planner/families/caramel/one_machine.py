@@ -45,10 +45,7 @@ def preemptive(
 ) -> Preemptive:
     """Return Jackson's preemptive schedule; of equal tails, the job given first goes first.
 
-    Parameters
-    ----------
-    heads, durations, tails : sequence of int or Fraction
-        Of each job, at least one job, none negative.
+    There is at least one job, and no time is negative.
     """
     arrivals = sorted(range(len(heads)), key=lambda job: heads[job])
     left = list(durations)
@@ -131,16 +128,10 @@ def carlier(
     deadline: Deadline,
     max_nodes: int | None = None,
 ) -> JobSequence:
-    """Order the jobs so that the largest sum of end and tail is least.
+    """Order the jobs, at least one, so that the largest sum of end and tail is least.
 
-    Parameters
-    ----------
-    heads, durations, tails : sequence of int
-        Of each job, at least one job, none negative.
-    deadline : Deadline
-        When to stop; Schrage's order is found in any case.
-    max_nodes : int, optional
-        After how many nodes to stop; the same on every machine, unlike a deadline.
+    At the deadline, Schrage's order is found in any case. The search also stops after `max_nodes`
+    nodes: the same on every machine, unlike a deadline.
     """
     best: tuple[int, ...] = ()
     value = -1

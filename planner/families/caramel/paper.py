@@ -265,19 +265,10 @@ Edges = tuple[tuple[int, int], ...]
 def control_edges(graph: Graph, activation: Sequence[int]) -> Edges:
     """Return the dependencies to add so that the gradients are completed in one order.
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph; forward ops are taken to be done.
-    activation : sequence of int
-        All parameters, as `activation_order` returns them. In any other order tags still run
-        sequentially, but a parameter can be ready at different times if another parameter of its
-        tag needs more ops.
-
-    Returns
-    -------
-    tuple of (int, int)
-        Indices of backward ops: the second op waits for the first.
+    Each is a pair of backward ops: the second waits for the first. Forward ops are taken to be
+    done. `activation` lists all parameters as `activation_order` returns them. In any other order
+    tags still run sequentially, but a parameter can be ready at different times if another
+    parameter of its tag needs more ops.
     """
     return _edges_between(graph, _tags(graph, activation), hubs=False)
 
@@ -355,19 +346,9 @@ DOUBLING = Fraction(4, 5)
 
 @lru_cache(maxsize=256)  # slow for a table: all pairs of pieces
 def batching_threshold(cost: TransferCost, doubling: Fraction = DOUBLING) -> int | None:
-    """Return the smallest size of at least a byte that uses the network well.
+    """Return the smallest size of at least a byte that uses the network well; None if none does.
 
-    Parameters
-    ----------
-    cost : TransferCost
-        The network's cost; of a cost by depth, that of depth 1.
-    doubling : Fraction
-        θ, at least 1/2 and below 1.
-
-    Returns
-    -------
-    int or None
-        The threshold in bytes; None if no size reaches it.
+    Of a cost by depth, that of depth 1 counts; `doubling` is θ, at least 1/2 and below 1.
     """
     if not Fraction(1, 2) <= doubling < 1:
         raise InvalidInputError("doubling", f"expected 1/2 <= θ < 1, got {doubling}")

@@ -168,10 +168,7 @@ OWN_METHODS: Mapping[str, Method] = {
 def check_modules(layers: Sequence[Sequence[str]] | None, target: Target) -> None:
     """Check that each layer has whole modules, which a target sends in one piece.
 
-    Raises
-    ------
-    InvalidInputError
-        If parameters of one module are in two layers.
+    Raises `InvalidInputError` if parameters of one module are in two layers.
     """
     first: dict[str, int] = {}
     for position, names in enumerate(layers or ()):

@@ -116,16 +116,9 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Return every algorithm in both modes, in the order of the algorithms.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    deadline : Deadline
-        When to stop planning. The first algorithm has a plan even then.
-    progress : callable, optional
-        Called with the name of each alternative before it is planned.
-    simple : bool
-        Whether to send together what can be without taking longer.
+    The first algorithm has a plan even after the deadline. `progress` is called with the name of
+    each alternative before it is planned. `simple`: send together what can be without taking
+    longer.
     """
     size = sum(problem.pushed + problem.pulled)
     distinct = {_price(option): option for option in reversed(problem.options)}  # the mixture first

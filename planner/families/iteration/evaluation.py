@@ -68,14 +68,7 @@ def _prices(problem: Problem, plan: Plan, costs: Costs) -> list[Price]:
 def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evaluation:
     """Price a checked plan.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its problem.
-    plan : Plan
-        The plan.
-    costs : mapping from How to Way, optional
-        Cost of transfers by each algorithm at each depth, if not that of the cluster.
+    `costs` are those of transfers by each algorithm at each depth, if not those of the cluster.
     """
     known = problem.costs if costs is None else costs
     made = scheduled(problem.graph, plan.as_gradients, _prices(problem, plan, known))

@@ -349,14 +349,8 @@ def solve_all(
 ) -> tuple[Result[Plan, Evaluation], tuple[Alternative, ...]]:
     """Return the joint plan, as `solve` does, and the alternatives it was chosen from.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem, without a target.
-    time_limit, **control
-        As for `solve`.
-    progress : callable, optional
-        Called with the name of each alternative before it is planned.
+    The problem has no target. `progress` is called with the name of each alternative before it is
+    planned.
     """
     listed: list[Alternative] = []
 
@@ -382,14 +376,7 @@ def best_of(
 ) -> Result[Plan, Evaluation]:
     """Return the best alternative as a result; of equally long ones the simplest.
 
-    Parameters
-    ----------
-    problem : Problem
-        Their problem.
-    candidates : iterable of Alternative
-        All of them.
-    runtime_s : float
-        How long they took.
+    They took `runtime_s` seconds.
     """
     outcome = replace(_best_of(problem, candidates), method=JOINT)
     return ITERATION.verify(problem, outcome, runtime_s)

@@ -51,25 +51,11 @@ def sweep(
     time_limit: float | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Sweeps | None:
-    """Plan again with other bandwidths and other start-up costs.
+    """Plan again with other bandwidths and other start-up costs; None if the problem has no plan.
 
-    Parameters
-    ----------
-    problem : Problem
-        The planned problem.
-    candidates : sequence of Alternative
-        All its alternatives.
-    factors : iterable of Fraction
-        Factors on bandwidth and start-up, each above 0.
-    time_limit : float, optional
-        Seconds of planning for each factor.
-    progress : callable, optional
-        Called with the task, its number, and the number of tasks.
-
-    Returns
-    -------
-    Sweeps or None
-        None if the problem has no plan.
+    `candidates` are all alternatives of the planned problem, `factors` those on bandwidth and
+    start-up, each above 0. `time_limit` is in seconds of planning for each factor. `progress` is
+    called with the task, its number, and the number of tasks.
     """
     kept = best_of(problem, candidates, 0.0).plan
     if kept is None:
