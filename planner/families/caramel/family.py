@@ -14,11 +14,10 @@ from typing import Any
 
 from planner.families.caramel.baselines import ddp
 from planner.families.caramel.bounds import NEAR, lower_bound
+from planner.families.caramel.checker import check, check_times
 from planner.families.caramel.descent import neighbours, steadied
 from planner.families.caramel.evaluation import (
     Evaluation,
-    check,
-    check_times,
     duration_ns,
     evaluate,
     lasting_ns,

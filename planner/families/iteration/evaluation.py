@@ -15,16 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
+from planner.families.caramel.checker import check as check_gradients
+from planner.families.caramel.checker import check_contents, check_schedule
 from planner.families.caramel.evaluation import Evaluation as GradientEvaluation
-from planner.families.caramel.evaluation import (
-    Price,
-    check_contents,
-    check_schedule,
-    heads_and_tails,
-    plan_heads,
-    scheduled,
-)
-from planner.families.caramel.evaluation import check as check_gradients
+from planner.families.caramel.evaluation import Price, heads_and_tails, plan_heads, scheduled
 from planner.families.iteration.plan import How, Plan, Way
 from planner.families.iteration.problem import Problem
 from planner.model.costs import AffineCost, DepthCost, TableCost
