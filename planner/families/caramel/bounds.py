@@ -88,21 +88,47 @@ Openings = tuple[tuple[int, str], ...]
 """Windows that open a group, and the side: "left", "right" or "both"."""
 
 
+class UnitCost:
+    """The minimum of several lines, in a unit of time that makes all values integers.
+
+    `unit`: units per nanosecond; `startup`: α, the least start-up.
+    """
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.unit = lcm(*(value.denominator for line in lines for value in line))
+        self._lines = [(int(a * self.unit), int(b * self.unit)) for a, b in lines]
+        self.startup = min(startup for startup, _ in self._lines)
+
+    def of(self, size: int) -> int:
+        """Return the cost of one transfer."""
+        return min(startup + rate * size for startup, rate in self._lines)
+
+    def room(self, time: int) -> int:
+        """Return the most bytes one transfer can carry in a time; 0 if it is too short."""
+        return max(
+            (time - startup) // rate if rate else MAX_VALUE if time >= startup else 0
+            for startup, rate in self._lines
+        )
+
+    def ns(self, time: int) -> int:
+        """Return a time in ns, rounded up."""
+        return -(-time // self.unit)
+
+    def beyond(self, sizes: Iterable[int]) -> list[int]:
+        """Return g of the cumulative bytes: the cost beyond the least start-up."""
+        return [self.of(size) - self.startup for size in accumulate(sizes)]
+
+
 class Targets:
     """Reachability of targets for one set of nested windows and the minimum of some lines."""
 
     def __init__(self, nested: Nested, lines: Sequence[Line]) -> None:
-        self.nested = nested
-        self._unit = lcm(*(value.denominator for line in lines for value in line))
-        self._lines = [(int(a * self._unit), int(b * self._unit)) for a, b in lines]
-        self._startup = min(startup for startup, _ in self._lines)
+        self.nested, self._cost = nested, UnitCost(lines)
+        self._unit, self._startup = self._cost.unit, self._cost.startup
         self._heads = [head * self._unit for head in nested.heads]
         self._tails = [tail * self._unit for tail in nested.tails]
         # Cost of all windows up to each in one transfer; each further transfer adds a start-up.
-        self._needed = [
-            min(startup + rate * size for startup, rate in self._lines)
-            for size in accumulate(map(sum, nested.loads))
-        ]
+        self._needed = list(map(self._cost.of, accumulate(map(sum, nested.loads))))
 
     def least(self, at_least: int) -> tuple[int, Openings]:
         """Return the least reachable integer target, at least `at_least`, and its openings."""
@@ -110,7 +136,7 @@ class Targets:
         if openings is not None:
             return at_least, openings
         one_group = self._heads[0] + self._needed[-1] + self._tails[0]
-        low, high = at_least, -(-one_group // self._unit)
+        low, high = at_least, self._cost.ns(one_group)
         best: Openings = ()
         while high - low > 1:
             middle = (low + high) // 2
@@ -181,16 +207,16 @@ class Targets:
         sides = dict(openings)
         head, tail = self._heads[0], self._tails[0]
         groups: list[list[tuple[int, int]]] = [[]]
-        rooms = [self._room(target * self._unit - head - tail)]
+        rooms = [self._cost.room(target * self._unit - head - tail)]
         for window in range(len(self._needed)):
             side = sides.get(window, "")
             if side in ("left", "both"):
                 groups.insert(0, [])
-                rooms.insert(0, self._room(head - self._heads[window]))
+                rooms.insert(0, self._cost.room(head - self._heads[window]))
                 head = self._heads[window]
             if side in ("right", "both"):
                 groups.append([])
-                rooms.append(self._room(tail - self._tails[window]))
+                rooms.append(self._cost.room(tail - self._tails[window]))
                 tail = self._tails[window]
             # The largest parameter last: it is the one that may have to be cut.
             for parameter, size in sorted(self._load(window), key=itemgetter(1)):
@@ -199,13 +225,6 @@ class Targets:
 
     def _load(self, window: int) -> Iterable[tuple[int, int]]:
         return zip(self.nested.members[window], self.nested.loads[window], strict=True)
-
-    def _room(self, stretch: int) -> int:
-        """Return the bytes one group can carry in a stretch of time."""
-        return max(
-            (stretch - startup) // rate if rate else MAX_VALUE if stretch >= startup else 0
-            for startup, rate in self._lines
-        )
 
 
 def _pack(

@@ -10,15 +10,15 @@ of `planner.families.caramel.bounds` and of the sharded bound. Source: own.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
-from itertools import accumulate, pairwise
-from math import ceil, floor, lcm
+from itertools import pairwise
+from math import ceil, floor
 from operator import add
 from typing import NamedTuple
 
-from planner.families.caramel.bounds import NEAR, Nested, Targets, lower_bound, widened
+from planner.families.caramel.bounds import NEAR, Nested, Targets, UnitCost, lower_bound, widened
 from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import Windows, windows
 from planner.families.iteration.evaluation import heads_of
@@ -27,7 +27,6 @@ from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import least
 from planner.model.contention import bound_beside
 from planner.model.costs import AffineCost, DepthCost, Line, TransferCost
-from planner.model.validation import MAX_VALUE
 
 
 def bound(
@@ -179,37 +178,6 @@ LEFT_PUSH, RIGHT_PULL, RIGHT_PUSH = 1, 2, 4
 
 OPENINGS = sorted(range(1, 8), key=lambda opened: (opened.bit_count(), opened))
 """Sets of transfers opened at a window, the smaller ones first."""
-
-
-class UnitCost:
-    """The minimum of several lines, in a unit of time that makes all values integers.
-
-    `unit`: units per nanosecond; `startup`: α, the least start-up.
-    """
-
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self.unit = lcm(*(value.denominator for line in lines for value in line))
-        self._lines = [(int(a * self.unit), int(b * self.unit)) for a, b in lines]
-        self.startup = min(startup for startup, _ in self._lines)
-
-    def of(self, size: int) -> int:
-        """Return the cost of one transfer."""
-        return min(startup + rate * size for startup, rate in self._lines)
-
-    def room(self, time: int) -> int:
-        """Return the most bytes one transfer can carry in a time; 0 if it is too short."""
-        return max(
-            (time - startup) // rate if rate else MAX_VALUE if time > startup else 0
-            for startup, rate in self._lines
-        )
-
-    def ns(self, time: int) -> int:
-        """Return a time in ns, rounded up."""
-        return -(-time // self.unit)
-
-    def beyond(self, sizes: Iterable[int]) -> list[int]:
-        """Return g of the cumulative bytes: the cost beyond the least start-up."""
-        return [self.of(size) - self.startup for size in accumulate(sizes)]
 
 
 def sharded_bound(

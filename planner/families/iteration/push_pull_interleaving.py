@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import accumulate, groupby, pairwise
-from math import ceil
 
-from planner.families.caramel.bounds import Nested, Targets
+from planner.families.caramel.bounds import Nested, Targets, UnitCost
 from planner.families.caramel.pricing import Load, groups_of
 from planner.families.caramel.windows import Windows
-from planner.families.iteration.bounds import UnitCost, ends_by, least_end
+from planner.families.iteration.bounds import ends_by, least_end
 from planner.families.iteration.problem import Problem
 from planner.model.costs import Line
 from planner.solving.deadline import Deadline
@@ -64,9 +63,14 @@ class _Sides:
     lines: Sequence[Line]
     element: int
 
+    @cached_property
+    def cost(self) -> UnitCost:
+        """Cost of a push, or a pull, by its size."""
+        return UnitCost(self.lines)
+
     def cost_ns(self, size: int) -> int:
-        """Return the cost of a push, or a pull, by its size (ns)."""
-        return ceil(min(startup + rate * size for startup, rate in self.lines))
+        """Return the same in ns, rounded up."""
+        return self.cost.ns(self.cost.of(size))
 
     @cached_property
     def order(self) -> list[int]:
@@ -102,10 +106,7 @@ class _Sides:
 
     def _fill(self, time: int, waiting: list[tuple[int, int]], left: list[int]) -> Load:
         """Take as many waiting bytes as can be pushed in a time (ns)."""
-        room = max(
-            int((time - startup) / rate) if rate else sum(left) if time > startup else 0
-            for startup, rate in self.lines
-        )
+        room = self.cost.room(time * self.cost.unit)
         load: list[tuple[int, int]] = []
         while waiting and room > 0:
             j = waiting[0][1]
@@ -151,7 +152,7 @@ class _Ends:
     """Values of plans by the ends of their groups of pulls, in units of neighbouring parameters."""
 
     def __init__(self, sides: _Sides) -> None:
-        self.cost = UnitCost(sides.lines)
+        self.cost = sides.cost
         known, unit = sides.windows, self.cost.unit
         ordered = [(known.heads[j], known.tails[j]) for j in sides.order]
         places = [n for n, (at, following) in enumerate(pairwise(ordered), 1) if at != following]
