@@ -29,13 +29,13 @@ from tables import rows_below
 
 from planner import AffineCost, Profile, Result
 from planner.families.caramel import METHODS, Plan, Problem, solve
-from planner.families.caramel.best_op_order import best_op_order
 from planner.families.caramel.bounds import lower_bound
-from planner.families.caramel.carlier import carlier
 from planner.families.caramel.evaluation import Evaluation
+from planner.families.caramel.exact_split import best_op_order
+from planner.families.caramel.one_machine import carlier
+from planner.families.caramel.paper import batching_threshold
 from planner.families.caramel.pricing import LoadPricer, loads_of
 from planner.families.caramel.search import best_loads
-from planner.families.caramel.threshold import batching_threshold
 from planner.families.caramel.windows import windows
 from planner.jsonio import decode_profile
 from planner.model.errors import NotApplicableError

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from planner.families import caramel, iteration
 from planner.families.caramel.baselines import ready_order, whole
-from planner.families.iteration.baselines import from_gradients
+from planner.families.iteration.plan import from_gradients
 from planner.solving.bucketing import ddp_buckets
 
 Limits = tuple[int, int]

@@ -22,8 +22,8 @@ from emulated_hosts import Layout, Nic
 from scipy.optimize import nnls
 
 from planner.families.collectives.recipes import Recipe, made
+from planner.families.iteration.plan import Synchronisation
 from planner.families.iteration.synchronisation import recipe_on, synchronisations
-from planner.families.iteration.ways import Synchronisation
 from planner.model import clusters
 from planner.model.clusters import Cluster
 from planner.model.fitting import Sweep

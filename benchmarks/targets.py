@@ -19,7 +19,7 @@ from typing import NamedTuple
 from peer_tables import markdown
 
 from planner.families.caramel import Problem, solve
-from planner.families.caramel.target_schedule import exported_to
+from planner.families.caramel.for_target import exported_to
 from planner.jsonio import decode_profile
 from planner.model.clusters import Nic
 from planner.model.network import ring_cost

@@ -15,8 +15,7 @@ from caramel_model import DEPTHS, STARTUP_US, network
 from grids import grid
 from table import Claim, Row, claims, numbers
 
-from planner.families.caramel.paper import adaptive_depth
-from planner.families.caramel.threshold import batching_threshold
+from planner.families.caramel.paper import adaptive_depth, batching_threshold
 from planner.families.collectives import Collective, Fabric
 from planner.families.collectives.exchange import direct_on, halving_doubling_on
 from planner.families.collectives.ring import ring_on

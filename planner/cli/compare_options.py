@@ -19,7 +19,7 @@ from planner.cli.iteration_options import FAILED, cluster_in
 from planner.cli.parsing import SuggestingParser, add_options, parse_bcube, parse_number, refuse
 from planner.families.collectives.nics import with_measured_nics
 from planner.families.collectives.prediction import predicted
-from planner.families.iteration.measured import assumed_startups
+from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
 from planner.jsonio import shipped_clusters
 from planner.jsonio.measurements import decode_computation

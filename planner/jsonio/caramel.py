@@ -8,11 +8,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families import caramel
 from planner.families.caramel.evaluation import Evaluation, plan_heads
-from planner.families.caramel.for_target import BUCKETS
+from planner.families.caramel.for_target import BUCKETS, exported
 from planner.families.caramel.methods import RULES
 from planner.families.caramel.paper import control_edges, edges_of_order, threshold_of
 from planner.families.caramel.problem import Plan, Problem, Stages
-from planner.families.caramel.target_schedule import exported
 from planner.jsonio.control import (
     TargetRequest,
     method_names,

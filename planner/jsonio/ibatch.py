@@ -12,7 +12,7 @@ from planner.families.ibatch.evaluation import (
     check_batches,
     timeline_of,
 )
-from planner.families.ibatch.for_target import check_modules, exported
+from planner.families.ibatch.methods import check_modules, exported
 from planner.jsonio.control import (
     ShardedTargetRequest,
     method_names,

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families.bml.program import REPLAN
 from planner.families.collectives.recipes import Recipe
-from planner.families.iteration.ways import MIXED
+from planner.families.iteration.plan import MIXED
 from planner.jsonio.heads import check_head, made_by
 from planner.jsonio.links import Digits, FailedDocument
 from planner.jsonio.programs import ProgramAround, check_program, recipe_in

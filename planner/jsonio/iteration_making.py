@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType, structs
 
 from planner.families import drizzle
+from planner.families.caramel.evaluation import TransferTimes
 from planner.families.iteration import (
     Alternative,
     Evaluation,
@@ -107,7 +108,7 @@ def answer(
         synchronisation=_synchronisation(problem, plan),
         op_order=tuple(row.op for row in schedule),
         transfers=tuple(
-            _transfer(problem, plan, names, transfer, *times)
+            _transfer(problem, plan, names, transfer, times)
             for transfer, times in zip(plan.transfers, evaluation.times, strict=True)
         ),
         barrier=plan.barrier,
@@ -169,15 +170,13 @@ def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
 
 
 def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingAnswer:
-    evaluation = result.evaluation
-    why_not = result.infeasibility
-    return SchedulingAnswer(
-        group_size=None if result.plan is None else result.plan.group_size,
-        iteration_ns=None if evaluation is None else evaluation.iteration_ns,
-        overhead=None if evaluation is None else float(evaluation.overhead),
-        speedup=None if evaluation is None else float(evaluation.speedup),
-        reason=UNSET if why_not is None else why_not.reason,
-        binding=UNSET if why_not is None else why_not.binding,
+    plan, evaluation = result.plan, result.evaluation
+    if plan is None or evaluation is None:
+        none = dict.fromkeys(("group_size", "iteration_ns", "overhead", "speedup"))
+        return filled(SchedulingAnswer, result.infeasibility, **none)
+    overhead, speedup = float(evaluation.overhead), float(evaluation.speedup)
+    return filled(
+        SchedulingAnswer, evaluation, group_size=plan.group_size, overhead=overhead, speedup=speedup
     )
 
 
@@ -265,26 +264,17 @@ def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpT
 
 
 def _transfer(
-    problem: Problem,
-    plan: Plan,
-    names: Sequence[str],
-    transfer: Transfer,
-    ready: int,
-    start: int,
-    end: int,
-    due: int,
+    problem: Problem, plan: Plan, names: Sequence[str], transfer: Transfer, times: TransferTimes
 ) -> TransferAnswer:
     sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
     startup = cost_of(problem.costs, plan, transfer).startup_ns
-    return TransferAnswer(
-        kind=transfer.kind,
+    return filled(
+        TransferAnswer,
+        times,
         **sent(transfer.parts, names, sizes),
+        kind=transfer.kind,
         bytes=transfer.size_bytes,
-        ready_ns=ready,
-        start_ns=start,
-        startup_end_ns=min(start + startup, end),
-        end_ns=end,
-        due_ns=due,
+        startup_end_ns=min(times.start_ns + startup, times.end_ns),
         algorithm=transfer.algorithm or UNSET,
         depth=transfer.depth if transfer.depth > 1 else UNSET,
     )

@@ -5,17 +5,20 @@ that update it have run. The parameter is needed when the first op of the next f
 reads it starts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, did_you_mean, set_integer, shown
 
-Phase = Literal["forward", "backward"]  # the two passes of an iteration
+T = TypeVar("T")
+
+Phase = Literal["forward", "backward"]
+"""The two passes of an iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,13 @@ class Graph:
     def memo(self) -> dict[Any, Any]:
         """Cache of values derived from the graph alone, shared by all problems with this graph."""
         return {}
+
+    def remembered(self, key: object, make: Callable[[], T]) -> T:
+        """Return the value under a key of `memo`, made when it is first asked for."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        value: T = self.memo[key]
+        return value
 
     @cached_property
     def topological(self) -> tuple[int, ...]:

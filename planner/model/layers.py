@@ -228,14 +228,14 @@ def with_spreads(graph: Graph, layers: Sequence[Layer]) -> Graph:
     missing = {op.name for op in graph.ops if op.spread_ns is None and op.name in known}
     if not missing:
         return graph
-    key = ("with_spreads", frozenset(known.items()))
-    if key not in graph.memo:
+
+    def annotated() -> Graph:
         ops = (
             replace(op, spread_ns=known[op.name]) if op.name in missing else op for op in graph.ops
         )
-        graph.memo[key] = Graph(tuple(ops), graph.parameters)
-    annotated: Graph = graph.memo[key]
-    return annotated
+        return Graph(tuple(ops), graph.parameters)
+
+    return graph.remembered(("with_spreads", frozenset(known.items())), annotated)
 
 
 def unique_names(names: Iterable[str]) -> list[str]:

@@ -18,9 +18,11 @@ from math import ceil
 from typing import Any, Generic
 
 from planner.model.contention import ALONE
+from planner.model.costs import scaled_cost
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.family import Family
 from planner.solving.methods import Method, Outcome, named
 from planner.solving.result import PlanT, ProblemT
 from planner.solving.simulator import Iteration
@@ -53,6 +55,44 @@ class Beside(Generic[ProblemT, PlanT]):
     search: Callable[[ProblemT], Iterable[Outcome[PlanT]]]  # plans for such a problem
     # The plan with the transfer at this place and the next one merged; None if they cannot be.
     joined: Callable[[PlanT, int], PlanT | None]
+
+
+def planned_beside(
+    family: Family[Any, PlanT, Any],
+    problem: Any,
+    search: Method[Any, PlanT],
+    others: Iterable[Method[Any, PlanT]],
+    least_ns: int,
+    deadline: Deadline,
+) -> Outcome[PlanT]:
+    """Return the best plan found under contention for a problem with one cost of all transfers.
+
+    `search` and each of `others` plan without contention; each of `others` runs once. `least_ns` is
+    a lower bound.
+    """
+    alone = replace(problem, interference=ALONE)
+
+    def asked(plan: PlanT | None, charged_ns: int) -> Any:
+        slower, lasted, apart = ({}, 0, 0) if plan is None else family.slowdown(problem, plan)
+        factor = mean_slowdown(lasted, apart)
+        cost = scaled_cost(
+            problem.cost, startup=factor, rate=factor, extra_ns=charged_ns, rounding=ceil
+        )
+        return replace(alone, cost=cost, **slower)
+
+    return best_beside(
+        Beside(
+            lasts=lambda plan: family.lasting(problem, plan),
+            transfers=lambda plan: range(family.transfers(plan)),
+            asked=asked,
+            search=lambda asked: (search(asked, deadline),),
+            joined=lambda plan, place: family.merged(problem, plan, place),
+        ),
+        plans_of(alone, others, deadline),
+        problem.interference.least_ns,
+        deadline,
+        least_ns,
+    )
 
 
 def best_beside(

@@ -169,6 +169,19 @@ class Declared(
         """Return a plan with transfer `place` and the next one sent together, if they can be."""
         return None
 
+    def slowdown(self, problem: ProblemT, plan: PlanT) -> tuple[Mapping[str, Any], int, int]:
+        """Return what contention does to a plan, for a search without it.
+
+        First the fields of the problem with the computation as it is slowed down, then the time of
+        all transfers with and without contention (ns).
+
+        Raises
+        ------
+        NotApplicableError
+            If the family knows no contention.
+        """
+        raise NotApplicableError("network", f"no contention for problem {self.name}")
+
     def most_robust(self, problem: ProblemT, plan: PlanT, deadline: Deadline) -> PlanT:
         """Return the plan of equal cost that is least sensitive to delays.
 

@@ -29,10 +29,15 @@ _LEAST_RANGE = 1.2
 Winner = tuple[str, str]
 
 
+def winner(point: SweepPoint) -> Winner:
+    """Return the algorithms and the mode of the best plan at a point."""
+    return " + ".join(point.best.algorithms), point.best.mode
+
+
 def winners(sweeps: Sweeps) -> dict[Winner, str]:
     """Return a letter for each algorithm and mode that wins at some point, first at factor 1."""
     points = sorted((*sweeps.bandwidth, *sweeps.startup), key=lambda point: point.factor != 1)
-    ways = dict.fromkeys((point.algorithm, point.mode) for point in points)
+    ways = dict.fromkeys(map(winner, points))
     return {way: chr(ord("A") + place) for place, way in enumerate(ways)}
 
 
@@ -71,7 +76,7 @@ def line_chart(
         line = "L".join(f"{across:.2f} {down:.2f}" for across, down in places)
         drawn.append(element("path", class_=f"line {name}", d=f"M{line}") if places else Html(""))
     for point in points:
-        way, at, height = (point.algorithm, point.mode), x(point), y(point.best_ns)
+        way, at, height = winner(point), x(point), y(point.best_ns)
         told = f"{factor_text(point.factor)}: {', '.join(way)}, {format_ns(point.best_ns)}"
         drawn += [
             element("circle", element("title", told), class_="winner", cx=at, cy=height, r=8.5),
@@ -139,11 +144,11 @@ def sweep_table(points: Sequence[SweepPoint], values: Sequence[str], axis: str) 
         (
             factor_text(point.factor),
             value,
-            f"{point.algorithm}, {point.mode}",
-            format_ns(point.best_ns),
-            format_ns(point.kept_ns),
-            "–" if point.ddp_ns is None else format_ns(point.ddp_ns),
-            format_ns(point.bound_ns),
+            ", ".join(winner(point)),
+            *(
+                "–" if time is None else format_ns(time)
+                for time in (point.best_ns, point.kept_ns, point.ddp_ns, point.bound_ns)
+            ),
         )
         for point, value in zip(points, values, strict=True)
     ]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from planner import AffineCost, Graph, InvalidInputError, Op, Parameter
 from planner.families.caramel import METHODS, Group, Part, Plan, Problem, check, evaluate, solve
-from planner.families.caramel.beside import joined
-from planner.families.caramel.evaluation import check_times
+from planner.families.caramel.checker import check_times
 from planner.families.caramel.family import CARAMEL
 from planner.families.caramel.methods import RULES
+from planner.families.caramel.pricing import joined
 from planner.model.contention import ALONE, Interference
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.solving.deadline import NEVER

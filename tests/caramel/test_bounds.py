@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.blocks import _Blocks, block_bound
-from planner.families.caramel.bounds import lower_bound, tighter_bound
-from planner.families.caramel.jackson import preemptive_bound
-from planner.families.caramel.nested_windows import Targets, tightened, widened
+from planner.families.caramel.bounds import Targets, lower_bound, tightened, tighter_bound, widened
+from planner.families.caramel.grid_bounds import _Blocks, block_bound
+from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, DepthCost, TableCost, TransferCost, supporting_lines
@@ -145,7 +144,7 @@ def test_no_target_that_can_be_reached_is_refuted(
     for line in supporting_lines(cost, sum(known.sizes)):
         assert block_bound(known, line, 0, best + 1) <= best
         if all(line):
-            with patch("planner.families.caramel.blocks.GRID", grid):
+            with patch("planner.families.caramel.grid_bounds.GRID", grid):
                 blocks = _Blocks(known, line)
             assert not any(blocks.refuted(best, by_heads=one) for one in (True, False))
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.carlier import carlier, schrage
-from planner.families.caramel.jackson import preemptive
+from planner.families.caramel.one_machine import carlier, preemptive, schrage
 from planner.solving.deadline import Deadline
 from planner.solving.robustness import NOMINAL, Step, end_under
 from tests.caramel.exact_oracles import best_sequence

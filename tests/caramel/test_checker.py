@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from planner import AffineCost
 from planner.families.caramel import Group, Part, Plan, Problem, check, evaluate, solve
-from planner.families.caramel.evaluation import check_times
+from planner.families.caramel.checker import check_times
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidPlanError
 from planner.solving.simulator import Iteration

@@ -10,10 +10,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.families.caramel.best_op_order import best_op_order
-from planner.families.caramel.exact_split import best_grouping
-from planner.families.caramel.jackson import preemptive_bound
-from planner.families.caramel.model_lines import is_subadditive, model_lines, rounded_up
+from planner.families.caramel.exact_split import best_grouping, best_op_order
+from planner.families.caramel.one_machine import preemptive_bound
+from planner.families.caramel.transfer_model import is_subadditive, model_lines, rounded_up
 from planner.families.caramel.windows import Windows, windows
 from planner.model.costs import DepthCost, TransferCost
 from planner.model.errors import NotApplicableError

@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.bounds import concave_bounds, lower_bound, tighter_bound
-from planner.families.caramel.concave_bound import concave_bound, concave_loads, grid_of
-from planner.families.caramel.nested_windows import Targets, tightened, widened
+from planner.families.caramel.bounds import (
+    Targets,
+    concave_bounds,
+    lower_bound,
+    tightened,
+    tighter_bound,
+    widened,
+)
+from planner.families.caramel.grid_bounds import concave_bound, concave_loads, grid_of
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, DepthCost, TransferCost

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost
-from planner.families.caramel.jackson import preemptive, preemptive_bound
+from planner.families.caramel.one_machine import preemptive, preemptive_bound
 from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost, least_rate
 from tests.caramel.exact_oracles import best_split, preemptive_value, price

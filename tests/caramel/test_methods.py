@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from planner import AffineCost, InvalidInputError, Result, Status
 from planner.families.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, evaluate, solve
 from planner.families.caramel.bounds import lower_bound
-from planner.families.caramel.evaluation import Evaluation, check_times, plan_heads
-from planner.families.caramel.jackson import preemptive_bound
+from planner.families.caramel.checker import check_times
+from planner.families.caramel.evaluation import Evaluation, plan_heads
 from planner.families.caramel.methods import EXACT_PARAMETERS
+from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.windows import windows
 from planner.model.costs import DepthCost
 from planner.model.errors import NotApplicableError

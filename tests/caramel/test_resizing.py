@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.list_schedule import most_urgent
+from planner.families.caramel.one_machine import most_urgent
 from planner.families.caramel.pricing import LoadPricer
 from planner.families.caramel.transfer_sizes import _Simulation, resize
 from planner.families.caramel.windows import Windows

@@ -7,8 +7,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.families.caramel.paper import MAX_DEPTH, Item, adaptive_depth, pack, small_batches
-from planner.families.caramel.threshold import batching_threshold
+from planner.families.caramel.paper import (
+    MAX_DEPTH,
+    Item,
+    adaptive_depth,
+    batching_threshold,
+    pack,
+    small_batches,
+)
 from planner.model.costs import DepthCost
 from planner.model.fitting import two_point_model
 from tests.strategies import affine_costs, table_costs

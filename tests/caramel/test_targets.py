@@ -14,8 +14,13 @@ from planner import AffineCost, InvalidInputError
 from planner.families.caramel import Plan, Problem, buckets, evaluate, solve
 from planner.families.caramel.baselines import horovod, whole
 from planner.families.caramel.buckets import best_buckets, every_size, sizes_that_make
-from planner.families.caramel.for_target import BUCKETS
-from planner.families.caramel.target_schedule import broken_rule, exported, lane_of, plan_of_buckets
+from planner.families.caramel.for_target import (
+    BUCKETS,
+    broken_rule,
+    exported,
+    lane_of,
+    plan_of_buckets,
+)
 from planner.model.contention import Interference
 from planner.model.costs import TableCost
 from planner.model.errors import NotApplicableError
@@ -344,7 +349,7 @@ def test_the_nearest_size_is_not_looked_for_among_very_many(
     plan = solved(problem, "layer_by_layer").plan
     known = exported(problem, plan, NEVER)
     assert all(one.plan_ns is not None for one in known.values())
-    monkeypatch.setattr("planner.families.caramel.target_schedule.MOST_LOOKED_AT", 8)
+    monkeypatch.setattr("planner.families.caramel.for_target.MOST_LOOKED_AT", 8)
     limited = exported(problem, plan, NEVER)
     assert {name for name, one in limited.items() if one.plan_ns is None} == {
         "deepspeed",

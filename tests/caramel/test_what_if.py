@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.caramel import CARAMEL, Plan, Problem, evaluate, solve
-from planner.families.caramel.evaluation import check
+from planner.families.caramel.checker import check
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost
 from planner.model.graphs import Graph, Op, Parameter

@@ -10,7 +10,7 @@ import pytest
 from planner.cli import main
 from planner.families.caramel import Problem, evaluate, solve
 from planner.families.caramel.baselines import unordered
-from planner.families.caramel.target_schedule import exported
+from planner.families.caramel.for_target import exported
 from planner.jsonio import decode_profile
 from planner.jsonio.caramel import CaramelAnswer
 from planner.model.clusters import Nic

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Status
-from planner.families.ibatch import METHODS, Plan, Problem, check, evaluate, solve
-from planner.families.ibatch import beside as search
-from planner.families.ibatch.beside import least_beside
+from planner.families.ibatch import METHODS, Plan, Problem, check, evaluate, family, solve
+from planner.families.ibatch.bounds import least_beside
 from planner.families.ibatch.evaluation import times_of
-from planner.families.ibatch.family import RULES
+from planner.families.ibatch.family import IBATCH
+from planner.families.ibatch.methods import RULES
 from planner.model.contention import ALONE, Interference
 from planner.model.errors import NotApplicableError
 from tests import oracles
@@ -141,7 +141,7 @@ def test_no_plan_is_below_a_bound(problem: Problem) -> None:
 def test_the_search_is_never_behind_a_rule_nor_ahead_of_the_best(problem: Problem) -> None:
     best = solve(problem)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "ENUMERATED", 0)
+        patch.setattr(family, "BESIDE", 0)
         found = solve(problem)
         if found.plan is None:
             return
@@ -253,7 +253,7 @@ def test_pairs_of_neighbours_keep_to_the_cap() -> None:
         interference=Interference(1),
     )
     plan = problem.plan((0, 1, 2, 3))
-    joined = search.merged(problem, plan, 0)
+    joined = IBATCH.merged(problem, plan, 0)
     assert joined == problem.plan((0, 2, 3))
-    assert search.merged(problem, joined, 0) is None
+    assert IBATCH.merged(problem, joined, 0) is None
     assert all(stop - start <= 2 for start, stop in pairwise((0, 2, 3)))

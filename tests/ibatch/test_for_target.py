@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from planner.families.ibatch import Plan, Problem, evaluate, solve
-from planner.families.ibatch.for_target import default, exported
+from planner.families.ibatch.methods import default, exported
 from planner.model.contention import ALONE
 from planner.model.errors import InvalidInputError
 from planner.solving.deadline import Deadline

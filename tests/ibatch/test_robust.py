@@ -14,8 +14,7 @@ from planner import AffineCost
 from planner.families.ibatch import Plan, Problem
 from planner.families.ibatch import solve as solve_ibatch
 from planner.families.ibatch.evaluation import evaluate, objective_ns, strained_of
-from planner.families.ibatch.makespan import solve_additive
-from planner.families.ibatch.robust import robust
+from planner.families.ibatch.makespan import robust, solve_additive
 from planner.solving.deadline import Deadline
 from planner.solving.robustness import STRAINS
 from planner.solving.tie_break import TieBreak

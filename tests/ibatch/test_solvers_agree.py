@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from planner import Status, TableCost
 from planner.families.ibatch import Problem, check, solve
-from planner.families.ibatch.arcs import MAX_LAYERS
+from planner.families.ibatch.methods import MAX_LAYERS
 from planner.model.errors import NotApplicableError
 from tests import oracles
 from tests.strategies import problems

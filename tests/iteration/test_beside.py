@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -16,11 +17,10 @@ from planner.families.iteration import (
     network_bound,
     solve,
 )
-from planner.families.iteration.alternatives import alternatives
-from planner.families.iteration.baselines import RULES
-from planner.families.iteration.beside import _by_rules, planned_beside
-from planner.families.iteration.checker import check_room, check_times
-from planner.families.iteration.plan import Mode
+from planner.families.iteration.alternatives import Planner, alternatives
+from planner.families.iteration.baselines import BY_ANY_ALGORITHM, RULES, plans_by
+from planner.families.iteration.evaluation import check_room, check_times
+from planner.families.iteration.plan import Mode, Plan, Way
 from planner.families.iteration.transfer_limit import settled
 from planner.model.clusters import Cluster, Nic
 from planner.model.contention import ALONE, Interference
@@ -162,6 +162,11 @@ def test_alternatives_are_ranked_by_what_they_cost_beside_computation(problem: P
     )
 
 
+def by_any(problem: Problem, way: Way) -> list[Plan]:
+    """The plans of all rules by any algorithm."""
+    return plans_by(BY_ANY_ALGORITHM, problem, way, NEVER)[0]
+
+
 @settings(max_examples=25)
 @given(disturbed(problems(capped=False)), st.sampled_from(MODES))
 def test_every_rule_is_a_plan_to_choose_from(problem: Problem, mode: Mode) -> None:
@@ -171,9 +176,10 @@ def test_every_rule_is_a_plan_to_choose_from(problem: Problem, mode: Mode) -> No
     (plan,) = {rule(problem, way, NEVER) for name, rule in RULES.items() if name == bad}
     if way.refusal(mode):
         return
-    plans, timed_out = planned_beside(problem, way, mode, [plan], lambda *_: ([plan], False), NEVER)
+    with patch.object(Planner, "sharded", lambda *_, **__: ([plan], False)):
+        plans, timed_out = Planner(problem, way, NEVER).beside(mode, [plan])
     assert not timed_out
-    assert set(_by_rules(problem, way, mode, NEVER)[0]) <= {*plans}
+    assert {made for made in by_any(problem, way) if made.mode == mode} <= {*plans}
 
 
 @settings(max_examples=25)
@@ -182,7 +188,7 @@ def test_no_rule_is_better_in_either_mode(problem: Problem, mode: Mode) -> None:
     problem = replace(problem, modes=(mode,))
     best = solve(problem).objective_ns
     for way in (way for way in problem.options if not way.refusal(mode)):
-        for plan in _by_rules(problem, way, mode, NEVER)[0]:
+        for plan in (made for made in by_any(problem, way) if made.mode == mode):
             assert best is None or best <= evaluate(problem, settled(plan, way)).iteration_ns
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.families.iteration import Plan, Problem, Transfer, check, evaluate
-from planner.families.iteration.checker import check_room, check_times
+from planner.families.iteration.evaluation import check_room, check_times
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter

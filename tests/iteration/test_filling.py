@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.families.iteration import Problem, bound, check, evaluate, solve
-from planner.families.iteration.checker import check_room
+from planner.families.iteration.evaluation import check_room
 from planner.families.iteration.plan import Mode
 from planner.families.iteration.transfer_limit import filled
 from planner.jsonio import decode_profile

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.families.caramel import solve as solve_gradients
-from planner.families.caramel.for_target import BUCKETS
-from planner.families.caramel.target_schedule import lane_of
+from planner.families.caramel.for_target import BUCKETS, lane_of
 from planner.families.iteration import ALGORITHMS, Problem, Synchronisation, solve
 from planner.families.iteration.for_target import exported
 from planner.model.errors import NotApplicableError

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from planner.families.iteration import solve
 from planner.families.iteration.baselines import enforced
-from planner.families.iteration.checker import check
-from planner.families.iteration.evaluation import evaluate
+from planner.families.iteration.evaluation import check, evaluate
+from planner.families.iteration.plan import lines_of
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
 from planner.families.iteration.transfer_limit import settled
-from planner.families.iteration.ways import lines_of
 from planner.model.clusters import Cluster, Nic
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Switch

@@ -29,13 +29,13 @@ def test_without_time_a_plan_is_priced_three_times(
     """To compare it, to judge it, and without start-ups, to say why it won."""
     priced = []
     module = sys.modules["planner.families.iteration.evaluation"]
-    simulate = module.simulate
+    scheduled = module.scheduled
 
     def counted(*args: Any, **options: Any) -> Any:
         priced.append(len(args[2]))
-        return simulate(*args, **options)
+        return scheduled(*args, **options)
 
-    monkeypatch.setattr(module, "simulate", counted)
+    monkeypatch.setattr(module, "scheduled", counted)
     answer = planner.solve(request(modes=[mode], time_limit_s=1e-9, **more))
     assert len(answer["transfers"]) >= 150
     assert priced == [len(answer["transfers"])] * 3

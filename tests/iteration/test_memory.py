@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner import Layer, Profile, Provenance
 from planner.families.iteration import METHODS, Footprint, Problem, check, network_bound, solve
 from planner.families.iteration.bounds import bound
-from planner.families.iteration.checker import check_room
+from planner.families.iteration.evaluation import check_room
 from planner.families.iteration.plan import MODES
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, NotApplicableError

@@ -18,8 +18,7 @@ from planner.families.iteration import (
     solve,
 )
 from planner.families.iteration.baselines import layers_apart
-from planner.families.iteration.checker import check_room, check_times
-from planner.families.iteration.evaluation import Evaluation, lasting
+from planner.families.iteration.evaluation import Evaluation, check_room, check_times, lasting
 from planner.families.iteration.plan import Mode
 from planner.model.errors import NotApplicableError
 from planner.model.graphs import Graph, Parameter

@@ -22,9 +22,9 @@ from planner.families.iteration import (
     solve,
 )
 from planner.families.iteration.baselines import both_ways, enforced
+from planner.families.iteration.plan import fastest, mixture
 from planner.families.iteration.synchronisation import DEPTHS, recipe_on, synchronisations
 from planner.families.iteration.transfer_limit import settled
-from planner.families.iteration.ways import fastest, mixture
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError

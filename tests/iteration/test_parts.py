@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 
 from planner import Layer, Profile, Provenance
 from planner.families import fsdp
-from planner.families.iteration.fsdp_from_profile import meshes_of, sharded_problem
-from planner.families.iteration.parts import costs_between_copies, costs_within_copies
+from planner.families.iteration.fsdp_from_profile import (
+    costs_between_copies,
+    costs_within_copies,
+    meshes_of,
+    sharded_problem,
+)
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost
 from planner.model.errors import NotApplicableError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.families.caramel.concave_bound import ConcaveCost
+from planner.families.caramel.grid_bounds import ConcaveCost
 from planner.families.caramel.windows import Windows
 from planner.families.iteration import Problem, bound, solve
 from planner.families.iteration.bounds import raised

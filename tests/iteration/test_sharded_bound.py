@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from planner.families.caramel.windows import Windows
 from planner.families.iteration import Problem, bound, solve
-from planner.families.iteration import sharded_bound as module
-from planner.families.iteration.sharded_bound import sharded_bound
+from planner.families.iteration import bounds as module
+from planner.families.iteration.bounds import sharded_bound
 from planner.model.clusters import Cluster, Nic
 from planner.model.costs import AffineCost, DepthCost, Line
 from planner.model.graphs import Graph, Op, Parameter

@@ -27,8 +27,7 @@ from planner.families.iteration import (
     solve,
 )
 from planner.families.iteration.bounds import bound
-from planner.families.iteration.plan import Mode
-from planner.families.iteration.ways import Synchronisation
+from planner.families.iteration.plan import Mode, Synchronisation
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.model.clusters import Cluster

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from planner.families import yan
 from planner.families.iteration import Problem, solve
 from planner.families.iteration import sizing as module
-from planner.families.iteration.epochs import yan_estimates
-from planner.families.iteration.sizing import Sizing, choose_size, resized
+from planner.families.iteration.sizing import Sizing, choose_size, resized, yan_estimates
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph, Op, Parameter

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from planner.families.collectives.exchange import tree_groups
 from planner.families.collectives.ring import gray_cycle
+from planner.families.iteration.plan import Synchronisation
 from planner.families.iteration.synchronisation import least, synchronisations
-from planner.families.iteration.ways import Synchronisation
 from planner.model.clusters import Cluster, Nic
 from planner.model.topologies import BCube, FatTree, Rails, Switch
 from tests.collectives import algorithms

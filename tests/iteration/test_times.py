@@ -7,8 +7,7 @@ import pytest
 
 from planner.families.iteration import Problem, Transfer, check, evaluate
 from planner.families.iteration.baselines import enforced
-from planner.families.iteration.checker import check_times
-from planner.families.iteration.evaluation import lasting
+from planner.families.iteration.evaluation import check_times, lasting
 from planner.model.clusters import Cluster, Nic
 from planner.model.errors import InvalidPlanError
 from planner.model.graphs import Graph, Op, Parameter

@@ -2,7 +2,7 @@
 
 from planner import iteration
 from planner.caramel import Part
-from planner.families.iteration.ways import Way
+from planner.families.iteration.plan import Way
 from planner.solving.deadline import Deadline
 
 __all__ = ["one_bucket"]

@@ -4,7 +4,8 @@ Source: Hashemi et al., "Caramel: Accelerating Decentralized Distributed Deep Le
 Computation Scheduling", arXiv 2004.14020.
 """
 
-from planner.families.caramel.evaluation import Evaluation, check, evaluate
+from planner.families.caramel.checker import check
+from planner.families.caramel.evaluation import Evaluation, evaluate
 from planner.families.caramel.family import CARAMEL, METHODS, solve
 from planner.families.caramel.problem import Group, OpOrder, Plan, Problem, Stages
 from planner.solving.transfers import Part

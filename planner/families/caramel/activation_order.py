@@ -28,17 +28,9 @@ larger."""
 
 
 def activation_order(graph: Graph) -> tuple[int, ...]:
-    """Return the parameters in the order in which their gradients should be completed.
+    """Return the parameters (indices) in the order in which their gradients should be completed.
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph; a gradient's closure includes forward ops.
-
-    Returns
-    -------
-    tuple of int
-        Indices into `Graph.parameters`.
+    A gradient's closure includes forward ops.
     """
     search = _Search(graph)
     with suppress(_TooWideError):

@@ -189,7 +189,7 @@ def bytescheduler(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         now += cost(stop - start)
         if stop < sizes[j]:
             heappush(queue, (priority, j, stop))
-    return Outcome(Plan(tuple(groups), plan.backward_orders, plan.forward_order))
+    return Outcome(replace(plan, groups=tuple(groups)))
 
 
 def parameter_servers(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -213,7 +213,7 @@ def parameter_servers(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     order = sorted(range(len(heads)), key=lambda j: (heads[j], -tails[j], j))
     groups = tuple(whole(problem, [j]) for j in order)
     traffic = Fraction(workers * workers, servers * (workers - 1))
-    return Outcome(Plan(groups, plan.backward_orders, plan.forward_order, traffic=traffic))
+    return Outcome(replace(plan, groups=groups, traffic=traffic))
 
 
 def cost_of(problem: Problem) -> AffineCost | TableCost:
@@ -230,4 +230,4 @@ def _runs(order: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
 def _finished(problem: Problem, plan: Plan, groups: Iterable[Sequence[int]]) -> Outcome[Plan]:
     """Return the plan that sends these groups in this order before the forward pass."""
     made = tuple(whole(problem, group) for group in groups)
-    return Outcome(Plan(made, plan.backward_orders, plan.forward_order, barrier=True))
+    return Outcome(replace(plan, groups=made, barrier=True))

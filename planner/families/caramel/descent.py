@@ -54,7 +54,9 @@ def descend(
         for changed in _changes(pricer, now, strain):
             left -= 1
             new = _value(pricer, changed, target, strain)
-            if new < value and _keeps(pricer, changed, limits):
+            if new < value and all(
+                _value(pricer, changed, most, other)[0] <= most for other, most in limits
+            ):
                 now, value, improved = changed, new, True
                 break
             if left <= 0 or deadline.passed:
@@ -86,11 +88,6 @@ def _value(
             over += late - target
             end = max(end, late)
     return end, over
-
-
-def _keeps(pricer: LoadPricer, transfers: list[_Transfer], limits: Sequence[Limit]) -> bool:
-    """Return whether the iteration time keeps to all limits."""
-    return all(_value(pricer, transfers, most, strain)[0] <= most for strain, most in limits)
 
 
 def _block(transfers: list[_Transfer], strain: Strain) -> tuple[int, int]:

@@ -1,32 +1,34 @@
-"""Check and price plans of gradient transfers, and list when everything happens.
+"""Price plans of gradient transfers, and list when everything happens.
 
-All plans of this family are checked and priced here, whatever method made them.
+All plans of this family are priced here, whatever method made them. `scheduled` also takes pushes
+and pulls, which `planner.iteration` plans. Optimisers update parameters when the backward pass has
+ended, so no pull starts before.
 
-Complexity: O(ops + dependencies + parts), times the number of op orders.
-Source: Caramel §3.1 (ρ, overlap coefficient, utilisation), §3.3.1 (transfer boundaries).
+Complexity: O(ops + parts), times the number of op orders.
+Source: Caramel §3.1 (ρ, overlap coefficient, utilisation), §3.3.1 (transfer boundaries); pulls as
+in iBatch §3: a layer computes once its parameters have arrived.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple
 
-from planner.families.caramel.delayed_release import check_held, late_heads
 from planner.families.caramel.problem import Plan, Problem
-from planner.families.caramel.windows import are_orders, first_break, last_ready, ready_times
-from planner.model.contention import progress
+from planner.families.caramel.windows import last_ready, ready_times
 from planner.model.costs import DepthCost
-from planner.model.errors import InvalidPlanError
-from planner.model.graphs import Graph, Op, Phase
+from planner.model.graphs import Graph
 from planner.solving.simulator import Iteration, TimedTransfer, simulate
 from planner.solving.transfers import Transfer
 
 
 class TransferTimes(NamedTuple):
-    """When a group is ready, starts and ends, in ns from the start of the backward pass.
+    """When a transfer is ready, starts and ends, in ns from the start of the backward pass.
 
-    `due_ns` is when the forward pass would need the group if it never waited.
+    `due_ns` is when the forward pass would need it if it never waited. A pull is ready when the
+    backward pass and the pushes of its parameters have ended; a push is due with the earliest pull
+    that follows it.
     """
 
     ready_ns: int
@@ -97,7 +99,7 @@ def duration_ns(problem: Problem, group: Transfer, traffic: Fraction = Fraction(
     return max(cost.cost_ns(size), cost.cost_ns(sent))
 
 
-class _Lasts(NamedTuple):
+class Price(NamedTuple):
     """A transfer's duration without contention, processor time, and duration under contention."""
 
     alone_ns: int
@@ -105,20 +107,20 @@ class _Lasts(NamedTuple):
     beside_ns: int
 
 
-def _lasting(problem: Problem, plan: Plan) -> list[_Lasts]:
+def prices_of(problem: Problem, plan: Plan) -> list[Price]:
     """Return the durations of each transfer; equal transfers, often very many, share one entry."""
-    known: dict[tuple[int, int], _Lasts] = {}
+    known: dict[tuple[int, int], Price] = {}
     beside, traffic = problem.interference, plan.traffic
-    lasting = []
+    prices = []
     for group in plan.groups:
         key = group.size_bytes, group.depth
         if key not in known:
             alone = duration_ns(problem, group, traffic)
             sent = -(-group.size_bytes * traffic.numerator // traffic.denominator)
             processor = beside.processor_ns(sent, alone)
-            known[key] = _Lasts(alone, processor, beside.beside_ns(alone))
-        lasting.append(known[key])
-    return lasting
+            known[key] = Price(alone, processor, beside.beside_ns(alone))
+        prices.append(known[key])
+    return prices
 
 
 def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
@@ -127,20 +129,43 @@ def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
     last, heads = graph.memo.get("heads", (None, ()))
     if last is plan.backward_orders:  # comparing thousands of orders is the slow part
         return heads
-    key = ("heads", tuple(map(tuple, plan.backward_orders)))
-    if key not in graph.memo:
-        orders = key[1]
-        same_order = len(orders) == 1
-        graph.memo[key] = ready_times(graph, *orders) if same_order else last_ready(graph, orders)
-    heads = graph.memo[key]
+    orders = tuple(map(tuple, plan.backward_orders))
+    heads = graph.remembered(
+        ("heads", orders),
+        lambda: ready_times(graph, *orders) if len(orders) == 1 else last_ready(graph, orders),
+    )
     graph.memo["heads"] = plan.backward_orders, heads
     return heads
 
 
 def _first_read(graph: Graph, plan: Plan) -> list[int]:
     """Return the position in the forward order of the first op that reads each parameter."""
-    place = {index: position for position, index in enumerate(plan.forward_order)}
-    return [min(place[index] for index in readers) for readers in graph.readers]
+    positions: list[int]
+    last, positions = graph.memo.get("first_read", (None, []))
+    if last is not plan.forward_order:  # most plans share it
+        place = {index: position for position, index in enumerate(plan.forward_order)}
+        positions = [min(place[index] for index in readers) for readers in graph.readers]
+        graph.memo["first_read"] = plan.forward_order, positions
+    return positions
+
+
+def heads_and_tails(graph: Graph, plan: Plan) -> list[tuple[int, int]]:
+    """Return when each transfer is ready, and the computation that waits for it (ns)."""
+    heads, first_read = plan_heads(graph, plan), _first_read(graph, plan)
+    backward_ns = sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
+    forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
+    left = list(accumulate(reversed(forward_ns), initial=0))[::-1]  # from each op on
+    windows = []
+    for group in plan.groups:
+        ready = max(work_before(group, heads, backward_ns), group.not_before_ns)
+        if plan.barrier:
+            tail = left[0]
+        elif group.kind == "push":
+            tail = 0
+        else:
+            tail = left[min(first_read[part.parameter] for part in group.parts)]
+        windows.append((ready, tail))
+    return windows
 
 
 def lasting_ns(problem: Problem, plan: Plan) -> int:
@@ -150,224 +175,92 @@ def lasting_ns(problem: Problem, plan: Plan) -> int:
     """
     if plan.late or not problem.interference.is_none:
         return evaluate(problem, plan).iteration_ns
-    graph, heads = problem.graph, plan_heads(problem.graph, plan)
-    first_read = _first_read(graph, plan)
-    forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
-    left = list(accumulate(reversed(forward_ns), initial=0))[::-1]  # from each op on
-    free, end = 0, left[0] + sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
-    for group, lasts in zip(plan.groups, _lasting(problem, plan), strict=True):
-        ready = max(heads[part.parameter] for part in group.parts)
-        needed = 0 if plan.barrier else min(first_read[part.parameter] for part in group.parts)
-        free = max(free, ready, group.not_before_ns) + lasts.alone_ns
-        end = max(end, free + left[needed])
+    free, end = 0, problem.windows.compute_ns
+    windows = heads_and_tails(problem.graph, plan)
+    for (ready, tail), price in zip(windows, prices_of(problem, plan), strict=True):
+        free = max(free, ready) + price.alone_ns
+        end = max(end, free + tail)
     return end
 
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a checked plan."""
-    graph = problem.graph
+    return scheduled(problem.graph, plan, prices_of(problem, plan))
+
+
+def scheduled(graph: Graph, plan: Plan, prices: Sequence[Price]) -> Evaluation:
+    """Return the earliest schedule of transfers of any kind, given the price of each."""
     heads, first_read = plan_heads(graph, plan), _first_read(graph, plan)
     backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
-    ready = [max(heads[part.parameter] for part in group.parts) for group in plan.groups]
+    never = len(forward_ns)  # no op waits for a push, only for the pulls behind it
+    works = [work_before(group, heads, sum(backward_ns)) for group in plan.groups]
     if plan.late:
         firsts = [heads[group.parts[0].parameter] for group in plan.groups]
-        ready = late_heads(ready, firsts, backward_ns)
+        works = _late_heads(works, firsts, sum(backward_ns))
     transfers = [
         TimedTransfer(
             work,
-            lasts.alone_ns,
-            min(first_read[part.parameter] for part in group.parts),
+            price.alone_ns,
+            never if group.kind == "push" else min(first_read[part[0]] for part in group.parts),
             group.not_before_ns,
-            lasts.processor_ns,
-            lasts.beside_ns - lasts.alone_ns,
+            price.processor_ns,
+            price.beside_ns - price.alone_ns,
         )
-        for group, work, lasts in zip(plan.groups, ready, _lasting(problem, plan), strict=True)
+        for group, work, price in zip(plan.groups, works, prices, strict=True)
     ]
     iteration = simulate(backward_ns, forward_ns, transfers, barrier=plan.barrier, held=plan.late)
-    undisturbed = iteration.undisturbed
-    times = tuple(
-        TransferTimes(ready, start, end, undisturbed[0 if plan.barrier else transfer.needed_by])
-        for transfer, ready, (start, end) in zip(
-            transfers, iteration.ready, iteration.transfers, strict=True
-        )
-    )
     return Evaluation(
         iteration=iteration,
-        times=times,
+        times=_times(plan, transfers, iteration),
         iteration_ns=iteration.end_ns,
         communication_ns=sum(end - start for start, end in iteration.transfers),
-        computation_ns=undisturbed[-1],
+        computation_ns=iteration.undisturbed[-1],
     )
 
 
-def check(problem: Problem, plan: Plan) -> None:
-    """Check that `plan` is a plan of `problem`.
+def work_before(transfer: Transfer, heads: Sequence[int], backward_ns: int) -> int:
+    """Return how much of the backward pass must be done before a transfer may start (ns)."""
+    if transfer.kind == "pull":
+        return backward_ns
+    return max(heads[part.parameter] for part in transfer.parts)
 
-    Every byte of every parameter is in exactly one group, and parameters are cut only between whole
-    elements. Every order runs each op of its pass once, after the ops it depends on.
 
-    Raises
-    ------
-    InvalidPlanError
-        With the first group or op that breaks a rule.
-    """
-    graph = problem.graph
-    if not plan.backward_orders:
-        raise InvalidPlanError("backward_orders", "expected at least one order")
-    if len(plan.backward_orders) == 1 or not are_orders(graph, plan.backward_orders, "backward"):
-        for number, order in enumerate(plan.backward_orders):
-            _check_order(graph, order, "backward", f"backward_orders[{number}]")
-    _check_order(graph, plan.forward_order, "forward", "forward_order")
-    if problem.fixed_order and (
-        plan.forward_order != problem.order.forward
-        or any(order != problem.order.backward for order in plan.backward_orders)
+def _times(
+    plan: Plan, transfers: Sequence[TimedTransfer], iteration: Iteration
+) -> tuple[TransferTimes, ...]:
+    undisturbed = iteration.undisturbed
+    due: dict[int, int] = {}  # deadline of each parameter's pulls
+    deadlines = []
+    for group, transfer in reversed(list(zip(plan.groups, transfers, strict=True))):
+        deadline = undisturbed[0 if plan.barrier else min(transfer.needed_by, len(undisturbed) - 1)]
+        if group.kind == "push":
+            later = (due[part.parameter] for part in group.parts if part.parameter in due)
+            deadline = min(later, default=deadline)
+        elif group.kind == "pull":
+            pulled = (part.parameter for part in group.parts)
+            due.update({j: min(deadline, due.get(j, deadline)) for j in pulled})
+        deadlines.append(deadline)
+    pushed: dict[int, int] = {}  # end of each parameter's last push so far
+    times = []
+    for group, ready, (start, end), deadline in zip(
+        plan.groups, iteration.ready, iteration.transfers, reversed(deadlines), strict=True
     ):
-        raise InvalidPlanError("backward_orders", "not the op order the problem asks for")
-    if plan.traffic < 1:
-        raise InvalidPlanError("traffic", f"expected at least 1, got {plan.traffic}")
-    _check_groups(problem, plan)
+        known = ready
+        if group.kind == "pull":
+            known = max(ready, *(pushed[part.parameter] for part in group.parts))
+        elif group.kind == "push":
+            pushed.update({part.parameter: end for part in group.parts})
+        times.append(TransferTimes(known, start, end, deadline))
+    return tuple(times)
 
 
-def _check_groups(problem: Problem, plan: Plan) -> None:
-    parameters = problem.graph.parameters
-    sent: list[list[tuple[int, int]]] = [[] for _ in parameters]
-    depths = (
-        [depth for depth, _ in problem.cost.by_depth]
-        if isinstance(problem.cost, DepthCost)
-        else None
-    )
-    for number, group in enumerate(plan.groups):
-        path = f"groups[{number}]"
-        if not group.parts:
-            raise InvalidPlanError(path, "carries nothing")
-        if group.kind != "all_reduce" or group.algorithm is not None:
-            raise InvalidPlanError(path, "expected an all-reduce by the algorithm that was priced")
-        if group.depth < 1 or (depths is not None and group.depth not in depths):
-            raise InvalidPlanError(f"{path}.depth", f"no cost is known for depth {group.depth}")
-        if group.not_before_ns < 0:
-            raise InvalidPlanError(f"{path}.not_before_ns", "expected a time >= 0")
-        for index, start, stop in group.parts:
-            if not 0 <= index < len(parameters):
-                raise InvalidPlanError(path, f"there is no parameter {index}")
-            parameter = parameters[index]
-            if not 0 <= start < stop <= parameter.size_bytes:
-                raise InvalidPlanError(
-                    path,
-                    f"{parameter.name} has no bytes [{start}, {stop}) of {parameter.size_bytes}",
-                )
-            if start % problem.element_bytes or (
-                stop % problem.element_bytes and stop != parameter.size_bytes
-            ):
-                raise InvalidPlanError(path, f"{parameter.name} is cut inside an element")
-            sent[index].append((start, stop))
-    for parameter, spans in zip(parameters, sent, strict=True):
-        reached = 0
-        for start, stop in sorted(spans):
-            if start != reached:
-                what = "sent twice" if start < reached else "not sent"
-                first, last = sorted((start, reached))
-                raise InvalidPlanError(
-                    "groups", f"bytes [{first}, {last}) of {parameter.name} are {what}"
-                )
-            reached = stop
-        if reached != parameter.size_bytes:
-            raise InvalidPlanError(
-                "groups",
-                f"bytes [{reached}, {parameter.size_bytes}) of {parameter.name} are not sent",
-            )
+def _late_heads(ready: Sequence[int], firsts: Sequence[int], backward_ns: int) -> list[int]:
+    """Return the computation that must be done before each delayed transfer starts (ns).
 
-
-def _check_order(graph: Graph, order: Sequence[int], phase: Phase, path: str) -> None:
-    checked = graph.memo.setdefault("orders", set())
-    if (phase, tuple(order)) in checked:
-        return
-    ops = graph.ops
-    for index in order:
-        if not 0 <= index < len(ops) or ops[index].phase != phase:
-            raise InvalidPlanError(path, f"op {index} is no {phase} op")
-    broken = first_break(graph, order)
-    if broken is not None:
-        raise InvalidPlanError(path, broken[1])
-    if len(order) != sum(op.phase == phase for op in ops):
-        raise InvalidPlanError(path, f"some {phase} ops do not run")
-    checked.add((phase, tuple(order)))
-
-
-def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
-    """Check a schedule of the plan without the code that computed it.
-
-    No transfer starts before its last gradient is ready or overlaps another on the channel, each
-    takes the time it costs, and no op runs before what it needs or together with another op. Raises
-    `InvalidPlanError` for the first violation.
+    A bucket of DeepSpeed's ZeRO starts when the next gradient arrives and does not fit into it, the
+    last one at the end of the backward pass; computation waits there for the bucket before.
+    `ready` and `firsts`: when all gradients of a transfer, and the first of them, are ready (ns).
+    Source: ``reduce_independent_p_g_buckets_and_remove_grads`` and ``average_tensor``.
     """
-    graph = problem.graph
-    heads = plan_heads(graph, plan)
-    computed = (*plan.backward_orders[0], *plan.forward_order)
-    lasting = _lasting(problem, plan)
-    before = check_lanes(
-        [graph.ops[index] for index in computed],
-        iteration,
-        [lasts.alone_ns for lasts in lasting],
-        [lasts.processor_ns for lasts in lasting],
-        [lasts.beside_ns for lasts in lasting],
-        held=plan.late,
-    )
-    if plan.late and problem.interference.is_none:
-        check_held(problem, plan, iteration, heads, [lasts.alone_ns for lasts in lasting])
-    starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
-    begin = iteration.forward[0][0]
-    pairs = zip(plan.groups, iteration.transfers, before, strict=True)
-    for number, (group, (start, end), done) in enumerate(pairs):
-        path = f"transfers[{number}]"
-        if start < group.not_before_ns:
-            raise InvalidPlanError(path, "leaves before it may")
-        for part in group.parts:
-            if done < heads[part.parameter]:
-                name = graph.parameters[part.parameter].name
-                raise InvalidPlanError(path, f"leaves before the gradient of {name} is ready")
-            if any(starts[index] < end for index in graph.readers[part.parameter]):
-                name = graph.parameters[part.parameter].name
-                raise InvalidPlanError(path, f"{name} is read before it has arrived")
-        if plan.barrier and begin < end:
-            raise InvalidPlanError(path, "ends after the forward pass has begun")
-
-
-def check_lanes(
-    ops: Sequence[Op],
-    iteration: Iteration,
-    alone_ns: Sequence[int],
-    processor_ns: Sequence[int],
-    beside_ns: Sequence[int],
-    *,
-    held: bool = False,
-) -> tuple[int | Fraction, ...]:
-    """Check the ops and the channel of a schedule, whatever is sent.
-
-    No two transfers and no two ops overlap, everything takes its time under contention, the
-    backward pass does not wait, and the iteration ends with the forward pass. `alone_ns`,
-    `processor_ns` and `beside_ns` are as in `planner.model.contention.progress`; `held` allows ops
-    to wait for transfers. Return an upper bound on the computation done when each transfer starts
-    (ns); raise `InvalidPlanError` for the first violation.
-    """
-    spans = (*iteration.backward, *iteration.forward)
-    for name, lane in (("transfers", iteration.transfers), ("ops", spans)):
-        for number, (former, latter) in enumerate(pairwise(lane)):
-            if latter[0] < former[1]:
-                raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
-    done = progress(spans, iteration.transfers, alone_ns, processor_ns, beside_ns)
-    # Contention rounds to whole nanoseconds: the duration of a transfer that overlaps computation,
-    # and both its parts where computation begins to wait.
-    slack = 3 if list(beside_ns) != list(alone_ns) or any(processor_ns) else 0
-    for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
-        if not -slack <= work - lasts <= slack and not (held and slack):
-            raise InvalidPlanError(f"transfers[{number}]", "does not take what it costs")
-    for op, work, borders in zip(ops, done.ops, done.borders, strict=True):
-        most = slack * borders
-        if not -most <= work - op.duration_ns <= most and (work < op.duration_ns or not held):
-            raise InvalidPlanError(op.name, "does not take its duration")
-    if any(former[1] != latter[0] for former, latter in pairwise(((0, 0), *iteration.backward))):
-        raise InvalidPlanError("ops", "the backward pass waits")
-    if iteration.end_ns != iteration.forward[-1][1]:
-        raise InvalidPlanError("end_ns", "is not when the last op ends")
-    return tuple(work + slack * (number + 1) for number, work in enumerate(done.before))
+    return list(accumulate(map(max, ready, (*firsts[1:], backward_ns)), max))

@@ -10,16 +10,21 @@ Complexity: exponential; K (n + H + D) Booleans for H distinct heads and D disti
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
-from planner.families.caramel.jackson import preemptive_bound
-from planner.families.caramel.model_lines import is_subadditive, model_lines, shares_of
+from planner.families.caramel.one_machine import preemptive_bound
 from planner.families.caramel.pricing import Load, LoadPricer
-from planner.families.caramel.transfer_model import TransferModel
-from planner.families.caramel.windows import Windows
+from planner.families.caramel.transfer_model import (
+    TransferModel,
+    is_subadditive,
+    model_lines,
+    shares_of,
+)
+from planner.families.caramel.windows import Windows, windows
 from planner.model.costs import TransferCost
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.graphs import Graph
 from planner.solving.deadline import Deadline
 
 
@@ -50,33 +55,12 @@ def best_grouping(
 ) -> Grouping:
     """Group and order the transfers so that the iteration is shortest.
 
-    Parameters
-    ----------
-    windows : Windows
-        The parameters and their windows.
-    cost : TransferCost
-        Cost of a transfer by its size.
-    deadline : Deadline
-        When to stop.
-    split : bool
-        Whether a parameter's bytes may be sent in several transfers.
-    quantum : int
-        Parameters are split only at multiples of this many bytes; the last piece of a parameter
-        holds the rest as well.
-    upper : int, optional
-        Value of a known plan, in ns: only better plans are searched for.
-    lower : int
-        A known bound, in ns: a plan that meets it ends the search.
-    max_work : float, optional
-        CP-SAT's deterministic time after which to stop, about seconds; the same on every machine.
-
-    Raises
-    ------
-    InvalidInputError
-        If `quantum` is not positive.
-    NotApplicableError
-        If `split` is set and the cost is not subadditive, or if the numbers are too large for
-        CP-SAT.
+    With `split` a parameter's bytes may be sent in several transfers, cut at multiples of `quantum`
+    bytes; its last piece holds the rest as well. Only plans better than `upper`, the value of a
+    known plan, are searched for, and one that meets `lower`, a known bound, ends the search (ns).
+    `max_work` is CP-SAT's deterministic time after which to stop, about seconds; the same on every
+    machine. Raises `NotApplicableError` if `split` is set and the cost is not subadditive, or if
+    the numbers are too large for CP-SAT.
     """
     if quantum < 1:
         raise InvalidInputError("quantum", f"expected an integer >= 1, got {quantum}")
@@ -91,10 +75,14 @@ def best_grouping(
             "exact splits parameters only if two transfers never take less time than one of the "
             "same bytes: they do with this cost",
         )
-    known = (
-        _simple_plan(windows, cost) if upper is None else Grouping((), None, upper, timed_out=False)
-    )
-    limit = known.lower_bound
+    pricer = LoadPricer(windows, cost)
+    simple: tuple[Load, ...] = ()
+    if upper is None:  # a simple plan: one transfer of everything, or each parameter alone
+        heads, tails = windows.heads, windows.tails
+        parts = sorted(enumerate(windows.sizes), key=lambda part: (heads[part[0]], -tails[part[0]]))
+        simple = min(((tuple(parts),), tuple((part,) for part in parts)), key=pricer.iteration_ns)
+    limit = pricer.iteration_ns(simple) if upper is None else upper
+    known = Grouping(simple, limit if upper is None else None, limit, timed_out=False)
     lower = max(lower, preemptive_bound(windows, cost))
     if lower >= limit:
         return known
@@ -115,16 +103,75 @@ def best_grouping(
     if answer.solution is None:
         return Grouping(known.groups, known.value, answer.proven(limit), not answer.finished)
     groups = transfers.groups(answer.solution)
-    value = LoadPricer(windows, cost).iteration_ns(groups)
+    value = pricer.iteration_ns(groups)
     return Grouping(groups, value, answer.proven(value), not answer.finished)
 
 
-def _simple_plan(windows: Windows, cost: TransferCost) -> Grouping:
-    """Return the better of two plans: one transfer of everything, or each parameter alone."""
-    parts = list(enumerate(windows.sizes))
-    parts.sort(key=lambda part: (windows.heads[part[0]], -windows.tails[part[0]]))
-    plans = [(tuple(parts),), tuple((part,) for part in parts)]
-    pricer = LoadPricer(windows, cost)
-    best = min(plans, key=pricer.iteration_ns)
-    value = pricer.iteration_ns(best)
-    return Grouping(best, value, value, timed_out=False)
+# ---
+# Optimal order of the backward ops, with grouping and order of the transfers.
+#
+# Problem: as above, with whole parameters and the backward ops in any order their dependencies
+# allow: they run one at a time, and a gradient is ready when its last updater has ended. For small
+# graphs, to measure how far the greedy activation order is from the optimum.
+
+
+@dataclass(frozen=True, slots=True)
+class BestOpOrder:
+    """An order of the backward ops (indices), and the best plan of whole parameters for it."""
+
+    backward: tuple[int, ...]
+    value: int  # iteration time of the plan (ns)
+    lower_bound: int  # no order and plan last less (ns)
+    timed_out: bool
+
+
+def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> BestOpOrder:
+    """Find the order of the backward ops with the best plan of whole parameters.
+
+    The forward ops keep the order of ``graph.pass_order("forward")``. At the deadline, the order of
+    ``graph.pass_order("backward")`` has been tried in any case. Raises `NotApplicableError` if the
+    numbers are too large for CP-SAT.
+    """
+    forward = graph.pass_order("forward")
+    ops = graph.pass_order("backward")
+    known = windows(graph, ops, forward)
+    start = best_grouping(known, cost, deadline=deadline.share(4))
+    assert start.value is not None
+    limit = start.value
+    total, count = sum(known.sizes), len(known.sizes)
+    durations = {index: graph.ops[index].duration_ns for index in ops}
+    position = {index: number for number, index in enumerate(ops)}
+    # A gradient is ready no earlier than after all ancestors of its updaters.
+    ancestors: dict[int, set[int]] = {}
+    for index in ops:
+        needed = [before for before in graph.predecessors[index] if before in durations]
+        ancestors[index] = {index}.union(*(ancestors[before] for before in needed))
+    closures = [set().union(*map(ancestors.__getitem__, own)) for own in graph.updaters]
+    earliest = tuple(sum(durations[index] for index in closure) for closure in closures)
+    lower = preemptive_bound(replace(known, heads=earliest), cost)
+    if lower >= limit:
+        return BestOpOrder(ops, limit, limit, timed_out=False)
+    classes = sorted({tuple(sorted(updaters)) for updaters in graph.updaters})
+    places = count
+    if is_subadditive(cost, total):
+        places = min(count, len(classes) + len(set(known.tails)) - 1)
+    search = TransferModel(limit - 1, lower, min(known.tails))
+    shares = [shares_of(size, size) for size in known.sizes]
+    unit = gcd(*known.sizes)
+    transfers = search.transfers(
+        shares, places, unit, model_lines(cost, unit, total, search.horizon)
+    )
+    ends = search.ops(graph, ops, known.backward_ns)
+    search.after_ops(transfers, graph.updaters, ends)
+    search.before_tails(transfers, known.tails)
+    answer = search.run(deadline, (0, 1))
+    if answer.solution is None:
+        return BestOpOrder(ops, limit, answer.proven(limit), not answer.finished)
+    solution = answer.solution
+    end = {index: solution.value(variable) for index, variable in ends.items()}
+    backward = tuple(
+        sorted(ops, key=lambda index: (end[index] - durations[index], end[index], position[index]))
+    )
+    pricer = LoadPricer(windows(graph, backward, forward), cost)
+    value = pricer.iteration_ns(transfers.groups(solution))
+    return BestOpOrder(backward, value, answer.proven(value), not answer.finished)

@@ -81,10 +81,7 @@ def fewest_whole(
 ) -> list[Load] | None:
     """Return fewest transfers of whole parameters within `most_ns`; None unless below `below`.
 
-    Raises
-    ------
-    TimeUpError
-        If the deadline passes.
+    Raises `TimeUpError` at the deadline.
     """
     if most_ns < windows.compute_ns:
         return None

@@ -13,30 +13,40 @@ from itertools import combinations
 from typing import Any
 
 from planner.families.caramel.baselines import ddp
-from planner.families.caramel.beside import merged
 from planner.families.caramel.bounds import NEAR, lower_bound
+from planner.families.caramel.checker import check, check_times
 from planner.families.caramel.descent import neighbours, steadied
 from planner.families.caramel.evaluation import (
     Evaluation,
-    check,
-    check_times,
+    duration_ns,
     evaluate,
     lasting_ns,
     plan_heads,
 )
-from planner.families.caramel.for_target import BEHIND_BARRIERS, BUCKETS, least_ns, within
+from planner.families.caramel.for_target import (
+    BEHIND_BARRIERS,
+    BUCKETS,
+    broken_rule,
+    least_ns,
+    within,
+)
 from planner.families.caramel.methods import (
     EXACT_PARAMETERS,
     OWN_METHODS,
     RULES,
     Method,
-    search_beside,
+    search,
 )
-from planner.families.caramel.pricing import LoadPricer, is_free, loads_of, merged_loads, plan_of
+from planner.families.caramel.pricing import (
+    LoadPricer,
+    is_free,
+    loads_of,
+    merged,
+    merged_loads,
+    plan_of,
+)
 from planner.families.caramel.problem import Plan, Problem
-from planner.families.caramel.refit import adapt, refit
-from planner.families.caramel.search import BUDGET
-from planner.families.caramel.target_schedule import broken_rule
+from planner.families.caramel.search import BUDGET, adapt, refit
 from planner.families.caramel.windows import windows
 from planner.model.contention import bound_beside
 from planner.model.costs import scaled_cost
@@ -47,7 +57,7 @@ from planner.model.units import counted, format_bytes, format_ns
 from planner.model.validation import integer, total
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Option, Place
-from planner.solving.contention import with_contention
+from planner.solving.contention import planned_beside, slowed, with_contention
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.methods import Outcome
@@ -143,7 +153,26 @@ class _Caramel(Family[Problem, Plan, Evaluation]):
             return within(self.methods, problem.target)
         if problem.interference.is_none:
             return self.methods
-        return with_contention(self.methods, "search", search_beside)
+        return with_contention(self.methods, "search", self._beside)
+
+    def _beside(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        """Return the best plan found under contention, starting from the plans of all methods.
+
+        It is never longer than the plan of any method that ignores contention, unless the time
+        limit cuts in.
+        """
+        others = (OWN_METHODS[other] for other in ("exact", "exact_split", *RULES))
+        known = problem.windows
+        least = bound_beside(problem.interference, known.compute_ns, 0, problem.cost, known.sizes)
+        return planned_beside(self, problem, search, others, least, deadline)
+
+    def slowdown(self, problem: Problem, plan: Plan) -> tuple[Mapping[str, Any], int, int]:
+        evaluation = evaluate(problem, plan)
+        order = (*plan.backward_orders[0], *plan.forward_order)
+        graph = slowed(problem.graph, order, evaluation.iteration)
+        alone = sum(duration_ns(problem, group, plan.traffic) for group in plan.groups)
+        fields = {"graph": graph, "op_order": problem.graph.names_of(order)}
+        return fields, evaluation.communication_ns, alone
 
     def adapt(self, problem: Problem, plan: Plan) -> Plan:
         return adapt(problem, plan)

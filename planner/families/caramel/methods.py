@@ -19,7 +19,6 @@ from planner.families.caramel.baselines import (
     mg_wfbp,
     parameter_servers,
 )
-from planner.families.caramel.beside import planned_beside
 from planner.families.caramel.bounds import lower_bound, tighter_bound
 from planner.families.caramel.descent import descend
 from planner.families.caramel.evaluation import lasting_ns
@@ -71,12 +70,7 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
 
 
-def _exact_split(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Find the best plan that may cut parameters; on few parameters CP-SAT tries to prove it."""
-    return _best(problem, problem.order, [], deadline)
-
-
-def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best plan, starting from the plans of all baselines."""
     plans: list[Plan] = []
     for made in plans_of(problem, RULES.values(), deadline):
@@ -173,16 +167,11 @@ RULES: Mapping[str, Method] = {
 
 
 OWN_METHODS: Mapping[str, Method] = {
-    "auto": named("search", _search),
-    "search": _search,
+    "auto": named("search", search),
+    "search": search,
     "exact": _exact,
-    "exact_split": _exact_split,
+    # May cut parameters; on few of them CP-SAT tries to prove that no plan is better.
+    "exact_split": lambda problem, deadline: _best(problem, problem.order, [], deadline),
     **RULES,
 }
 """Every method by the name requests use, but for plug-ins."""
-
-
-def search_beside(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the best plan found under contention."""
-    others = (OWN_METHODS[other] for other in ("exact", "exact_split", *RULES))
-    return planned_beside(problem, _search, others, deadline)

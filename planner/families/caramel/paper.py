@@ -13,14 +13,16 @@ Source: Caramel §4, with the switches of §5.
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from planner.families.caramel.activation_order import activation_steps
 from planner.families.caramel.baselines import unordered, whole
 from planner.families.caramel.evaluation import duration_ns, plan_heads
 from planner.families.caramel.problem import Plan, Problem
-from planner.families.caramel.threshold import batching_threshold
-from planner.model.costs import DepthCost
+from planner.model.costs import AffineCost, DepthCost, LinearPiece, TransferCost
+from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.validation import MAX_TOTAL
 from planner.solving.deadline import NEVER, Deadline
@@ -263,19 +265,10 @@ Edges = tuple[tuple[int, int], ...]
 def control_edges(graph: Graph, activation: Sequence[int]) -> Edges:
     """Return the dependencies to add so that the gradients are completed in one order.
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph; forward ops are taken to be done.
-    activation : sequence of int
-        All parameters, as `activation_order` returns them. In any other order tags still run
-        sequentially, but a parameter can be ready at different times if another parameter of its
-        tag needs more ops.
-
-    Returns
-    -------
-    tuple of (int, int)
-        Indices of backward ops: the second op waits for the first.
+    Each is a pair of backward ops: the second waits for the first. Forward ops are taken to be
+    done. `activation` lists all parameters as `activation_order` returns them. In any other order
+    tags still run sequentially, but a parameter can be ready at different times if another
+    parameter of its tag needs more ops.
     """
     return _edges_between(graph, _tags(graph, activation), hubs=False)
 
@@ -312,7 +305,8 @@ def _edges_between(graph: Graph, tags: Sequence[Sequence[int]], *, hubs: bool) -
         for mine, free in zip(ends, frees[1:], strict=False)
     ]
     last = ends[-1][-1]
-    hub.append(last if hubs and len(ends[-1]) > 1 and _completes(graph, last) else None)
+    completes = any(last in updaters for updaters in graph.updaters)
+    hub.append(last if hubs and len(ends[-1]) > 1 and completes else None)
     edges: list[tuple[int, int]] = []
     leaving: list[int] = []
     for mine, free, waits in zip(ends, frees, hub, strict=True):
@@ -327,10 +321,6 @@ def _edges_between(graph: Graph, tags: Sequence[Sequence[int]], *, hubs: bool) -
     return tuple(edges)
 
 
-def _completes(graph: Graph, op: int) -> bool:
-    return any(op in updaters for updaters in graph.updaters)
-
-
 def _tags(graph: Graph, activation: Sequence[int]) -> list[list[int]]:
     """Return the backward ops of each tag, in the stable topological order."""
     backward = graph.pass_order("backward")
@@ -339,3 +329,61 @@ def _tags(graph: Graph, activation: Sequence[int]) -> list[list[int]]:
     rest = known.difference(*tags)
     tags.append([op for op in backward if op in rest])
     return [ops for ops in tags if ops]
+
+
+# ---
+# Caramel's batching threshold.
+#
+# Problem: find the smallest size x with f(2x) / (2·f(x)) > θ, for θ = 0.8: doubling it costs more
+# than θ of twice its time, so batching gains little. Method: for an affine cost α + β·x, x > α(2θ -
+# 1) / (2β(1 - θ)), which is 1.5·α/β for θ = 0.8. A measured cost is searched piece by piece: if x
+# and 2x each stay on one piece, the condition is linear. Guarantee: exact, on the unrounded cost.
+# Complexity: O(pieces²) for a measured cost, O(1) for an affine one. Source: Caramel §4.2.
+
+DOUBLING = Fraction(4, 5)
+"""θ."""
+
+
+@lru_cache(maxsize=256)  # slow for a table: all pairs of pieces
+def batching_threshold(cost: TransferCost, doubling: Fraction = DOUBLING) -> int | None:
+    """Return the smallest size of at least a byte that uses the network well; None if none does.
+
+    Of a cost by depth, that of depth 1 counts; `doubling` is θ, at least 1/2 and below 1.
+    """
+    if not Fraction(1, 2) <= doubling < 1:
+        raise InvalidInputError("doubling", f"expected 1/2 <= θ < 1, got {doubling}")
+    if isinstance(cost, DepthCost):
+        cost = cost.at_depth(1)
+    if isinstance(cost, AffineCost):
+        if not cost.ns_per_byte:
+            return None
+        well = cost.startup_ns * (2 * doubling - 1) / (2 * cost.ns_per_byte * (1 - doubling))
+        return well.__floor__() + 1
+    pieces = cost.pieces()
+    thresholds = [
+        size
+        for single in pieces
+        for doubled in pieces
+        if (size := _smallest(single, doubled, doubling)) is not None
+    ]
+    return min(thresholds, default=None)
+
+
+def _smallest(single: LinearPiece, doubled: LinearPiece, doubling: Fraction) -> int | None:
+    """Return the smallest threshold x on `single` with 2x on `doubled`, or None."""
+    low = max(1, single.start, -(-doubled.start // 2))
+    stops = [stop for stop in (single.stop, doubled.stop and doubled.stop // 2) if stop is not None]
+    high = min(stops, default=None)
+    if high is not None and high < low:
+        return None
+
+    def surplus(size: int) -> Fraction:
+        return doubled.time(2 * size) - 2 * doubling * single.time(size)
+
+    if surplus(low) > 0:
+        return low
+    slope = 2 * doubled.slope - 2 * doubling * single.slope
+    if slope <= 0:
+        return None
+    size = low + (-surplus(low) / slope).__floor__() + 1
+    return size if high is None or size <= high else None

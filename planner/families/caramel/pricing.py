@@ -7,13 +7,14 @@ change its time. Searches compare lists of loads by `LoadPricer`;
 Complexity: O(parts) per list of loads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost
 from planner.solving.robustness import NOMINAL, Step, Strain, end_under, strained
-from planner.solving.transfers import Part, Transfer
+from planner.solving.transfers import Kind, Part, Transfer
 
 Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
@@ -130,9 +131,17 @@ def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
 
 
 def groups_of(
-    loads: Sequence[Load], sizes: Sequence[int], element_bytes: int, cost: TransferCost
+    loads: Iterable[Load],
+    sizes: Sequence[int],
+    element_bytes: int,
+    cost: TransferCost | None = None,
+    kind: Kind = "all_reduce",
 ) -> tuple[Transfer, ...]:
-    """Return transfers that carry these loads, each at its cheapest depth."""
+    """Return transfers of one kind that carry these loads, each at its cheapest depth.
+
+    The pieces of a parameter leave in the order of its bytes. The last bytes of a parameter that
+    ends inside an element belong to one piece, at any place.
+    """
     reached: dict[int, int] = {}
     groups = []
     for load in loads:
@@ -141,7 +150,7 @@ def groups_of(
             together[j] = together.get(j, 0) + size
         parts = []
         for j, size in together.items():
-            if size % element_bytes:  # the end of a parameter may be part of an element
+            if size % element_bytes:
                 parts.append(Part(j, sizes[j] - size, sizes[j]))
                 continue
             start = reached.get(j, 0)
@@ -149,7 +158,7 @@ def groups_of(
             parts.append(Part(j, start, start + size))
         size = sum(together.values())
         depth = cost.best_depth(size) if isinstance(cost, DepthCost) else 1
-        groups.append(Transfer(tuple(parts), depth))
+        groups.append(Transfer(tuple(parts), depth, kind=kind))
     return tuple(groups)
 
 
@@ -159,3 +168,27 @@ def loads_of(plan: Plan) -> list[Load]:
         tuple((part.parameter, part.stop - part.start) for part in group.parts)
         for group in plan.groups
     ]
+
+
+def merged(problem: Problem, plan: Plan, place: int) -> Plan | None:
+    """Return the plan with a group and the next group sent together, or None if there are gaps."""
+    first, second = plan.groups[place : place + 2]
+    parts = joined(first.parts, second.parts)
+    if parts is None:
+        return None
+    size = first.size_bytes + second.size_bytes
+    depth = problem.cost.best_depth(size) if isinstance(problem.cost, DepthCost) else 1
+    both = Transfer(parts, depth, max(first.not_before_ns, second.not_before_ns))
+    return replace(plan, groups=(*plan.groups[:place], both, *plan.groups[place + 2 :]))
+
+
+def joined(first: Sequence[Part], second: Sequence[Part]) -> tuple[Part, ...] | None:
+    """Return the parts of two transfers, one part per parameter, or None if there are gaps."""
+    parts: dict[int, Part] = {}
+    for part in (*first, *second):
+        own = parts.get(part.parameter, part)
+        if own is not part and own.stop != part.start and part.stop != own.start:
+            return None
+        start, stop = min(own.start, part.start), max(own.stop, part.stop)
+        parts[part.parameter] = Part(part.parameter, start, stop)
+    return tuple(parts.values())

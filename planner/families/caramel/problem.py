@@ -156,11 +156,7 @@ class Problem:
     @cached_property
     def activation(self) -> tuple[int, ...]:
         """Parameters in Caramel's activation order."""
-        memo = self.graph.memo
-        if "activation" not in memo:
-            memo["activation"] = activation_order(self.graph)
-        order: tuple[int, ...] = memo["activation"]
-        return order
+        return self.graph.remembered("activation", lambda: activation_order(self.graph))
 
     @cached_property
     def order(self) -> OpOrder:
@@ -184,11 +180,10 @@ class Problem:
         """
         if self.op_order is not None:
             return self.order
-        memo, tails = self.graph.memo, self.windows.tails
-        if "mirrored" not in memo:
-            last_read_first = sorted(range(len(tails)), key=lambda j: (tails[j], -j))
-            memo["mirrored"] = backward_order(self.graph, last_read_first)
-        return OpOrder(memo["mirrored"], self.order.forward)
+        graph, tails = self.graph, self.windows.tails
+        last_read_first = sorted(range(len(tails)), key=lambda j: (tails[j], -j))
+        backward = graph.remembered("mirrored", lambda: backward_order(graph, last_read_first))
+        return OpOrder(backward, self.order.forward)
 
     def drawn_orders(self, deadline: Deadline) -> tuple[tuple[int, ...], ...]:
         """Return an order of the backward ops for each worker if no order is enforced.
@@ -204,18 +199,18 @@ class Problem:
                 f"{MAX_DRAWN_OPS} in all, got {self.workers} workers (an op_order keeps them to "
                 "one order)",
             )
-        key, memo = ("drawn_orders", self.workers, self.seed), self.graph.memo
-        if key not in memo:
-            try:
-                memo[key] = drawn_orders(self.graph, self.workers, self.seed, deadline)
-            except TimeUpError:
-                raise NotApplicableError(
-                    "time_limit_s",
-                    f"it passed before each of {self.workers} workers had drawn an order of the "
-                    "ops (an op_order keeps them to one order)",
-                ) from None
-        orders: tuple[tuple[int, ...], ...] = memo[key]
-        return orders
+        graph, workers, seed = self.graph, self.workers, self.seed
+        try:
+            return graph.remembered(
+                ("drawn_orders", workers, seed),
+                lambda: drawn_orders(graph, workers, seed, deadline),
+            )
+        except TimeUpError:
+            raise NotApplicableError(
+                "time_limit_s",
+                f"it passed before each of {workers} workers had drawn an order of the ops "
+                "(an op_order keeps them to one order)",
+            ) from None
 
     @cached_property
     def windows(self) -> Windows:

@@ -1,31 +1,35 @@
-"""The best plan found for one op order: construct, improve, prove.
+"""The best plan found for one op order: construct, improve, prove; and warm starts.
 
 Problem: group, order and cut transfers for any windows and any cost.
-Method: starts are groups of nested windows for each supporting line (`nested_windows`), list
-schedules (`list_schedule`), the plans of all other methods without barriers, and for concave costs
-those of `concave_bound`. The best starts are ordered by Carlier's branch and bound (`carlier`) and
-improved by local search (`descent`), then by `transfer_sizes`. It ends when a bound is met.
+Method: starts are groups of nested windows for each supporting line (`Targets`), list schedules,
+the plans of all other methods without barriers, and for concave costs those of `concave_loads`. The
+best starts are ordered by Carlier's branch and bound (`carlier`) and improved by local search
+(`descent`), then by `transfer_sizes`. It ends when a bound is met.
 Guarantee: never worse than any start. For an affine cost and nested windows, so for every chain,
 the bound up to rounding.
 Complexity: O(lines · states · log n) for the starts, and a fixed budget of prices.
 Source: own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
-from planner.families.caramel.bounds import NEAR, concave_bounds
-from planner.families.caramel.carlier import carlier
+from planner.families.caramel.bounds import NEAR, Targets, concave_bounds, tightened, widened
 from planner.families.caramel.descent import descend
-from planner.families.caramel.list_schedule import most_urgent, preemptive_pieces
-from planner.families.caramel.nested_windows import Targets, tightened, widened
-from planner.families.caramel.pricing import Load, LoadPricer
-from planner.families.caramel.threshold import batching_threshold
+from planner.families.caramel.one_machine import carlier, most_urgent, preemptive_pieces
+from planner.families.caramel.paper import batching_threshold
+from planner.families.caramel.pricing import Load, LoadPricer, is_free, loads_of, plan_of
+from planner.families.caramel.problem import Plan, Problem
+from planner.families.caramel.windows import windows
 from planner.model.costs import TransferCost
+from planner.model.errors import InvalidPlanError
 from planner.solving.deadline import Deadline
+from planner.solving.methods import Outcome
+from planner.solving.transfers import Part
 
 BUDGET = 4000
 """Prices per descent at most, fewer with more than WORK / BUDGET parameters."""
@@ -130,7 +134,7 @@ def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iter
     """Yield loads for each concave cost that price every transfer by its own size."""
     for lines in concave_bounds(cost, sum(pricer.windows.sizes)):
         if len(lines) > 1:
-            from planner.families.caramel.concave_bound import concave_loads  # imports NumPy
+            from planner.families.caramel.grid_bounds import concave_loads  # imports NumPy
 
             for nested in tightened(pricer.windows):
                 yield concave_loads(nested, lines, element_bytes)
@@ -172,3 +176,103 @@ def _starts(
     for limit in sorted(limits):
         if total // limit <= pricer.many:
             yield most_urgent(pricer, repeat((limit, 0)), element_bytes)
+
+
+# ---
+# Warm start: adapt an old plan to changed numbers, within milliseconds.
+#
+# Problem: computation, network or sizes have changed since a plan was made. Find a nearly optimal
+# plan without a full search. Method: parameters of another size are cut at the same shares, rounded
+# to elements. If all workers keep to the plan's op order, groups for nested windows compete with
+# the old transfers, and local search improves the better. Other plans, and plans with a barrier,
+# only change sizes. Guarantee: never worse than the old transfers in the old order. Complexity:
+# O(lines · states · log n), and `REFITTED` transfers priced. Source: own.
+
+REFITTED = 20_000
+"""Transfers and parts examined by the local search, about."""
+
+
+def adapt(problem: Problem, plan: Plan) -> Plan:
+    """Adapt an old plan to the sizes of the problem's parameters.
+
+    Raises `InvalidPlanError` if the plan sends bytes that no parameter can have.
+    """
+    sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
+    parts = resized([group.parts for group in plan.groups], sizes, problem.element_bytes)
+    groups = tuple(
+        replace(group, parts=left) for group, left in zip(plan.groups, parts, strict=True) if left
+    )
+    return replace(plan, groups=groups)
+
+
+def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
+    """Return an adapted plan, improved."""
+    if not is_free(problem, plan):
+        return Outcome(plan)
+    pricer = LoadPricer(windows(problem.graph, *plan.order), problem.cost)
+    old = loads_of(plan)
+    loads, bound = improved(pricer, old, problem.cost, problem.element_bytes, deadline)
+    if pricer.iteration_ns(loads) < pricer.iteration_ns(old):
+        plan = plan_of(problem, plan.order, loads)
+    return Outcome(plan, bound)
+
+
+def improved(
+    pricer: LoadPricer,
+    loads: list[Load],
+    cost: TransferCost,
+    element_bytes: int,
+    deadline: Deadline,
+) -> tuple[list[Load], int]:
+    """Return the best loads made from old loads or anew, and a lower bound (ns)."""
+    known, bound = pricer.windows, 0
+    lines_of_all = concave_bounds(cost, sum(known.sizes))
+    for nested in widened(known):
+        for lines in lines_of_all:
+            bound, _ = Targets(nested, lines).least(bound)
+    best = loads
+    for nested in tightened(known):
+        for lines in lines_of_all:
+            if pricer.iteration_ns(best) <= bound:
+                return best, bound
+            targets = Targets(nested, lines)
+            least, openings = targets.least(bound)
+            made = targets.whole_loads(openings), targets.cut_loads(least, openings, element_bytes)
+            best = min(best, *made, key=pricer.rank)
+    budget = REFITTED // (len(best) + len(known.sizes))
+    return descend(pricer, best, bound, budget, deadline), bound
+
+
+def resized(
+    transfers: Sequence[tuple[Part, ...]], sizes: Sequence[int], element_bytes: int
+) -> list[tuple[Part, ...]]:
+    """Return the parts of transfers at the same shares of parameters that have other sizes.
+
+    Parts may become empty, and so may transfers. Raises `InvalidPlanError` if there is no such
+    parameter, or an old part is empty.
+    """
+    before: dict[int, int] = {}
+    for place, parts in enumerate(transfers):
+        for index, start, stop in parts:
+            if not 0 <= index < len(sizes):
+                raise InvalidPlanError(f"groups[{place}]", f"there is no parameter {index}")
+            if not 0 <= start < stop:
+                raise InvalidPlanError(f"groups[{place}]", f"[{start}, {stop}) are no bytes")
+            before[index] = max(stop, before.get(index, 0))
+    if all(sizes[index] == size for index, size in before.items()):
+        return list(transfers)
+
+    def moved(index: int, place: int) -> int:
+        old, new = before[index], sizes[index]
+        if old in (new, place):
+            return new if old == place else place
+        return place * new // old // element_bytes * element_bytes
+
+    return [
+        tuple(
+            part
+            for index, start, stop in parts
+            if (part := Part(index, moved(index, start), moved(index, stop))).start < part.stop
+        )
+        for parts in transfers
+    ]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.families.caramel.list_schedule import most_urgent
+from planner.families.caramel.one_machine import most_urgent
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.solving.deadline import Deadline
 

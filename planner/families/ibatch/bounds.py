@@ -4,6 +4,7 @@ Bound: layers 0 … i arrive no earlier than the cheapest way to send their byte
 transfers; then layers i … L-1 remain to be computed. Pushes: time reversal. For Eq. 4: all bytes
 sent in the cheapest way, then the last layer's computation. An affine cost is cheapest in one
 transfer. A table costs at least all bytes at its best rate, and at least its cheapest transfer.
+Without contention every plan is at most as long, so these bounds hold under contention too.
 Complexity: O(L). Source: own; the bound of scheduling theory, applied to batches.
 """
 
@@ -14,6 +15,7 @@ from operator import sub
 from planner.families.ibatch.evaluation import check, evaluate, objective_ns
 from planner.families.ibatch.greedy import cut_from_left, greedy_backward
 from planner.families.ibatch.problem import Plan, Problem
+from planner.model.contention import bound_beside
 from planner.model.costs import TableCost
 from planner.model.errors import BrokenConstraintError
 from planner.solving.deadline import NEVER
@@ -47,6 +49,22 @@ def _cheapest_arrivals(problem: Problem) -> list[int]:
     # On each segment time per byte is monotone, so its minimum lies at a point, or at infinity.
     rate = min([last, *(Fraction(time, size) for size, time in points if size > 0)])
     return [max(cheapest, ceil(rate * size)) for size in sizes]
+
+
+def least_beside(problem: Problem) -> int:
+    """Return a lower bound on the makespan under contention (ns); 0 without it."""
+    if problem.interference.is_none:
+        return 0
+    assert problem.cost is not None
+    assert problem.layer_bytes is not None
+    # The last layer overlaps no transfer: a pull computes it after all arrived, a push before any.
+    return bound_beside(
+        problem.interference,
+        problem.compute_prefix[-1],
+        problem.compute_ns[-1],
+        problem.cost,
+        problem.layer_bytes,
+    )
 
 
 # ---

@@ -5,7 +5,7 @@ on docs/ibatch.md ("Why two solvers cross-check").
 Guarantee: optimal for times whose sum, over their greatest common divisor, is below 2^45. Larger
 times are rounded in the model; plans are priced exactly afterwards. At a time limit, which includes
 building the model, returns CP-SAT's incumbent or a greedy plan.
-Complexity: exponential; L²/2 Booleans; up to `planner.families.ibatch.arcs.MAX_LAYERS` layers.
+Complexity: exponential; L²/2 Booleans; up to `planner.families.ibatch.methods.MAX_LAYERS` layers.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
 
@@ -14,9 +14,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from planner.families.ibatch.arcs import Arc, all_arcs
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
-from planner.families.ibatch.problem import Plan, Problem
+from planner.families.ibatch.problem import Arc, Plan, Problem
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
@@ -26,21 +25,19 @@ _MAX_BITS = 45
 
 def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the objective with CP-SAT; raise `TimeUpError` if building the model is late."""
-    arcs = all_arcs(problem, deadline)
+    arcs = problem.arcs(deadline)
     model = cp_model.CpModel()
-    chosen = [model.new_bool_var("") for _ in arcs]
+    chosen = [(arc, model.new_bool_var("")) for arc in arcs]
     covering: list[list[Any]] = [[] for _ in range(problem.layers)]
-    for arc, x in zip(arcs, chosen, strict=True):
+    for arc, x in chosen:
         deadline.check()
         for layer in range(arc.start, arc.stop):
             covering[layer].append(x)
     for options in covering:
         deadline.check()
         model.add_exactly_one(options)
-    if problem.objective == "makespan":
-        _add_makespan(model, problem, arcs, chosen, deadline)
-    else:
-        _add_paper_model(model, problem, arcs, chosen, deadline)
+    add = _add_makespan if problem.objective == "makespan" else _add_paper_model
+    add(model, problem, chosen, deadline)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 1
@@ -54,13 +51,17 @@ def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         return Outcome(None, infeasibility=nothing_covers(problem))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return out_of_time(problem)
-    stops = [arc.stop for arc, x in zip(arcs, chosen, strict=True) if solver.boolean_value(x)]
+    stops = [arc.stop for arc, x in chosen if solver.boolean_value(x)]
     return Outcome(problem.plan([0, *sorted(stops)]), timed_out=status != cp_model.OPTIMAL)
 
 
-def _scaled(problem: Problem, arcs: list[Arc]) -> tuple[list[int], list[int]]:
+Chosen = list[tuple[Arc, Any]]
+"""Every batch, and whether it is chosen."""
+
+
+def _scaled(problem: Problem, chosen: Chosen) -> tuple[list[int], list[int]]:
     """Return communication times of arcs and prefix sums of computation, scaled to fit CP-SAT."""
-    times = [arc.communication for arc in arcs]
+    times = [arc.communication for arc, _ in chosen]
     divisor = gcd(*times, *problem.compute_ns) or 1
     total = problem.layers * max(times) + problem.compute_prefix[-1]
     divisor <<= max(0, (total // divisor).bit_length() - _MAX_BITS)
@@ -70,39 +71,35 @@ def _scaled(problem: Problem, arcs: list[Arc]) -> tuple[list[int], list[int]]:
     )
 
 
-def _add_makespan(
-    model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any], deadline: Deadline
-) -> None:
-    times, computed = _scaled(problem, arcs)
+def _add_makespan(model: Any, problem: Problem, chosen: Chosen, deadline: Deadline) -> None:
+    times, computed = _scaled(problem, chosen)
     count = problem.layers
     latest = count * max(times) + computed[count]
     makespan = model.new_int_var(0, latest, "")
     # sent[b]: communication time of all batches that end at boundary b or before.
     sent: list[Any] = [0]
     ending: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
-    for arc, time, x in zip(arcs, times, chosen, strict=True):
+    for (arc, x), time in zip(chosen, times, strict=True):
         ending[arc.stop].append((time, x))
     for stop in range(1, count + 1):
         deadline.check()
         total = model.new_int_var(0, latest, "")
         model.add(total == sent[-1] + sum(time * x for time, x in ending[stop]))
         sent.append(total)
-    for arc, x in zip(arcs, chosen, strict=True):
+    for arc, x in chosen:
         deadline.check()
         rest = computed[count] - computed[arc.start]
         model.add(makespan >= sent[arc.stop] + rest).only_enforce_if(x)
     model.minimize(makespan)
 
 
-def _add_paper_model(
-    model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any], deadline: Deadline
-) -> None:
-    times, computed = _scaled(problem, arcs)
+def _add_paper_model(model: Any, problem: Problem, chosen: Chosen, deadline: Deadline) -> None:
+    times, computed = _scaled(problem, chosen)
     count = problem.layers
-    leaving: list[list[tuple[Arc, Any]]] = [[] for _ in range(count + 1)]
-    for arc, x in zip(arcs, chosen, strict=True):
+    leaving: list[Chosen] = [[] for _ in range(count + 1)]
+    for arc, x in chosen:
         leaving[arc.start].append((arc, x))
-    for arc, x in zip(arcs, chosen, strict=True):
+    for arc, x in chosen:
         deadline.check()
         if arc.stop < count:
             covering = [
@@ -112,6 +109,6 @@ def _add_paper_model(
     model.minimize(
         sum(
             (time + (computed[count] - computed[arc.start] if arc.stop == count else 0)) * x
-            for arc, time, x in zip(arcs, times, chosen, strict=True)
+            for (arc, x), time in zip(chosen, times, strict=True)
         )
     )

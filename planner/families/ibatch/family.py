@@ -1,45 +1,51 @@
-"""The iBatch family: its methods by name, and how plans are checked, priced, bounded and perturbed.
-
-`auto` is `exact`: it takes less time than reading its input (``benchmarks/ibatch_speed.py``).
-"""
+"""The iBatch family: how plans are checked, priced, bounded, perturbed, and described."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
-from planner.families.ibatch.arcs import over_all_batches
-from planner.families.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
-from planner.families.ibatch.beside import least_beside, merged, planned_beside
-from planner.families.ibatch.bounds import relaxation
-from planner.families.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
-from planner.families.ibatch.for_target import check_modules, within
-from planner.families.ibatch.greedy import greedy, greedy_backward, greedy_forward
-from planner.families.ibatch.makespan import solve_additive, sweep
+from planner.families.ibatch.bounds import least_beside, relaxation
+from planner.families.ibatch.evaluation import (
+    Evaluation,
+    check,
+    durations_beside,
+    evaluate,
+    objective_ns,
+)
+from planner.families.ibatch.makespan import robust, sweep
+from planner.families.ibatch.methods import (
+    OWN_METHODS,
+    RULES,
+    Method,
+    check_modules,
+    exact,
+    within,
+    within_cap,
+)
 from planner.families.ibatch.problem import COLLECTIVES, Plan, Problem
-from planner.families.ibatch.robust import robust
 from planner.model.costs import scaled_cost
-from planner.model.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
+from planner.model.errors import InvalidInputError
 from planner.model.profiles import Profile
 from planner.model.units import format_bytes, format_ns
 from planner.solving.bucketing import BUCKET_COUNTS
 from planner.solving.compare import FOR, Case, Column, Option, Place
-from planner.solving.contention import with_contention
+from planner.solving.contention import planned_beside, with_contention
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
-from planner.solving.methods import Method as AnyMethod
-from planner.solving.methods import Outcome, concrete, named
-from planner.solving.result import Infeasibility
+from planner.solving.methods import Outcome, concrete
 from planner.solving.robustness import NOMINAL, Limit
 from planner.solving.scenarios import Scenario, later
 from planner.solving.targets import target_of
-
-Method: TypeAlias = AnyMethod[Problem, Plan]
 
 BOUND_MAX_LAYERS = 1024
 """Up to this many layers the quadratic exact methods bound other plans, and improve old ones."""
 
 FEWEST_WORK = 10**8
 """Up to this many steps (a second) the fewest batches are found exactly, if costs do not add up."""
+
+BESIDE = 10
+"""Up to this many layers (512 plans) every plan is priced under contention."""
 
 ENUMERATED = 8
 """Up to this many layers (128 plans) every plan is priced over scenarios."""
@@ -54,81 +60,9 @@ WITNESS_MAX_UNITS = 32
 """Up to so many units they are compared without being asked for."""
 
 
-def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Run the exact method for the objective and the kind of cost."""
-    if problem.objective == "eq4":
-        from planner.families.ibatch.paper_model import solve_paper_model
-
-        return solve_paper_model(problem, deadline)
-    if problem.transfer_prefix is not None:
-        return solve_additive(problem, deadline)
-    from planner.families.ibatch.dynamic import solve_general
-
-    return solve_general(problem, deadline)
-
-
-def _beside(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the best plan found under contention."""
-    return planned_beside(problem, (_exact, *RULES.values()), deadline)
-
-
-def _within_cap(run: Method) -> Method:
-    """Return a method that first reports layers that exceed the cap."""
-
-    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        too_large = problem.too_large()
-        return Outcome(None, infeasibility=too_large) if too_large else run(problem, deadline)
-
-    return method
-
-
-def _rule(name: str, run: Method, *, push_only: bool = False) -> Method:
-    """Return a baseline method; its batches may break a constraint."""
-
-    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-        if push_only and problem.direction != "push":
-            reason = f"{name} groups gradients: only with direction push"
-            raise NotApplicableError("method", reason)
-        too_large = problem.too_large()
-        if too_large:
-            return Outcome(None, infeasibility=too_large)
-        outcome = run(problem, deadline)
-        assert outcome.plan is not None
-        try:
-            check(problem, outcome.plan)
-        except BrokenConstraintError as error:
-            reason = (
-                f"the batches of method {name} break a constraint ({error}); "
-                "method exact finds the best batches that do not, or proves that there are none"
-            )
-            return Outcome(None, infeasibility=Infeasibility(reason, (error.binding,)))
-        return outcome
-
-    return method
-
-
-RULES: Mapping[str, Method] = {
-    "greedy": _rule("greedy", greedy),
-    "greedy_forward": _rule("greedy_forward", greedy_forward),
-    "greedy_backward": _rule("greedy_backward", greedy_backward),
-    "one_batch": _rule("one_batch", one_batch),
-    "layer_by_layer": _rule("layer_by_layer", layer_by_layer),
-    "mg_wfbp": _rule("mg_wfbp", mg_wfbp, push_only=True),
-    "ddp": _rule("ddp", ddp, push_only=True),
-}
-
-
 class _Ibatch(Family[Problem, Plan, Evaluation]):
     name, plan_type, baselines = "ibatch", Plan, tuple(RULES)
-    own_methods = {
-        "auto": _within_cap(named("exact", _exact)),
-        "exact": _within_cap(_exact),
-        **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
-        "milp": _within_cap(over_all_batches("milp", "PuLP")),
-        # OR-Tools cannot be loaded after highspy, for example: see planner.families.ibatch.milp.
-        "cpsat": _within_cap(over_all_batches("cpsat", "OR-Tools")),
-        **RULES,
-    }
+    own_methods = OWN_METHODS
 
     asks = "which layers to send in one batch; what a profile is asked by default"
     example = "planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s"
@@ -170,7 +104,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         additive = problem.objective == "makespan" and problem.transfer_prefix is not None
         if not additive and problem.layers > BOUND_MAX_LAYERS:
             return max(least, relaxation(problem)), False
-        proof = _exact(problem, deadline)
+        proof = exact(problem, deadline)
         bound = proof.lower_bound
         bound = relaxation(problem) if bound is None else int(bound)
         return max(least, bound), proof.timed_out
@@ -178,8 +112,25 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
     def methods_for(self, problem: Problem) -> Mapping[str, Method]:
         methods = self.methods
         if not problem.interference.is_none:
-            methods = with_contention(methods, "exact", _within_cap(_beside))
+            methods = with_contention(methods, "exact", within_cap(self._beside))
         return methods if problem.target is None else within(methods, problem.target)
+
+    def _beside(self, problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        """Return the best plan found under contention: the optimum up to `BESIDE` layers.
+
+        Otherwise, unless time runs out, it is no longer than any baseline's plan or the optimal
+        plan without contention.
+        """
+        if problem.layers <= BESIDE:
+            best = min(problem.every_plan(), key=partial(self.lasting, problem))
+            return Outcome(best, self.lasting(problem, best))
+        others, least = (exact, *RULES.values()), least_beside(problem)
+        return planned_beside(self, problem, exact, others, least, deadline)
+
+    def slowdown(self, problem: Problem, plan: Plan) -> tuple[Mapping[str, Any], int, int]:
+        transfers, slower = durations_beside(problem, plan)
+        alone = sum(problem.transfer_time(start, stop) for start, stop in plan.batches)
+        return {"compute_ns": tuple(slower)}, sum(transfers), alone
 
     def improve(self, problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
         """Return the best plan where an exact method takes milliseconds, or else the start plan."""
@@ -189,7 +140,7 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         quick = additive or problem.layers <= BOUND_MAX_LAYERS
         if problem.objective != "makespan" or not free or not quick:
             return Outcome(plan)
-        outcome = _exact(problem, deadline)
+        outcome = exact(problem, deadline)
         assert outcome.plan is not None
         better = self.lasting(problem, outcome.plan) < self.lasting(problem, plan)
         fewest = additive and not outcome.timed_out  # of the best, one with the fewest batches
@@ -218,7 +169,11 @@ class _Ibatch(Family[Problem, Plan, Evaluation]):
         return len(plan.batches)
 
     def merged(self, problem: Problem, plan: Plan, place: int) -> Plan | None:
-        return merged(problem, plan, place)
+        first, second = plan.batches[place : place + 2]
+        both = min(first[0], second[0]), max(first[1], second[1])
+        if both[1] > problem.reach(both[0]):
+            return None
+        return Plan((*plan.batches[:place], both, *plan.batches[place + 2 :]))
 
     def simplest(self, problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
         """Return the plan with the fewest batches within a makespan."""

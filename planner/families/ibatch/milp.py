@@ -5,7 +5,7 @@ objectives are on docs/ibatch.md ("Why two solvers cross-check").
 Guarantee: optimal up to the solver's tolerance; plans are priced exactly afterwards. At a time
 limit, which includes building and writing the model, returns CBC's incumbent or a greedy plan.
 Complexity: exponential; L²/2 variables and 2L rows, for Eq. 4 up to L²/2 rows; up to
-`planner.families.ibatch.arcs.MAX_LAYERS` layers.
+`planner.families.ibatch.methods.MAX_LAYERS` layers.
 Source: own; PuLP with its bundled CBC.
 """
 
@@ -21,9 +21,8 @@ import ortools.sat.python.cp_model  # noqa: F401
 import pulp
 from pulp.apis.coin_api import pulp_cbc_path
 
-from planner.families.ibatch.arcs import Arc, all_arcs
 from planner.families.ibatch.bounds import nothing_covers, out_of_time
-from planner.families.ibatch.problem import Plan, Problem
+from planner.families.ibatch.problem import Arc, Plan, Problem
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Outcome
 
@@ -31,97 +30,83 @@ from planner.solving.methods import Outcome
 def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the objective with CBC; raise `TimeUpError` if building the model is late."""
     begin = time.monotonic()
-    arcs = all_arcs(problem, deadline)
-    # CBC uses floating point: scale the largest time to 10^6.
-    largest = max([arc.communication for arc in arcs] + [problem.compute_prefix[-1], 1])
-    scale = largest / 1e6
-    model = pulp.LpProblem("ibatch", pulp.LpMinimize)
-    chosen = []
-    for i in range(len(arcs)):
-        deadline.check()
-        chosen.append(model.add_variable(f"x{i}", cat=pulp.LpBinary))
-    _add_path(model, problem.layers, arcs, chosen, deadline)
+    program = _Program(problem, deadline)
+    model = program.model
     if problem.objective == "makespan":
-        _add_makespan(model, problem, arcs, chosen, scale, deadline)
+        program.add_makespan()
     else:
-        _add_paper_model(model, problem, arcs, chosen, scale, deadline)
+        program.add_paper_model()
     _solve_with_cbc(model, deadline, time.monotonic() - begin)
     late = deadline.remaining_s == 0
     if late and model.sol_status != pulp.LpSolutionIntegerFeasible:
         return out_of_time(problem)  # CBC then says "infeasible" although it only ran out of time
     if model.status == pulp.LpStatusInfeasible:
         return Outcome(None, infeasibility=nothing_covers(problem))
-    stops = [arc.stop for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
+    stops = [arc.stop for arc, x in program.chosen if (x.value() or 0.0) > 0.5]
     return Outcome(
         problem.plan([0, *sorted(stops)]), timed_out=model.sol_status != pulp.LpSolutionOptimal
     )
 
 
-def _add_path(
-    model: Any, count: int, arcs: list[Arc], chosen: list[Any], deadline: Deadline
-) -> None:
-    """Add the constraints of a path from 0 to `count`."""
-    balance: list[list[tuple[Any, int]]] = [[] for _ in range(count + 1)]
-    for arc, x in zip(arcs, chosen, strict=True):
-        balance[arc.start].append((x, 1))
-        balance[arc.stop].append((x, -1))
-    for boundary, terms in enumerate(balance[:-1]):
-        deadline.check()
-        model.addConstraint(pulp.LpAffineExpression(terms) == (1 if boundary == 0 else 0))
+class _Program:
+    """The path of arcs; the objective and its constraints are added."""
 
-
-def _add_makespan(
-    model: Any,
-    problem: Problem,
-    arcs: list[Arc],
-    chosen: list[Any],
-    scale: float,
-    deadline: Deadline,
-) -> None:
-    count, computed = problem.layers, problem.compute_prefix
-    rest = [(computed[count] - time) / scale for time in computed]
-    steps: list[list[tuple[Any, float]]] = [[] for _ in range(count + 1)]
-    for arc, x in zip(arcs, chosen, strict=True):
-        steps[arc.start].append((x, -(arc.communication / scale + rest[arc.start])))
-        steps[arc.stop].append((x, rest[arc.start]))
-    makespan = model.add_variable("makespan", lowBound=0)
-    model.setObjective(makespan)
-    previous = None
-    for layer in range(count):
-        deadline.check()
-        end = model.add_variable(f"e{layer}", lowBound=0)
-        terms = [(end, 1.0), *steps[layer]] + ([(previous, -1.0)] if previous is not None else [])
-        model.addConstraint(pulp.LpAffineExpression(terms) == 0)
-        model.addConstraint(makespan - end >= 0)
-        previous = end
-
-
-def _add_paper_model(
-    model: Any,
-    problem: Problem,
-    arcs: list[Arc],
-    chosen: list[Any],
-    scale: float,
-    deadline: Deadline,
-) -> None:
-    count = problem.layers
-    model.setObjective(
-        pulp.LpAffineExpression(
-            (x, (arc.communication + (arc.computation if arc.stop == count else 0)) / scale)
-            for arc, x in zip(arcs, chosen, strict=True)
-        )
-    )
-    into: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
-    out: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
-    for arc, x in zip(arcs, chosen, strict=True):
-        into[arc.stop].append((arc.computation, x))
-        out[arc.start].append((arc.communication, x))
-    for boundary in range(1, count):
-        for threshold in {computation for computation, _ in into[boundary]}:
+    def __init__(self, problem: Problem, deadline: Deadline) -> None:
+        self.problem, self.deadline = problem, deadline
+        arcs = problem.arcs(deadline)
+        # CBC uses floating point: scale the largest time to 10^6.
+        longest = max([arc.communication for arc in arcs] + [problem.compute_prefix[-1], 1])
+        self.scale = longest / 1e6
+        self.model = pulp.LpProblem("ibatch", pulp.LpMinimize)
+        self.chosen: list[tuple[Arc, Any]] = []
+        balance: list[list[tuple[Any, int]]] = [[] for _ in range(problem.layers + 1)]
+        for number, arc in enumerate(arcs):
             deadline.check()
-            needed = [(x, 1) for computation, x in into[boundary] if computation >= threshold]
-            covering = [(x, -1) for sending, x in out[boundary] if sending >= threshold]
-            model.addConstraint(pulp.LpAffineExpression(needed + covering) <= 0)
+            x = self.model.add_variable(f"x{number}", cat=pulp.LpBinary)
+            self.chosen.append((arc, x))
+            balance[arc.start].append((x, 1))
+            balance[arc.stop].append((x, -1))
+        for boundary, terms in enumerate(balance[:-1]):
+            self._add(pulp.LpAffineExpression(terms) == (1 if boundary == 0 else 0))
+
+    def _add(self, constraint: Any) -> None:
+        self.deadline.check()
+        self.model.addConstraint(constraint)
+
+    def add_makespan(self) -> None:
+        """Minimise the time from the first start to the last end."""
+        count, computed, scale = self.problem.layers, self.problem.compute_prefix, self.scale
+        rest = [(computed[count] - time) / scale for time in computed]
+        steps: list[list[tuple[Any, float]]] = [[] for _ in range(count + 1)]
+        for arc, x in self.chosen:
+            steps[arc.start].append((x, -(arc.communication / scale + rest[arc.start])))
+            steps[arc.stop].append((x, rest[arc.start]))
+        makespan = self.model.add_variable("makespan", lowBound=0)
+        self.model.setObjective(makespan)
+        previous: list[tuple[Any, float]] = []
+        for layer in range(count):
+            end = self.model.add_variable(f"e{layer}", lowBound=0)
+            self._add(pulp.LpAffineExpression([(end, 1.0), *steps[layer], *previous]) == 0)
+            self._add(makespan - end >= 0)
+            previous = [(end, -1.0)]
+
+    def add_paper_model(self) -> None:
+        """Minimise Eq. 4 under Eq. 5."""
+        count = self.problem.layers
+        into: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
+        out: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
+        costs = []
+        for arc, x in self.chosen:
+            into[arc.stop].append((arc.computation, x))
+            out[arc.start].append((arc.communication, x))
+            last = arc.computation if arc.stop == count else 0
+            costs.append((x, (arc.communication + last) / self.scale))
+        self.model.setObjective(pulp.LpAffineExpression(costs))
+        for boundary in range(1, count):
+            for threshold in {computation for computation, _ in into[boundary]}:
+                needed = [(x, 1) for computation, x in into[boundary] if computation >= threshold]
+                covering = [(x, -1) for sending, x in out[boundary] if sending >= threshold]
+                self._add(pulp.LpAffineExpression(needed + covering) <= 0)
 
 
 # ---

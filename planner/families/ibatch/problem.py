@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from planner.model.contention import ALONE, Interference, check_interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
@@ -23,6 +23,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.network import AnyNetwork, batch_cost
 from planner.model.profiles import Profile
 from planner.model.validation import check_count, integers, set_integer, shown, total
+from planner.solving.deadline import Deadline
 from planner.solving.result import Infeasibility
 from planner.solving.targets import Target
 
@@ -38,6 +39,15 @@ COLLECTIVES = {"pull": "all_gather", "push": "reduce_scatter"}
 
 Direction: TypeAlias = Literal["pull", "push"]
 """Pull parameters before the forward pass, or push gradients after the backward computation."""
+
+
+class Arc(NamedTuple):
+    """One possible batch, with its times (ns): a plan is a path of these from 0 to L."""
+
+    start: int
+    stop: int
+    communication: int
+    computation: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +227,17 @@ class Problem:
                 boundaries = (0, *inner, self.layers)
                 if all(stop <= self.reach(start) for start, stop in pairwise(boundaries)):
                     yield self.plan(boundaries)
+
+    def arcs(self, deadline: Deadline) -> list[Arc]:
+        """Return every batch within the cap, O(L²); raise `TimeUpError` at the deadline."""
+        computed, arcs = self.compute_prefix, []
+        for start in range(self.layers):
+            deadline.check()
+            arcs += [
+                Arc(start, stop, self.transfer_time(start, stop), computed[stop] - computed[start])
+                for stop in range(start + 1, self.reach(start) + 1)
+            ]
+        return arcs
 
     @property
     def layers(self) -> int:

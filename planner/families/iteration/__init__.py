@@ -10,14 +10,12 @@ Source: the composition is our own; each part names its paper.
 
 from planner.families.iteration.alternatives import Alternative, alternatives
 from planner.families.iteration.bounds import bound, network_bound
-from planner.families.iteration.checker import check
-from planner.families.iteration.evaluation import Evaluation, evaluate
+from planner.families.iteration.evaluation import Evaluation, check, evaluate
 from planner.families.iteration.family import ITERATION, JOINT, METHODS, best_of, solve, solve_all
 from planner.families.iteration.memory import Footprint
-from planner.families.iteration.plan import MODES, Plan
+from planner.families.iteration.plan import MIXED, MODES, Mixture, Plan, Synchronisation
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import ALGORITHMS, KNOWN
-from planner.families.iteration.ways import MIXED, Mixture, Synchronisation
 from planner.families.iteration.why import Change, Explanation, explain
 from planner.solving.transfers import Transfer
 

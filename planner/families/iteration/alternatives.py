@@ -7,45 +7,68 @@ If the bound of an algorithm and a mode is below the best plan so far, the best 
 is made without a search. Transfers over the cap are cut; `filling` competes.
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order; their
 minimum holds for all of them. Alternatives left unplanned at the deadline count by their bound.
+Under contention a plan is no longer than any baseline's or any plan made without it, unless the
+time limit cuts in, and no bound is proven beside those without it.
 Complexity: that of the families' methods, for each distinct cost that may win.
 Source: own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from itertools import chain
+from math import ceil
 from operator import ge, itemgetter
 
 from planner.families import caramel
-from planner.families.caramel.nested_windows import Targets, tightened
+from planner.families.caramel.bounds import Targets, tightened
 from planner.families.caramel.pricing import LoadPricer, plan_of
 from planner.families.iteration.baselines import (
+    BY_ANY_ALGORITHM,
     GRADIENTS,
     both_ways,
     enforced,
-    from_gradients,
     layers_apart,
+    plans_by,
     servers,
 )
-from planner.families.iteration.beside import planned_beside
 from planner.families.iteration.bounds import bound, raised
-from planner.families.iteration.evaluation import heads_of, lasting, simplest, simplicity
-from planner.families.iteration.fewer_transfers import fewer_transfers
-from planner.families.iteration.plan import Mode, Plan
+from planner.families.iteration.evaluation import (
+    cost_of,
+    evaluate,
+    heads_of,
+    lasting,
+    simplest,
+    simplicity,
+)
+from planner.families.iteration.plan import (
+    MIXED,
+    Mixture,
+    Mode,
+    Plan,
+    Way,
+    from_gradients,
+    lines_of,
+)
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.push_pull_interleaving import interleaved
 from planner.families.iteration.transfer_limit import (
     capped,
+    fewer_transfers,
     filled,
     settled,
     too_long,
     too_many,
     too_small,
+    with_both,
 )
-from planner.families.iteration.ways import MIXED, Way, lines_of
-from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.contention import ALONE
+from planner.model.costs import AffineCost, DepthCost, TableCost, scaled_cost
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import Deadline, TimeUpError
+from planner.solving.contention import Beside, best_beside, mean_slowdown, slowed
+from planner.solving.deadline import Deadline
+from planner.solving.methods import Outcome
 from planner.solving.result import Infeasibility
 
 ROUNDING = 10**6
@@ -93,16 +116,9 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Return every algorithm in both modes, in the order of the algorithms.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    deadline : Deadline
-        When to stop planning. The first algorithm has a plan even then.
-    progress : callable, optional
-        Called with the name of each alternative before it is planned.
-    simple : bool
-        Whether to send together what can be without taking longer.
+    The first algorithm has a plan even after the deadline. `progress` is called with the name of
+    each alternative before it is planned. `simple`: send together what can be without taking
+    longer.
     """
     size = sum(problem.pushed + problem.pulled)
     distinct = {_price(option): option for option in reversed(problem.options)}  # the mixture first
@@ -111,37 +127,28 @@ def alternatives(
     best: int | None = None
     prices = sorted(distinct, key=lambda price: price[0].cost_ns(size))
     for number, price in enumerate(prices, 1):
-        synchronisation = distinct[price]
+        planner = Planner(problem, distinct[price], deadline)
         if progress:
-            progress(f"{synchronisation.algorithm} ({number} of {len(prices)})")
+            progress(f"{planner.way.algorithm} ({number} of {len(prices)})")
         if best is not None and deadline.passed:
-            known[price] = _unplanned(problem, synchronisation, price in cheapest)
+            known[price] = planner.unplanned(price in cheapest)
             continue
-        made = [
-            planned for by_mode in known.values() for planned in by_mode.values() if planned.plan
-        ]
-        known[price] = _both_modes(problem, synchronisation, made, best, deadline)
+        made = [each for by_mode in known.values() for each in by_mode.values()]
+        known[price] = planner.both_modes(made, best)
         for planned in sorted(known[price].values(), key=lambda planned: planned.objective_ns or 0):
             if planned.objective_ns is not None and (best is None or planned.objective_ns < best):
                 best = planned.objective_ns
                 deadline.offer(planned.plan)
-    if simple:
-        known = {
-            price: {mode: _simple(problem, made, deadline) for mode, made in by_mode.items()}
-            for price, by_mode in known.items()
-        }
+    for by_mode in known.values() if simple else ():
+        for mode, best_plan in by_mode.items():
+            if best_plan.plan is not None and best_plan.objective_ns is not None:
+                plan = fewer_transfers(problem, best_plan.plan, best_plan.objective_ns, deadline)
+                by_mode[mode] = replace(best_plan, plan=plan)
     return tuple(
         _renamed(known[_price(option)][mode], option)
         for option in problem.options
         for mode in problem.modes
     )
-
-
-def _simple(problem: Problem, made: Alternative, deadline: Deadline) -> Alternative:
-    if made.plan is None or made.objective_ns is None:
-        return made
-    plan = fewer_transfers(problem, made.plan, made.objective_ns, deadline)
-    return replace(made, plan=plan)
 
 
 _Price = tuple[AffineCost | TableCost | DepthCost, ...]
@@ -152,210 +159,240 @@ def _price(way: Way) -> _Price:
     return way.half, way.pull, way.all_reduce
 
 
-def _renamed(alternative: Alternative, synchronisation: Way) -> Alternative:
+def _renamed(alternative: Alternative, way: Way) -> Alternative:
     plan = alternative.plan
-    if plan is not None and synchronisation.algorithm != MIXED:
-        plan = replace(plan, algorithm=synchronisation.algorithm)
-    return replace(alternative, synchronisation=synchronisation, plan=plan)
+    if plan is not None and way.algorithm != MIXED:
+        plan = replace(plan, algorithm=way.algorithm)
+    return replace(alternative, synchronisation=way, plan=plan)
 
 
-def _unplanned(problem: Problem, synchronisation: Way, cheapest: bool) -> dict[Mode, Alternative]:
-    """Return an algorithm's bounds after the deadline, if no other algorithm has lower ones."""
-    late = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
-    unplanned = {}
-    for mode in problem.modes:
-        small = too_small(problem, mode) or synchronisation.refusal(mode)
-        least = None
-        refused = any(option.refusal(mode) for option in problem.cheapest)
-        if (cheapest or refused) and not small:  # if these have no bound, others' count
-            least = bound(problem, synchronisation, mode, brief=True)
-        unplanned[mode] = Alternative(
-            synchronisation, mode, None, None, least, small or late, timed_out=not small
-        )
-    return unplanned
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans one algorithm, or a mixture, in both modes."""
 
+    problem: Problem
+    way: Way
+    deadline: Deadline
 
-def _both_modes(
-    problem: Problem,
-    synchronisation: Way,
-    made: Sequence[Alternative],
-    best: int | None,
-    deadline: Deadline,
-) -> dict[Mode, Alternative]:
-    """Plan for one algorithm, replicated and sharded, the mode with the lower bound first.
-
-    `made` are alternatives planned before with the mixture: if a plan among them uses this
-    algorithm only, no search is needed.
-    """
-    same = {
-        alternative.mode: alternative.plan
-        for alternative in made
-        if alternative.plan
-        and alternative.plan.way == synchronisation.algorithm
-        and problem.interference.is_none  # under contention no plan is proven to be the best
-    }
-    by_mode: dict[Mode, Alternative] = {}
-    bounds: dict[Mode, int] = {}
-    for mode in problem.modes:
-        small = too_small(problem, mode) or synchronisation.refusal(mode)
-        many = too_many(problem, mode) or too_long(problem, synchronisation, mode)
-        if not small:
-            bounds[mode] = bound(problem, synchronisation, mode, brief=deadline.passed)
-        if small or many:  # if too many: plans exist, though none is made, so their bound counts
-            by_mode[mode] = Alternative(
-                synchronisation, mode, None, None, bounds.pop(mode, None), small or many
+    def unplanned(self, cheapest: bool) -> dict[Mode, Alternative]:
+        """Return the bounds after the deadline, if no other algorithm has lower ones."""
+        problem, way = self.problem, self.way
+        late = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
+        unplanned = {}
+        for mode in problem.modes:
+            small = too_small(problem, mode) or way.refusal(mode)
+            least = None
+            refused = any(option.refusal(mode) for option in problem.cheapest)
+            if (cheapest or refused) and not small:  # if these have no bound, others' count
+                least = bound(problem, way, mode, brief=True)
+            unplanned[mode] = Alternative(
+                way, mode, None, None, least, small or late, timed_out=not small
             )
-    for mode, quick in sorted(bounds.items(), key=itemgetter(1)):
+        return unplanned
+
+    def both_modes(self, made: Sequence[Alternative], best: int | None) -> dict[Mode, Alternative]:
+        """Plan replicated and sharded, the mode with the lower bound first.
+
+        `made` are alternatives planned before with the mixture: if a plan among them uses this
+        algorithm only, no search is needed. `best` is the value of the best plan so far.
+        """
+        problem, way, deadline = self.problem, self.way, self.deadline
+        same = {
+            alternative.mode: alternative.plan
+            for alternative in made
+            if alternative.plan
+            and alternative.plan.way == way.algorithm
+            and problem.interference.is_none  # under contention no plan is proven to be the best
+        }
+        by_mode: dict[Mode, Alternative] = {}
+        bounds: dict[Mode, int] = {}
+        for mode in problem.modes:
+            small = too_small(problem, mode) or way.refusal(mode)
+            many = too_many(problem, mode) or too_long(problem, way, mode)
+            if not small:
+                bounds[mode] = bound(problem, way, mode, brief=deadline.passed)
+            if small or many:  # if too many: plans exist, though none is made: their bound counts
+                least = bounds.pop(mode, None)
+                by_mode[mode] = Alternative(way, mode, None, None, least, small or many)
+        for mode, quick in sorted(bounds.items(), key=itemgetter(1)):
+            by_mode[mode] = self._planned(mode, quick, same.get(mode), best)
+            objective = by_mode[mode].objective_ns or 0
+            best = objective if best is None else min(objective, best)
+        return by_mode
+
+    def _planned(self, mode: Mode, quick: int, same: Plan | None, best: int | None) -> Alternative:
+        """Return the best plan of a mode, given a bound, and a plan that the mixture found."""
+        problem, way, deadline = self.problem, self.way, self.deadline
         least, known = quick, best is not None and not deadline.passed
         if best is not None and known:
-            least = raised(problem, synchronisation, mode, quick, best)
+            least = raised(problem, way, mode, quick, best)
         open_ = best is None or least < best
         if not open_ and mode == "replicated":
-            open_ = _sooner_unenforced(problem, synchronisation, best or 0, deadline)
-        searched = open_ and mode not in same and not deadline.passed
-        planned = _replicated if mode == "replicated" else _sharded
-        plans, timed_out = planned(problem, synchronisation, least, deadline, searched)
+            open_ = self._sooner_unenforced(best or 0)
+        searched = open_ and same is None and not deadline.passed
+        planned = self._replicated if mode == "replicated" else self.sharded
+        plans, timed_out = planned(least, searched=searched)
         if searched and not problem.interference.is_none:
-            plans, late = planned_beside(problem, synchronisation, mode, plans, _sharded, deadline)
+            plans, late = self.beside(mode, plans)
             timed_out |= late
-        if mode in same:
-            plans.insert(0, same[mode])
-        alternative = _best(problem, synchronisation, mode, plans, least, deadline)
-        assert alternative.plan is not None
-        assert alternative.objective_ns is not None
-        best = min(alternative.objective_ns, alternative.objective_ns if best is None else best)
-        holds, plan = least, alternative.plan
+        if same is not None:
+            plans.insert(0, same)
+        alternative = self._best(mode, plans, least)
+        plan, objective = alternative.plan, alternative.objective_ns
+        assert plan is not None
+        assert objective is not None
+        holds = least
         if plan.backward_orders != (problem.base.order.backward,):
-            holds, known = bound(problem, synchronisation, mode, plan), False
+            holds, known = bound(problem, way, mode, plan), False
         if not known and not deadline.passed:
-            holds = raised(problem, synchronisation, mode, holds, best, plan)
-        by_mode[mode] = replace(
-            alternative,
-            lower_bound_ns=holds,
-            timed_out=alternative.timed_out
-            or timed_out
-            or (open_ and mode not in same and not searched),
+            shortest = objective if best is None else min(objective, best)
+            holds = raised(problem, way, mode, holds, shortest, plan)
+        late = timed_out or (open_ and same is None and not searched)
+        return replace(alternative, lower_bound_ns=holds, timed_out=alternative.timed_out or late)
+
+    def _sooner_unenforced(self, best: int) -> bool:
+        """Return whether a plan without an enforced op order may beat the best plan."""
+        problem, way = self.problem, self.way
+        try:
+            orders = problem.base.drawn_orders(self.deadline)
+        except NotApplicableError:
+            return False
+        drawn = Plan(way.algorithm, (), orders, problem.base.order.forward)
+        if all(map(ge, heads_of(problem, drawn), problem.base.windows.heads)):
+            return False
+        least = bound(problem, way, "replicated", drawn)
+        return least < best and raised(problem, way, "replicated", least, best, drawn) < best
+
+    def _replicated(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:
+        """Return plans of all-reduces, and whether the time limit cut in."""
+        problem, name, deadline = self.problem, self.way.algorithm, self.deadline
+        if not searched:
+            return [self._nested(least)], False
+        result = caramel.solve(
+            problem.gradients[name], time_limit=deadline.share(1), tie_break=None
         )
-    return by_mode
+        assert result.plan is not None
+        plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
+        timed_out = result.timed_out
+        if room is not None and any(transfer.size_bytes > room for transfer in plans[0].transfers):
+            fitting, late = plans_by(GRADIENTS, problem, self.way, deadline)
+            plans += fitting  # these can beat cut ones
+            timed_out |= late
+        return plans, timed_out
 
+    def _nested(self, least: int) -> Plan:
+        """Return the best plan of all-reduces that needs no search."""
+        name = self.way.algorithm
+        gradients = self.problem.gradients[name]
+        pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
+        lines = lines_of(self.way, "all_reduce")
+        loads = []
+        for nested in tightened(gradients.windows):
+            targets = Targets(nested, lines)
+            reached, openings = targets.least(least)
+            loads += [targets.whole_loads(openings), targets.cut_loads(reached, openings, element)]
+        best = min(loads, key=pricer.rank)
+        return from_gradients(name, plan_of(gradients, gradients.order, best))
 
-def _sooner_unenforced(
-    problem: Problem, synchronisation: Way, best: int, deadline: Deadline
-) -> bool:
-    """Return whether a plan without an enforced op order may beat the best plan."""
-    try:
-        orders = problem.base.drawn_orders(deadline)
-    except NotApplicableError:
-        return False
-    drawn = Plan(synchronisation.algorithm, (), orders, problem.base.order.forward)
-    if all(map(ge, heads_of(problem, drawn), problem.base.windows.heads)):
-        return False
-    least = bound(problem, synchronisation, "replicated", drawn)
-    return least < best and (
-        raised(problem, synchronisation, "replicated", least, best, drawn) < best
-    )
+    def sharded(self, least: int, *, searched: bool) -> tuple[list[Plan], bool]:
+        """Return plans of pushes and pulls, and whether the time limit cut in."""
+        problem, way, deadline = self.problem, self.way, self.deadline
+        name, lines = way.algorithm, lines_of(way, "push")
+        if deadline.passed:
+            first = next(interleaved(problem, lines, least, deadline))
+            return [enforced(problem, name, first)], False
+        plans = [enforced(problem, name, both_ways(problem, way, problem.room("sharded")))]
+        if not searched:
+            return plans, False
+        plans += [servers(problem, way), layers_apart(problem, way)]
+        plans += [
+            enforced(problem, name, transfers)
+            for transfers in interleaved(problem, lines, least, deadline)
+        ]
+        return plans, deadline.passed
 
+    def _fitting(self, plan: Plan) -> Plan:
+        return settled(capped(self.problem, plan), self.way)
 
-def _replicated(
-    problem: Problem,
-    synchronisation: Way,
-    least: int,
-    deadline: Deadline,
-    searched: bool,
-) -> tuple[list[Plan], bool]:
-    """Return plans of all-reduces, and whether the time limit cut in."""
-    name = synchronisation.algorithm
-    if not searched:
-        return [_nested(problem, synchronisation, least)], False
-    gradients = problem.gradients[name]
-    result = caramel.solve(gradients, time_limit=deadline.share(1), tie_break=None)
-    assert result.plan is not None
-    plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
-    timed_out = result.timed_out
-    if room is not None and any(transfer.size_bytes > room for transfer in plans[0].transfers):
-        for rule in GRADIENTS.values():  # fitting transfers can beat cut ones
-            try:
-                deadline.check()
-                plans.append(rule(problem, synchronisation, deadline))
-            except NotApplicableError:
-                continue
-            except TimeUpError:
+    def beside(self, mode: Mode, plans: Sequence[Plan]) -> tuple[list[Plan], bool]:
+        """Return plans of one mode under contention, and whether the time limit cut in.
+
+        `plans`, made without it, and all baselines' are among them. Sharded plans are searched by
+        the fixed point of `planner.solving.contention`; all-reduces were, by `planner.caramel`.
+        """
+        problem, way, deadline = self.problem, self.way, self.deadline
+        by_rule, timed_out = plans_by(BY_ANY_ALGORITHM, problem, way, deadline)
+        known = [*plans, *(plan for plan in by_rule if plan.mode == mode)]
+        if mode == "replicated" or deadline.passed:
+            return known, timed_out or deadline.passed
+        order = problem.base.order
+        names = problem.graph.names_of((*order.backward, *order.forward))
+        cluster = replace(problem.cluster, interference=ALONE)
+        alone = replace(problem, cluster=cluster, op_order=names)
+
+        def asked(plan: Plan | None, charged: int) -> Planner:
+            if plan is None:
+                return replace(self, problem=alone, way=_raised(way, charged))
+            evaluation = evaluate(problem, plan)
+            order = (*plan.backward_orders[0], *plan.forward_order)
+            lasted = sum(
+                cost_of(problem.costs, plan, transfer).cost_ns(transfer.size_bytes)
+                for transfer in plan.transfers
+            )
+            graph = slowed(problem.graph, order, evaluation.iteration)
+            factor = mean_slowdown(evaluation.communication_ns, lasted)
+            return replace(
+                self, problem=replace(alone, graph=graph), way=_raised(way, charged, factor)
+            )
+
+        def searched(asked: Planner) -> Iterator[Outcome[Plan]]:
+            least = bound(asked.problem, asked.way, "sharded", brief=True)
+            made, late = asked.sharded(least, searched=True)
+            for plan in made:
+                yield Outcome(self._fitting(plan), timed_out=late)
+
+        family = Beside(
+            lasts=lambda plan: evaluate(problem, plan).iteration_ns,
+            transfers=lambda plan: plan.transfers,
+            asked=asked,
+            search=searched,
+            joined=lambda plan, place: with_both(problem, way, plan, place),
+        )
+        first = (Outcome(self._fitting(plan)) for plan in known)
+        least = bound(problem, way, mode, brief=True)
+        startup = problem.beside("push").least_ns
+        outcome = best_beside(family, first, startup, deadline, least)
+        assert outcome.plan is not None
+        return [*known, outcome.plan], timed_out or outcome.timed_out
+
+    def _best(self, mode: Mode, plans: Sequence[Plan], least: int) -> Alternative:
+        """Return the best of the plans of one mode, none of which is below a bound."""
+        problem, way, deadline = self.problem, self.way, self.deadline
+        room, timed_out = problem.room(mode), False
+        tight = room is not None and any(
+            transfer.size_bytes > room for plan in plans for transfer in plan.transfers
+        )
+        filling = (
+            filled(problem, way, mode, waiting=waiting)
+            for waiting in (True, False)
+            if tight and (waiting or not deadline.passed)
+        )
+        priced: list[tuple[int, Plan]] = []
+        for plan in chain(filling, plans):
+            if priced and deadline.passed:
                 timed_out = True
                 break
-    return plans, timed_out
-
-
-def _nested(problem: Problem, synchronisation: Way, least: int) -> Plan:
-    """Return the best plan of all-reduces that needs no search."""
-    name = synchronisation.algorithm
-    gradients = problem.gradients[name]
-    pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
-    lines = lines_of(synchronisation, "all_reduce")
-    loads = []
-    for nested in tightened(gradients.windows):
-        targets = Targets(nested, lines)
-        reached, openings = targets.least(least)
-        loads += [targets.whole_loads(openings), targets.cut_loads(reached, openings, element)]
-    return from_gradients(name, plan_of(gradients, gradients.order, min(loads, key=pricer.rank)))
-
-
-def _sharded(
-    problem: Problem,
-    synchronisation: Way,
-    least: int,
-    deadline: Deadline,
-    searched: bool,
-) -> tuple[list[Plan], bool]:
-    """Return plans of pushes and pulls, and whether the time limit cut in."""
-    name, room = synchronisation.algorithm, problem.room("sharded")
-    lines = lines_of(synchronisation, "push")
-    if deadline.passed:
-        return [enforced(problem, name, next(interleaved(problem, lines, least, deadline)))], False
-    plans = [enforced(problem, name, both_ways(problem, synchronisation, room))]
-    if not searched:
-        return plans, False
-    plans += [servers(problem, synchronisation), layers_apart(problem, synchronisation)]
-    plans += [
-        enforced(problem, name, transfers)
-        for transfers in interleaved(problem, lines, least, deadline)
-    ]
-    return plans, deadline.passed
-
-
-def _best(
-    problem: Problem,
-    synchronisation: Way,
-    mode: Mode,
-    plans: Sequence[Plan],
-    least: int,
-    deadline: Deadline,
-) -> Alternative:
-    """Return the best of the plans of one mode, none of which is below a bound."""
-    room, timed_out = problem.room(mode), False
-    tight = room is not None and any(
-        transfer.size_bytes > room for plan in plans for transfer in plan.transfers
-    )
-    filling = (
-        filled(problem, synchronisation, mode, waiting=waiting)
-        for waiting in (True, False)
-        if tight and (waiting or not deadline.passed)
-    )
-    priced: list[tuple[int, Plan]] = []
-    for plan in chain(filling, plans):
-        if priced and deadline.passed:
-            timed_out = True
-            break
-        fitting = settled(capped(problem, plan), synchronisation)
-        priced.append((lasting(problem, fitting)(problem.costs), fitting))
-    objective = min(price for price, _ in priced)
-    if mode == "sharded" and objective > least:  # the simplest of those equal up to rounding
-        near = [entry for entry in priced if entry[0] <= objective + objective // ROUNDING]
-        priced = [entry for entry in near if not _is_cut(problem, entry[1])] or near
+            fitting = self._fitting(plan)
+            priced.append((lasting(problem, fitting)(problem.costs), fitting))
         objective = min(price for price, _ in priced)
-    shortest = [plan for price, plan in priced if price == objective]
-    late = deadline.passed
-    best = min(shortest, key=simplicity) if late else simplest(problem, shortest)
-    return Alternative(synchronisation, mode, best, objective, least, timed_out=timed_out)
+        if mode == "sharded" and objective > least:  # the simplest of those equal up to rounding
+            near = [entry for entry in priced if entry[0] <= objective + objective // ROUNDING]
+            priced = [entry for entry in near if not _is_cut(problem, entry[1])] or near
+            objective = min(price for price, _ in priced)
+        shortest = [plan for price, plan in priced if price == objective]
+        late = deadline.passed
+        best = min(shortest, key=simplicity) if late else simplest(problem, shortest)
+        return Alternative(way, mode, best, objective, least, timed_out=timed_out)
 
 
 def _is_cut(problem: Problem, plan: Plan) -> bool:
@@ -366,3 +403,11 @@ def _is_cut(problem: Problem, plan: Plan) -> bool:
         for sizes in (problem.pulled if transfer.kind == "pull" else problem.pushed,)
         for part in transfer.parts
     )
+
+
+def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
+    """Return a way whose halves cost `factor` times as much, and `charged` ns more per transfer."""
+    later = partial(scaled_cost, startup=factor, rate=factor, extra_ns=charged, rounding=ceil)
+    if isinstance(way, Mixture):
+        return replace(way, options=tuple(option.changed(later) for option in way.options))
+    return way.changed(later)

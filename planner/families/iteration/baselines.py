@@ -17,13 +17,11 @@ from types import MappingProxyType
 
 from planner.families import caramel, ibatch
 from planner.families.caramel.methods import Method
-from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.iteration.plan import Plan
+from planner.families.iteration.plan import MEASURED, Plan, Way, from_gradients
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.ways import MEASURED, Way
 from planner.model.errors import NotApplicableError
-from planner.solving.deadline import NEVER, Deadline
-from planner.solving.transfers import Kind, Part, Transfer, undivided
+from planner.solving.deadline import NEVER, Deadline, TimeUpError
+from planner.solving.transfers import Kind, Part, Transfer
 
 # ---
 # Sharded plans: iBatch both ways, on one channel.
@@ -70,12 +68,6 @@ def _batches(
 
 
 Rule = Callable[[Problem, Way, Deadline], Plan]
-
-
-def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
-    """Return a plan of gradient transfers as a plan of a whole iteration, all at depth 1."""
-    orders = plan.backward_orders, plan.forward_order
-    return Plan(algorithm, undivided(plan.groups), *orders, plan.barrier, plan.late)
 
 
 def by_gradients(method: Method) -> Rule:
@@ -131,18 +123,17 @@ def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
     return Transfer(tuple(Part(j, 0, sizes[j]) for j in unit), kind=kind)
 
 
-def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+def _ibatch(problem: Problem, synchronisation: Way, _: Deadline) -> Plan:
     batches = both_ways(problem, synchronisation, problem.room("sharded"))
     return enforced(problem, synchronisation.algorithm, batches)
 
 
-def _bigdl(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+def _bigdl(problem: Problem, synchronisation: Way, _: Deadline) -> Plan:
     return _apart(problem, synchronisation, [range(len(problem.pushed))])
 
 
-def _bml(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
-    everything = range(len(problem.pushed))
-    reduce = _whole("all_reduce", everything, problem.pushed)
+def _bml(problem: Problem, synchronisation: Way, _: Deadline) -> Plan:
+    reduce = _whole("all_reduce", range(len(problem.pushed)), problem.pushed)
     return enforced(problem, synchronisation.algorithm, (reduce,))
 
 
@@ -190,3 +181,19 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     }
 )
 """All baselines: first plans of single families, then those of other systems."""
+
+
+def plans_by(
+    rules: Mapping[str, Rule], problem: Problem, way: Way, deadline: Deadline
+) -> tuple[list[Plan], bool]:
+    """Return the plans of the rules that apply, and whether the time limit cut in."""
+    plans: list[Plan] = []
+    for rule in rules.values():
+        try:
+            deadline.check()
+            plans.append(rule(problem, way, deadline))
+        except NotApplicableError:
+            continue
+        except TimeUpError:
+            return plans, True
+    return plans, False

@@ -1,63 +1,46 @@
-"""Price plans of whole iterations, and list when everything happens.
+"""Price and check plans of whole iterations, and their schedules.
 
-All plans of this family are priced here, whatever method made them;
-`planner.families.iteration.checker` checks them. Optimisers update parameters when the backward
-pass has ended, so no pull starts before.
+All plans of this family are priced and checked here, whatever method made them, as in
+`planner.families.caramel.evaluation`. A plan that passes can be executed; `check_room` checks
+memory.
 
-Complexity: O(ops + parts), times the number of op orders.
-Source: the iteration as in Caramel §3.1; pulls as in iBatch §3: a layer computes once its
-parameters have arrived.
+Complexity: O(ops + dependencies + parts), times the number of op orders.
+Source: the iteration as in Caramel §3.1; pulls as in iBatch §3.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 
-from planner.families.caramel.delayed_release import late_heads
-from planner.families.caramel.evaluation import TransferTimes, plan_heads
-from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.caramel.windows import windows
-from planner.families.iteration.plan import How, Plan
+from planner.families.caramel.checker import check as check_gradients
+from planner.families.caramel.checker import check_contents, check_schedule
+from planner.families.caramel.evaluation import Evaluation as GradientEvaluation
+from planner.families.caramel.evaluation import Price, heads_and_tails, plan_heads, scheduled
+from planner.families.iteration.plan import How, Plan, Way
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.ways import Way
 from planner.model.costs import AffineCost, DepthCost, TableCost
+from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.solving.robustness import Step, strained
-from planner.solving.simulator import Iteration, TimedTransfer, simulate
-from planner.solving.transfers import Kind, Transfer
+from planner.solving.simulator import Iteration
+from planner.solving.transfers import Kind, Part, Transfer, undivided
 
 Costs = Mapping[How, Way]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The timeline and the cost of a plan.
+class Evaluation(GradientEvaluation):
+    """The timeline and the cost of a plan: as of a plan of gradient transfers, and start-ups.
 
     Attributes
     ----------
-    iteration : Iteration
-        When each op and each transfer happens.
-    times : tuple of TransferTimes
-        Times of each transfer, in transfer order. A pull is ready when the backward pass and the
-        pushes of its parameters have ended; a push is due with the earliest pull that follows it.
-    iteration_ns : int
-        Backward pass and next forward pass, stalls included: the objective.
-    communication_ns, computation_ns : int
-        Total time of the transfers, and of the ops, both slowed down by contention.
     startup_ns : int
         Start-up cost of all transfers, a part of `communication_ns`.
     """
 
-    iteration: Iteration
-    times: tuple[TransferTimes, ...]
-    iteration_ns: int
-    communication_ns: int
-    computation_ns: int
     startup_ns: int
-
-    @property
-    def stall_ns(self) -> int:
-        """How long computation waits for communication (ns)."""
-        return self.iteration_ns - self.computation_ns
 
 
 def cost_of(costs: Costs, plan: Plan, transfer: Transfer) -> AffineCost | TableCost | DepthCost:
@@ -65,52 +48,32 @@ def cost_of(costs: Costs, plan: Plan, transfer: Transfer) -> AffineCost | TableC
     return costs[plan.how(transfer)].cost(transfer.kind)
 
 
+def _prices(problem: Problem, plan: Plan, costs: Costs) -> list[Price]:
+    """Return the durations of each transfer."""
+
+    @cache  # many of thousands of transfers are alike
+    def priced(how: How, kind: Kind, size: int) -> Price:
+        lasts, beside = costs[how].cost(kind).cost_ns(size), problem.beside(kind)
+        return Price(lasts, beside.processor_ns(size, lasts), beside.beside_ns(lasts))
+
+    return [priced(plan.how(each), each.kind, each.size_bytes) for each in plan.transfers]
+
+
 def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evaluation:
     """Price a checked plan.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its problem.
-    plan : Plan
-        The plan.
-    costs : mapping from How to Way, optional
-        Cost of transfers by each algorithm at each depth, if not that of the cluster.
+    `costs` are those of transfers by each algorithm at each depth, if not those of the cluster.
     """
-    graph = problem.graph
-    heads = heads_of(problem, plan)
-    place = {index: position for position, index in enumerate(plan.forward_order)}
-    first_read = [min(place[index] for index in readers) for readers in graph.readers]
-    backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
-    forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
-    never = len(forward_ns)  # no op waits for a push, only for the pulls behind it
     known = problem.costs if costs is None else costs
-
-    @cache  # many of thousands of transfers are alike
-    def priced(how: How, kind: Kind, size: int) -> tuple[int, int, int]:
-        lasts, beside = known[how].cost(kind).cost_ns(size), problem.beside(kind)
-        return lasts, beside.processor_ns(size, lasts), beside.beside_ns(lasts) - lasts
-
-    steps = []
-    works = [_work_before(transfer, heads, sum(backward_ns)) for transfer in plan.transfers]
-    if plan.late:
-        firsts = [heads[transfer.parts[0].parameter] for transfer in plan.transfers]
-        works = late_heads(works, firsts, backward_ns)
-    for transfer, work in zip(plan.transfers, works, strict=True):
-        needed = never
-        if transfer.kind != "push":
-            needed = min(first_read[part.parameter] for part in transfer.parts)
-        lasts, *taken = priced(plan.how(transfer), transfer.kind, transfer.size_bytes)
-        steps.append(TimedTransfer(work, lasts, needed, transfer.not_before_ns, *taken))
-    iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier, held=plan.late)
-    undisturbed = iteration.undisturbed
+    made = scheduled(problem.graph, plan.as_gradients, _prices(problem, plan, known))
+    startups = sum(cost_of(known, plan, transfer).startup_ns for transfer in plan.transfers)
     return Evaluation(
-        iteration=iteration,
-        times=_times(plan, steps, iteration, undisturbed),
-        iteration_ns=iteration.end_ns,
-        communication_ns=sum(end - start for start, end in iteration.transfers),
-        computation_ns=undisturbed[-1],
-        startup_ns=sum(cost_of(known, plan, transfer).startup_ns for transfer in plan.transfers),
+        made.iteration,
+        made.times,
+        made.iteration_ns,
+        made.communication_ns,
+        made.computation_ns,
+        startups,
     )
 
 
@@ -162,59 +125,126 @@ def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
 
 def _unpriced(problem: Problem, plan: Plan) -> list[tuple[int, tuple[How, str], int, int]]:
     """Return for each transfer when it is ready, how it is sent, its bytes, and its tail."""
-    known = problem.base.windows
-    heads, tails = known.heads, known.tails
-    order = problem.base.order
-    if (plan.backward_orders, plan.forward_order) != ((order.backward,), order.forward):
-        heads = heads_of(problem, plan)
-        tails = windows(problem.graph, plan.backward_orders[0], plan.forward_order).tails
-    steps: list[tuple[int, tuple[How, str], int, int]] = []
-    for transfer in plan.transfers:
-        ready, tail = _work_before(transfer, heads, known.backward_ns), 0
-        ready = max(ready, transfer.not_before_ns)
-        if transfer.kind != "push":
-            tail = max(tails[part.parameter] for part in transfer.parts)
-        if plan.barrier:
-            tail = known.forward_ns
-        steps.append((ready, (plan.how(transfer), transfer.kind), transfer.size_bytes, tail))
-    return steps
-
-
-def _work_before(transfer: Transfer, heads: Sequence[int], backward_ns: int) -> int:
-    """Return how much of the backward pass must be done before a transfer may start (ns)."""
-    if transfer.kind == "pull":
-        return backward_ns
-    return max(heads[part.parameter] for part in transfer.parts)
-
-
-def _times(
-    plan: Plan, steps: Sequence[TimedTransfer], iteration: Iteration, undisturbed: Sequence[int]
-) -> tuple[TransferTimes, ...]:
-    due: dict[int, int] = {}  # deadline of each parameter's pulls
-    deadlines = []
-    for transfer, step in reversed(list(zip(plan.transfers, steps, strict=True))):
-        parameters = [part.parameter for part in transfer.parts]
-        deadline = undisturbed[0 if plan.barrier else min(step.needed_by, len(undisturbed) - 1)]
-        if transfer.kind == "push":
-            deadline = min((due[j] for j in parameters if j in due), default=deadline)
-        elif transfer.kind == "pull":
-            due.update({j: min(deadline, due.get(j, deadline)) for j in parameters})
-        deadlines.append(deadline)
-    pushed: dict[int, int] = {}  # end of each parameter's last push so far
-    times = []
-    for transfer, computed, (start, end), deadline in zip(
-        plan.transfers, iteration.ready, iteration.transfers, reversed(deadlines), strict=True
-    ):
-        ready = computed
-        if transfer.kind == "pull":
-            ready = max(computed, *(pushed[part.parameter] for part in transfer.parts))
-        elif transfer.kind == "push":
-            pushed.update({part.parameter: end for part in transfer.parts})
-        times.append(TransferTimes(ready, start, end, deadline))
-    return tuple(times)
+    windows = heads_and_tails(problem.graph, plan.as_gradients)
+    return [
+        (ready, (plan.how(transfer), transfer.kind), transfer.size_bytes, tail)
+        for transfer, (ready, tail) in zip(plan.transfers, windows, strict=True)
+    ]
 
 
 def heads_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
     """Return when each gradient is ready on the last worker under a plan's op orders (ns)."""
-    orders = GradientPlan((), plan.backward_orders, plan.forward_order)
-    return plan_heads(problem.graph, orders)
+    return plan_heads(problem.graph, plan.as_gradients)
+
+
+def check(problem: Problem, plan: Plan) -> None:
+    """Check that `plan` is a plan of `problem`.
+
+    Every byte of every gradient is summed exactly once, by an all-reduce or a push. Every byte of a
+    parameter whose gradient is pushed is pulled exactly once, after it was pushed; after all of the
+    gradient was pushed, if gradients and parameters differ in size. All parameters are pushed or
+    all are all-reduced. They are cut only between whole elements; every order runs each op of its
+    pass once, after the ops it depends on.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first transfer or op that breaks a rule.
+    """
+    problem.synchronisation(plan.algorithm)
+    for number, transfer in enumerate(plan.transfers):
+        if (transfer.algorithm or plan.algorithm, 1) not in problem.costs:
+            raise InvalidPlanError(f"transfers[{number}].algorithm", "cannot be used here")
+        if plan.how(transfer) not in problem.costs:
+            raise InvalidPlanError(f"transfers[{number}].depth", "is none of this algorithm")
+        if transfer.kind not in ("all_reduce", "push", "pull"):
+            raise InvalidPlanError(f"transfers[{number}].kind", "is none")
+    summed = [number for number, transfer in enumerate(plan.transfers) if transfer.kind != "pull"]
+    sums = undivided(plan.transfers[number] for number in summed)
+    with _in_transfers(summed):
+        check_gradients(problem.base, replace(plan.as_gradients, groups=sums))
+    _check_pulls(problem, plan)
+
+
+@contextmanager
+def _in_transfers(numbers: Sequence[int]) -> Iterator[None]:
+    """Turn paths into some transfers, checked as groups, into paths into the whole plan."""
+    try:
+        yield
+    except InvalidPlanError as error:
+        path = error.path
+        if inner := re.fullmatch(r"groups(\[(\d+)\](.*))?", path):
+            path = f"transfers[{numbers[int(inner[2])]}]{inner[3]}" if inner[1] else "transfers"
+        raise InvalidPlanError(path, error.message) from None
+
+
+def check_room(problem: Problem, plan: Plan) -> None:
+    """Check that no transfer exceeds the cap or the available memory.
+
+    Raises `BrokenConstraintError` with the first such transfer, and the binding limit.
+    """
+    room = problem.room(plan.mode)
+    if room is None:
+        return
+    for number, transfer in enumerate(plan.transfers):
+        if transfer.size_bytes > room:
+            binding = problem.binding(plan.mode)
+            raise BrokenConstraintError(
+                f"transfers[{number}]",
+                f"carries {transfer.size_bytes} bytes, and {binding} leaves room for {room}",
+                binding,
+            )
+
+
+def _check_pulls(problem: Problem, plan: Plan) -> None:
+    """Check the pulls of a plan whose gradients are all summed exactly once."""
+    pulls = [number for number, transfer in enumerate(plan.transfers) if transfer.kind == "pull"]
+    pushes: list[list[tuple[int, Part]]] = [[] for _ in problem.pushed]
+    for number, transfer in enumerate(plan.transfers):
+        for part in transfer.parts if transfer.kind == "push" else ():
+            pushes[part.parameter].append((number, part))
+    if not any(pushes):
+        if pulls:
+            raise InvalidPlanError(f"transfers[{pulls[0]}]", "pulls what nobody pushed")
+        return
+    if any(transfer.kind == "all_reduce" for transfer in plan.transfers):
+        raise InvalidPlanError("transfers", "some gradients are pushed, some all-reduced")
+    with _in_transfers(pulls):
+        pulled = [plan.transfers[number] for number in pulls]
+        check_contents(problem.graph, problem.pulled, problem.element_bytes, pulled, "pulled")
+    last = [_last_pushes(problem, index, parts) for index, parts in enumerate(pushes)]
+    for number, transfer in zip(pulls, pulled, strict=True):
+        for part in transfer.parts:
+            if number < last[part.parameter](part):
+                name = problem.graph.parameters[part.parameter].name
+                raise InvalidPlanError(
+                    f"transfers[{number}]", f"pulls {name} before all of it was pushed"
+                )
+
+
+def _last_pushes(
+    problem: Problem, index: int, pushes: Sequence[tuple[int, Part]]
+) -> Callable[[Part], int]:
+    """Return a function from a pull to the number of the last push that it needs, or -1.
+
+    A pull needs the pushes of the same bytes, or all if sizes differ. Pushes do not overlap.
+    """
+    if problem.pulled[index] != problem.pushed[index]:
+        latest = max(number for number, _ in pushes)
+        return lambda _: latest
+    ordered = sorted(pushes, key=lambda push: push[1].start)
+    starts = [push.start for _, push in ordered]
+    stops = [push.stop for _, push in ordered]
+
+    def last(pull: Part) -> int:
+        same = ordered[bisect_right(stops, pull.start) : bisect_left(starts, pull.stop)]
+        return max((number for number, _ in same), default=-1)
+
+    return last
+
+
+def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
+    """Check a schedule of the plan independently of the code that computed it."""
+    prices = _prices(problem, plan, problem.costs)
+    still = problem.interference.is_none
+    check_schedule(problem.graph, plan.as_gradients, iteration, prices, still=still)

@@ -27,25 +27,31 @@ from planner.families.iteration.baselines import (
     layers_apart,
     servers,
 )
-from planner.families.iteration.beside import with_both
 from planner.families.iteration.bounds import bound, raised
-from planner.families.iteration.checker import check, check_room, check_times
 from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.evaluation import (
     Evaluation,
+    check,
+    check_room,
+    check_times,
     evaluate,
     lasting,
     simplest,
     simplicity,
 )
-from planner.families.iteration.fewer_transfers import fewer_transfers
 from planner.families.iteration.for_target import within
-from planner.families.iteration.measured import notes_of
-from planner.families.iteration.plan import Plan
+from planner.families.iteration.plan import MIXED, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.refit import adapt, refit
-from planner.families.iteration.transfer_limit import capped, settled, too_many, too_small
-from planner.families.iteration.ways import MIXED
+from planner.families.iteration.synchronisation import notes_of
+from planner.families.iteration.transfer_limit import (
+    capped,
+    fewer_transfers,
+    settled,
+    too_many,
+    too_small,
+    with_both,
+)
 from planner.model.clusters import scaled_cluster
 from planner.model.errors import BrokenConstraintError, NotApplicableError
 from planner.model.profiles import Profile
@@ -343,14 +349,8 @@ def solve_all(
 ) -> tuple[Result[Plan, Evaluation], tuple[Alternative, ...]]:
     """Return the joint plan, as `solve` does, and the alternatives it was chosen from.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem, without a target.
-    time_limit, **control
-        As for `solve`.
-    progress : callable, optional
-        Called with the name of each alternative before it is planned.
+    The problem has no target. `progress` is called with the name of each alternative before it is
+    planned.
     """
     listed: list[Alternative] = []
 
@@ -376,14 +376,7 @@ def best_of(
 ) -> Result[Plan, Evaluation]:
     """Return the best alternative as a result; of equally long ones the simplest.
 
-    Parameters
-    ----------
-    problem : Problem
-        Their problem.
-    candidates : iterable of Alternative
-        All of them.
-    runtime_s : float
-        How long they took.
+    They took `runtime_s` seconds.
     """
     outcome = replace(_best_of(problem, candidates), method=JOINT)
     return ITERATION.verify(problem, outcome, runtime_s)

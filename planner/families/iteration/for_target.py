@@ -3,7 +3,7 @@
 Problem: of all plans that keep to a target's rules, by an algorithm that its library can use, find
 the shortest. Method: `planner.families.caramel.for_target` under each of these algorithms that the
 cluster allows, at depth 1; the best counts. Other plans are priced under a target by the same
-algorithms (`planner.families.caramel.target_schedule`). For FSDP2, which shards parameters, use
+algorithms (`planner.families.caramel.for_target`). For FSDP2, which shards parameters, use
 `planner.fsdp`. Guarantee: never slower than the target's default by its best algorithm; the bound
 is the minimum over the algorithms. Complexity: that of the family's method, per algorithm. Source:
 own.
@@ -13,17 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from planner.families import caramel
-from planner.families.caramel.for_target import BUCKETS, planned
+from planner.families.caramel.for_target import BUCKETS, default_plan, exported_to, planned
 from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.caramel.target_schedule import default_plan, exported_to
-from planner.families.iteration.baselines import from_gradients
-from planner.families.iteration.checker import as_gradients
 from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.evaluation import evaluate
-from planner.families.iteration.plan import Plan
+from planner.families.iteration.plan import MEASURED, Plan, from_gradients
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.transfer_limit import too_many, too_small
-from planner.families.iteration.ways import MEASURED
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
@@ -37,18 +33,18 @@ Planned = Callable[[caramel.Problem, Deadline, int | None], Outcome[GradientPlan
 def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
     """Return the methods of a problem with a target: the best plan, and the target's default."""
     best = _over(planned)
-    return {"auto": named(BUCKETS, best), BUCKETS: best, target.name: _over(_default)}
+    default = _over(lambda under, deadline, _: Outcome(default_plan(under, target, deadline)))
+    return {"auto": named(BUCKETS, best), BUCKETS: best, target.name: default}
 
 
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
     """Return the price of a plan under the rules of each target, as far as the time suffices."""
     prices = {}
-    gradients = replace(as_gradients(plan, plan.transfers), groups=plan.transfers)
     for name, target in TARGETS.items():
         try:
             prices[name] = min(
                 (
-                    exported_to(under, target, gradients, deadline)
+                    exported_to(under, target, plan.as_gradients, deadline)
                     for _, under in _problems(problem, target)
                 ),
                 key=lambda price: (price.default_ns, price.plan_ns or 0),
@@ -71,11 +67,6 @@ def _problems(problem: Problem, target: Target) -> Iterator[tuple[str, caramel.P
         if option.depth == 1 and option.algorithm in (*target.algorithms, "none", MEASURED):
             gradients = problem.gradients[option.algorithm]
             yield option.algorithm, replace(gradients, cost=option.all_reduce, target=target)
-
-
-def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Outcome[GradientPlan]:
-    assert problem.target is not None
-    return Outcome(default_plan(problem, problem.target, deadline))
 
 
 def _over(method: Planned) -> AnyMethod[Problem, Plan]:
@@ -103,9 +94,9 @@ def _over(method: Planned) -> AnyMethod[Problem, Plan]:
         best = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
         largest = max(transfer.size_bytes for transfer in best.transfers)
         if room is not None and largest > room:
-            binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
             reason = f"{target.title} sends {largest} bytes at once, there is room for {room}"
-            return Outcome(None, None, timed_out, Infeasibility(reason, (binding,)))
+            why = Infeasibility(reason, (problem.binding("replicated"),))
+            return Outcome(None, None, timed_out, why)
         known = [outcome.lower_bound for outcome in outcomes if outcome.lower_bound is not None]
         return Outcome(best, min(known) if len(known) == len(outcomes) else None, timed_out)
 

@@ -3,30 +3,161 @@
 Method: the layers are those of `Profile.chain`. A mesh is sharded over all workers or, on hosts
 with several accelerators, over those of 1, 2, 4 … hosts, with replicas between them. Collectives
 cost what measured tables say, else they are rings, as in libraries. All replicas gather at once,
-and share the shared medium (`planner.families.iteration.parts`). Blocks are numbered modules such
-as ``blocks.3``, and the layers between them.
+and share the shared medium. Blocks are numbered modules such as ``blocks.3``, and the layers
+between them.
 
-Complexity: O(layers + meshes).
-Source: own.
+Complexity: O(layers + meshes), and O(N) if copies straddle hosts.
+Source: own; PXN is described in NVIDIA's documentation of NCCL.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from planner.families import fsdp
 from planner.families.fsdp.problem import Channels
-from planner.families.iteration.parts import (
-    costs_between_copies,
-    costs_within_copies,
-    use_other_links,
-)
+from planner.families.iteration.synchronisation import measured_on, synchronisations
 from planner.model.clusters import Cluster
+from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.network import scattered
 from planner.model.profiles import Profile
-from planner.model.topologies import Rails
+from planner.model.topologies import Rails, Switch
 from planner.model.validation import shown
 from planner.solving.compare import Place
+
+# ---
+# Costs of collectives in parts of a cluster that communicate at the same time.
+#
+# Problem: the ranks of a cluster, numbered host by host, are cut into copies of consecutive ranks.
+# Ranks at the same place of each copy form a row. All copies, or all rows, communicate at once.
+# Method: each part is a cluster of its own, with the links and NICs that no other part uses and its
+# share of the shared medium. Parts that straddle hosts are rings. Cases: docs/iteration.md, "Costs
+# within copies and rows". Guarantee: all parts together load no link, NIC or shared medium above
+# its rate. Costs of rings are exact for pieces that divide evenly.
+
+Costs = tuple[AffineCost | TableCost, AffineCost | TableCost, AffineCost | TableCost]
+"""Costs of an all-gather, a reduce-scatter and an all-reduce, by the bytes of the whole part."""
+
+_SECOND = Fraction(10**9)
+
+
+def costs_within_copies(cluster: Cluster, shards: int) -> Costs:
+    """Return the costs of collectives within copies of `shards` ranks, all copies at once.
+
+    Raises `NotApplicableError` if the cost of such copies is not known.
+    """
+    workers = cluster.workers
+    if _straddles(cluster, shards):
+        starts = range(0, workers, shards)
+        return _rings(cluster, (range(start, start + shards) for start in starts))
+    return _costs(_part(cluster, shards, min(shards, cluster.workers_per_host)), workers // shards)
+
+
+def costs_between_copies(cluster: Cluster, shards: int) -> Costs:
+    """Return the costs of collectives within rows, all rows at once; see `costs_within_copies`."""
+    workers = cluster.workers
+    if _straddles(cluster, shards):
+        return _rings(cluster, (range(place, workers, shards) for place in range(shards)))
+    return _costs(
+        _part(cluster, workers // shards, max(cluster.workers_per_host // shards, 1)), shards
+    )
+
+
+def use_other_links(cluster: Cluster, shards: int) -> bool:
+    """Return whether rows use no link, NIC or medium that copies use.
+
+    True if each copy is one whole host: copies use links, rows use NICs.
+    """
+    topology = cluster.topology
+    return isinstance(topology, Rails) and shards in (1, topology.accelerators)
+
+
+def _straddles(cluster: Cluster, shards: int) -> bool:
+    """Return whether some copy has a part of one host, and ranks of another host."""
+    topology = cluster.topology
+    if not isinstance(topology, Rails):
+        return False
+    return bool(shards % topology.accelerators and topology.accelerators % shards)
+
+
+def _part(cluster: Cluster, ranks: int, per_host: int) -> Cluster:
+    """Return the cluster of one copy or row, with the links that it does not share."""
+    topology, nic, hosts = cluster.topology, cluster.nic, ranks // per_host
+    if ranks == cluster.workers:
+        return cluster
+    if isinstance(topology, Rails):
+        topology = replace(topology, hosts=hosts, accelerators=per_host)
+        nic = replace(nic, per_machine=per_host)
+    elif isinstance(topology, Switch):
+        topology = Switch(ranks)
+    else:
+        raise NotApplicableError("shards", f"{ranks} ranks are no part of this topology")
+    return replace(cluster, machines=hosts, topology=topology, nic=nic)
+
+
+def _costs(part: Cluster, parts: int) -> Costs:
+    """Return the costs of collectives in one of several equal parts that communicate at once."""
+    if part.workers == 1:
+        nothing = AffineCost(0, Fraction(0))
+        return nothing, nothing, nothing
+    shared = part.shared_bytes_per_s
+    if shared is not None:
+        part = replace(part, shared_bytes_per_s=shared / parts)
+    if part.network is not None:
+        if shared is not None and parts > 1:
+            raise NotApplicableError(
+                "shards",
+                f"{parts} groups of {part.workers} ranks share the cluster's shared_bytes_per_s, "
+                "and the tables of its network are those of one group alone",
+            )
+        way = measured_on(part)
+    else:
+        usable, left_out = synchronisations(part, ("ring",))
+        if not usable:
+            raise NotApplicableError("cluster", left_out[0][1])
+        way = usable[0]
+    return way.pull, way.half, way.all_reduce
+
+
+def _rings(cluster: Cluster, parts: Iterable[Sequence[int]]) -> Costs:
+    """Return the costs of collectives in rings of ranks on rails, all at once."""
+    rails, nic = cluster.topology, cluster.nic
+    assert isinstance(rails, Rails)
+    size, count, forwarded = rails.accelerators, 0, False
+    # Hops over each link and NIC: outwards; inwards (for a NIC, hops to its rank); and out of the
+    # host.
+    sent, received, left = Counter[int](), Counter[int](), Counter[int]()
+    for ranks in parts:
+        count = len(ranks)
+        for rank, following in pairwise((*ranks, ranks[0])):
+            door = following if rank // size == following // size else None
+            if door is None:
+                door = rank // size * size + following % size
+                left[door] += 1
+            if door != rank:
+                sent[rank] += 1
+                received[door] += 1
+                forwarded |= door != following
+    if cluster.network is not None:
+        raise NotApplicableError(
+            "shards",
+            f"groups of {count} ranks straddle hosts of {size} accelerators, which nobody measured",
+        )
+    links = max((*sent.values(), *received.values()), default=0)
+    rate = max(
+        links * _SECOND / rails.link_bytes_per_s,
+        max(left.values()) * _SECOND / nic.bytes_per_s,
+    )
+    startup = (count - 1) * (nic.startup_ns + forwarded * rails.link_startup_ns)
+    half = AffineCost(startup, scattered(count) * rate)
+    return half, half, AffineCost(2 * half.startup_ns, 2 * half.ns_per_byte)
+
+
+# ---
 
 
 def sharded_problem(

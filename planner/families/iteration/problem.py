@@ -10,9 +10,17 @@ from typing import Any
 from planner.families import caramel
 from planner.families.iteration.damaged import cut_off
 from planner.families.iteration.memory import Footprint
-from planner.families.iteration.plan import MODES, How, Mode
+from planner.families.iteration.plan import (
+    MEASURED,
+    MIXED,
+    MODES,
+    How,
+    Mode,
+    Synchronisation,
+    Way,
+    mixture,
+)
 from planner.families.iteration.synchronisation import ALGORITHMS, KNOWN, least, synchronisations
-from planner.families.iteration.ways import MEASURED, MIXED, Synchronisation, Way, mixture
 from planner.model.clusters import Cluster
 from planner.model.contention import Interference
 from planner.model.costs import AffineCost, DepthCost, TableCost
@@ -327,3 +335,8 @@ class Problem:
         return min(
             (limit for limit in (left, self.max_transfer_bytes) if limit is not None), default=None
         )
+
+    def binding(self, mode: Mode) -> str:
+        """Return which of the cap and the memory limit leaves the least room."""
+        capped = self.room(mode) == self.max_transfer_bytes
+        return "max_transfer_bytes" if capped else "memory_bytes"

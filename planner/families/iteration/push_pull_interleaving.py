@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import accumulate, groupby, pairwise
-from math import ceil
 
-from planner.families.caramel.nested_windows import Nested, Targets
+from planner.families.caramel.bounds import Nested, Targets, UnitCost
+from planner.families.caramel.pricing import Load, groups_of
 from planner.families.caramel.windows import Windows
+from planner.families.iteration.bounds import ends_by, least_end
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.sharded_bound import UnitCost, ends_by, least_end
 from planner.model.costs import Line
 from planner.solving.deadline import Deadline
-from planner.solving.transfers import Kind, Part, Transfer
+from planner.solving.transfers import Kind, Transfer
 
 BUDGET = 400
 """Values computed at most."""
@@ -35,9 +35,6 @@ SIDE_GRID = 256
 
 NEAR = 2000
 """A plan within 1/NEAR of the target is not improved."""
-
-Load = list[tuple[int, int]]
-"""Pairs (parameter, bytes) of one transfer."""
 
 
 def interleaved(
@@ -66,9 +63,14 @@ class _Sides:
     lines: Sequence[Line]
     element: int
 
+    @cached_property
+    def cost(self) -> UnitCost:
+        """Cost of a push, or a pull, by its size."""
+        return UnitCost(self.lines)
+
     def cost_ns(self, size: int) -> int:
-        """Return the cost of a push, or a pull, by its size (ns)."""
-        return ceil(min(startup + rate * size for startup, rate in self.lines))
+        """Return the same in ns, rounded up."""
+        return self.cost.ns(self.cost.of(size))
 
     @cached_property
     def order(self) -> list[int]:
@@ -89,7 +91,7 @@ class _Sides:
             load = self._fill(read - now, waiting, left)
             if load:
                 steps.append(("push", load))
-            steps.append(("pull", [(j, self.pulled[j]) for j in group]))
+            steps.append(("pull", tuple((j, self.pulled[j]) for j in group)))
             now = read + self.cost_ns(sum(self.pulled[j] for j in group))
             for j in group:
                 heappush(waiting, (-heads[j], j))
@@ -104,11 +106,8 @@ class _Sides:
 
     def _fill(self, time: int, waiting: list[tuple[int, int]], left: list[int]) -> Load:
         """Take as many waiting bytes as can be pushed in a time (ns)."""
-        room = max(
-            int((time - startup) / rate) if rate else sum(left) if time > startup else 0
-            for startup, rate in self.lines
-        )
-        load: Load = []
+        room = self.cost.room(time * self.cost.unit)
+        load: list[tuple[int, int]] = []
         while waiting and room > 0:
             j = waiting[0][1]
             size = left[j] if left[j] <= room else room - room % self.element
@@ -119,7 +118,7 @@ class _Sides:
             room -= size
             if not left[j]:
                 heappop(waiting)
-        return load
+        return tuple(load)
 
     def _batches(self, tails: Sequence[int], left: Sequence[int]) -> list[Load]:
         """Return pulls that end as early as possible; given heads, pushes, the last first."""
@@ -135,13 +134,12 @@ class _Sides:
         least, openings = targets.least(0)
         batches = [targets.cut_loads(least, openings, self.element)]
         if len(self.lines) > 1 and units:
-            from planner.families.caramel.concave_bound import concave_loads  # imports NumPy
+            from planner.families.caramel.grid_bounds import concave_loads  # imports NumPy
 
             batches.append(concave_loads(nested, self.lines, self.element, SIDE_GRID))
-        best = min(batches, key=lambda loads: self._end(loads, tails))
-        return [list(load) for load in best]
+        return min(batches, key=lambda loads: self._end(loads, tails))
 
-    def _end(self, loads: Sequence[tuple[tuple[int, int], ...]], tails: Sequence[int]) -> int:
+    def _end(self, loads: Sequence[Load], tails: Sequence[int]) -> int:
         """Return when the last tail of loads of one side ends (ns)."""
         free = end = 0
         for load in loads:
@@ -154,7 +152,7 @@ class _Ends:
     """Values of plans by the ends of their groups of pulls, in units of neighbouring parameters."""
 
     def __init__(self, sides: _Sides) -> None:
-        self.cost = UnitCost(sides.lines)
+        self.cost = sides.cost
         known, unit = sides.windows, self.cost.unit
         ordered = [(known.heads[j], known.tails[j]) for j in sides.order]
         places = [n for n, (at, following) in enumerate(pairwise(ordered), 1) if at != following]
@@ -256,25 +254,13 @@ def _best_ends(sides: _Sides, target: int, deadline: Deadline) -> list[int]:
 
 
 def _transfers(sides: _Sides, steps: Sequence[tuple[Kind, Load]]) -> tuple[Transfer, ...]:
-    """Return transfers; the pieces of a parameter leave in the order of its bytes.
-
-    The last bytes of a parameter that ends inside an element belong to one piece, at any place:
-    plans are built from the end, so the remainder comes first.
-    """
-    reached: dict[tuple[Kind, int], int] = {}
-    transfers = []
-    for kind, load in steps:
-        parts = []
-        sizes = sides.pushed if kind == "push" else sides.pulled
-        together: dict[int, int] = {}  # one part of a parameter in a transfer
-        for j, size in load:
-            together[j] = together.get(j, 0) + size
-        for j, size in together.items():
-            if size % sides.element:
-                start = sizes[j] - size
-            else:
-                start = reached.get((kind, j), 0)
-                reached[kind, j] = start + size
-            parts.append(Part(j, start, start + size))
-        transfers.append(Transfer(tuple(parts), kind=kind))
-    return tuple(transfers)
+    """Return the transfers of these loads."""
+    sides_by_kind: tuple[tuple[Kind, Sequence[int]], ...] = (
+        ("push", sides.pushed),
+        ("pull", sides.pulled),
+    )
+    made = {}
+    for kind, sizes in sides_by_kind:
+        loads = (load for other, load in steps if other == kind)
+        made[kind] = iter(groups_of(loads, sizes, sides.element, kind=kind))
+    return tuple(next(made[kind]) for kind, _ in steps)

@@ -1,6 +1,6 @@
 """A lower bound on sharded plans for concave costs, with pushes that follow the first pulls.
 
-Problem: as in `planner.families.iteration.sharded_bound`, with transfers that cost the minimum of
+Problem: as in `planner.families.iteration.bounds`, with transfers that cost the minimum of
 several lines: bound the iteration M of every sharded plan. Method: a push is *right* if it ends in
 the last t_0 of the iteration (t_0: the largest tail). With R bytes pushed right, M is at least
 max(B, E(R)) + T(R): the end of the other pushes, and the least time of pulls and right pushes.
@@ -15,7 +15,7 @@ from math import inf
 
 import numpy as np
 
-from planner.families.caramel.concave_bound import ROUNDING, ConcaveCost, Floats, grid_of, surely
+from planner.families.caramel.grid_bounds import ROUNDING, ConcaveCost, Floats, grid_of, surely
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
 

@@ -1,12 +1,12 @@
 """Warm start: adapt an old plan to changed numbers, within milliseconds.
 
 Method: parameters of another size are cut at the same shares. All-reduces are improved as in
-`planner.families.caramel.refit`; pushes and pulls compete with iBatch's batches both ways
+`planner.families.caramel.search`; pushes and pulls compete with iBatch's batches both ways
 (`planner.families.iteration.baselines`). Each transfer takes the algorithm that suits its size now,
 of those the old plan chose from. Transfers over the limit are cut
 (`planner.families.iteration.transfer_limit`), unless there would be none or too many. Guarantee:
 never worse than the old transfers in the old order; mode and algorithms stay. Complexity: that of
-`planner.families.caramel.refit`. Source: own.
+`planner.families.caramel.search`. Source: own.
 """
 
 from dataclasses import replace
@@ -14,15 +14,13 @@ from dataclasses import replace
 from planner.families.caramel.pricing import LoadPricer, groups_of, loads_of
 from planner.families.caramel.problem import OpOrder
 from planner.families.caramel.problem import Plan as GradientPlan
-from planner.families.caramel.refit import improved, resized
+from planner.families.caramel.search import improved, resized
 from planner.families.caramel.windows import windows
-from planner.families.iteration.baselines import both_ways, enforced, from_gradients
-from planner.families.iteration.checker import as_gradients
+from planner.families.iteration.baselines import both_ways, enforced
 from planner.families.iteration.evaluation import lasting
-from planner.families.iteration.plan import Plan
+from planner.families.iteration.plan import Plan, Way, from_gradients
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.transfer_limit import capped, settled, too_many, too_small
-from planner.families.iteration.ways import Way
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
 
@@ -33,7 +31,15 @@ def adapt(problem: Problem, plan: Plan) -> Plan:
     If an algorithm is no longer available, transfers take those that suit their sizes, of the
     plan's algorithms. Raises `InvalidPlanError` if the plan sends bytes that no parameter can have.
     """
-    plan, way = _resized(problem, plan), _way_of(problem, plan)
+    kinds = {}
+    for pull, sizes in ((False, problem.pushed), (True, problem.pulled)):
+        parts = [transfer.parts for transfer in plan.transfers if (transfer.kind == "pull") is pull]
+        kinds[pull] = iter(resized(parts, sizes, problem.element_bytes))
+    made = (
+        replace(transfer, parts=next(kinds[transfer.kind == "pull"])) for transfer in plan.transfers
+    )
+    way = _way_of(problem, plan)
+    plan = replace(plan, transfers=tuple(transfer for transfer in made if transfer.parts))
     known = all(plan.how(transfer) in problem.costs for transfer in plan.transfers)
     return plan if known or way is None else settled(plan, way)
 
@@ -64,22 +70,10 @@ def _way_of(problem: Problem, plan: Plan) -> Way | None:
     return next((way for way in problem.options if way.algorithm == plan.way), None)
 
 
-def _resized(problem: Problem, plan: Plan) -> Plan:
-    """Return the same transfers of parameters that have other sizes."""
-    kinds = {}
-    for pull, sizes in ((False, problem.pushed), (True, problem.pulled)):
-        parts = [transfer.parts for transfer in plan.transfers if (transfer.kind == "pull") is pull]
-        kinds[pull] = iter(resized(parts, sizes, problem.element_bytes))
-    made = (
-        replace(transfer, parts=next(kinds[transfer.kind == "pull"])) for transfer in plan.transfers
-    )
-    return replace(plan, transfers=tuple(transfer for transfer in made if transfer.parts))
-
-
 def _gradients(problem: Problem, plan: Plan, way: Way, deadline: Deadline) -> Plan | None:
     """Return better all-reduces in the same op order, or None."""
     order = OpOrder(plan.backward_orders[0], plan.forward_order)
-    old = loads_of(as_gradients(plan, plan.transfers))
+    old = loads_of(plan.as_gradients)
     pricer = LoadPricer(windows(problem.graph, *order), way.all_reduce)
     element = problem.element_bytes
     loads, _ = improved(pricer, old, way.all_reduce, element, deadline)

@@ -1,17 +1,14 @@
 """Group size: the number of iterations that an engine such as Spark schedules at once.
 
 Problem: the engine's driver schedules every task of every iteration, which adds to the planned
-iterations. Choose the number of iterations per group.
-Method: Drizzle's group size (`planner.drizzle`), with a whole planned iteration, communication
-included, as the computation time, and the tasks of all machines.
-Guarantee: the smallest group that keeps both limits, or the limits that bind.
-Complexity: O(1).
-Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
-Apache Spark".
+iterations. Method: Drizzle's group size (`planner.drizzle`), with a whole planned iteration,
+communication included, as the computation time, and the tasks of all machines. Guarantee: the
+smallest group that keeps both limits, or the limits that bind. Complexity: O(1). Source:
+Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on Apache
+Spark".
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 from planner.families import bigdl, drizzle
@@ -23,18 +20,8 @@ from planner.solving.compare import Place
 from planner.solving.result import Result
 
 
-def scheduling_problem(
-    cluster: Cluster,
-    iteration_ns: int,
-    *,
-    max_overhead: Fraction | float = MAX_OVERHEAD,
-    max_group_ns: int | None = MAX_GROUP_NS,
-) -> drizzle.Problem:
-    """Return the problem of the group size of planned iterations.
-
-    `iteration_ns` is without scheduling. `max_overhead` is a share, `max_group_ns` the longest
-    group or None. Raises `NotApplicableError` if the cluster has no scheduling costs.
-    """
+def scheduling_problem(cluster: Cluster, iteration_ns: int, **limits: Any) -> drizzle.Problem:
+    """Return the problem of the group size of iterations, which last so long unscheduled."""
     scheduling = cluster.scheduling
     if scheduling is None:
         raise NotApplicableError(
@@ -46,8 +33,7 @@ def scheduling_problem(
         group_ns=scheduling.group_ns,
         task_ns=scheduling.task_ns,
         constant_task_ns=scheduling.constant_task_ns,
-        max_overhead=max_overhead,
-        max_group_ns=max_group_ns,
+        **{"max_overhead": MAX_OVERHEAD, "max_group_ns": MAX_GROUP_NS, **limits},
     )
 
 
@@ -62,12 +48,10 @@ def from_profile(profile: Profile, place: Place, options: Mapping[str, Any]) -> 
             "does",
         )
     sliced = bigdl.BIGDL.from_profile(profile, place, {"machines": cluster.workers, "tasks": None})
-    return scheduling_problem(
-        cluster,
-        profile.forward_ns + profile.backward_ns + (bigdl.solve(sliced).objective_ns or 0),
-        max_overhead=options["max_overhead"],
-        max_group_ns=options["max_group"],
-    )
+    iteration_ns = profile.forward_ns + profile.backward_ns
+    iteration_ns += bigdl.solve(sliced).objective_ns or 0
+    limits = {"max_overhead": options["max_overhead"], "max_group_ns": options["max_group"]}
+    return scheduling_problem(cluster, iteration_ns, **limits)
 
 
 def group_size(
@@ -84,12 +68,6 @@ def group_size(
     **limits
         `max_overhead`: largest share of scheduling in the time of an iteration, above 0 and below
         1. `max_group_ns`: longest time of a group; None for no limit.
-
-    Returns
-    -------
-    Result
-        The smallest group within both limits; its objective is the time of a group. If there is
-        none, the limits that bind.
 
     Raises
     ------

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from typing import TypeAlias
 
 from planner.families.iteration.alternatives import Alternative, alternatives
 from planner.families.iteration.bounds import bound
 from planner.families.iteration.family import ITERATION, best_of
-from planner.families.iteration.plan import Mode, Plan
+from planner.families.iteration.plan import MIXED, Plan
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.transfer_limit import too_small
-from planner.families.iteration.ways import MIXED
 from planner.solving.deadline import Deadline
 from planner.solving.sensitivity import (
     FACTORS,
@@ -31,36 +31,8 @@ from planner.solving.sensitivity import (
     sensitivity,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class SweepPoint:
-    """The iteration time on one changed network.
-
-    Attributes
-    ----------
-    factor : Fraction
-        Factor on the bandwidth or the start-up.
-    best_ns : int
-        With the best plan found there.
-    algorithm : str
-        Synchronisation algorithm of that plan.
-    mode : {"replicated", "sharded"}
-        Who updates the parameters in it.
-    kept_ns : int
-        With the plan that is best at factor 1.
-    ddp_ns : int or None
-        With DDP's default; None if it has no plan.
-    bound_ns : int
-        Lower bound over all plans under the op order of the plan.
-    """
-
-    factor: Fraction
-    best_ns: int
-    algorithm: str
-    mode: Mode
-    kept_ns: int
-    ddp_ns: int | None
-    bound_ns: int
+SweepPoint: TypeAlias = SensitivityPoint[Plan]
+"""The iteration time on one changed network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +51,11 @@ def sweep(
     time_limit: float | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Sweeps | None:
-    """Plan again with other bandwidths and other start-up costs.
+    """Plan again with other bandwidths and other start-up costs; None if the problem has no plan.
 
-    Parameters
-    ----------
-    problem : Problem
-        The planned problem.
-    candidates : sequence of Alternative
-        All its alternatives.
-    factors : iterable of Fraction
-        Factors on bandwidth and start-up, each above 0.
-    time_limit : float, optional
-        Seconds of planning for each factor.
-    progress : callable, optional
-        Called with the task, its number, and the number of tasks.
-
-    Returns
-    -------
-    Sweeps or None
-        None if the problem has no plan.
+    `candidates` are all alternatives of the planned problem, `factors` those on bandwidth and
+    start-up, each above 0. `time_limit` is in seconds of planning for each factor. `progress` is
+    called with the task, its number, and the number of tasks.
     """
     kept = best_of(problem, candidates, 0.0).plan
     if kept is None:
@@ -109,7 +67,7 @@ def sweep(
         for place, factor in enumerate(listed, start=1):
             if progress:
                 progress(f"planning with another {knob}", place, len(listed))
-            found = sensitivity(
+            yield from sensitivity(
                 ITERATION,
                 problem,
                 kept,
@@ -119,24 +77,8 @@ def sweep(
                 known=others,
                 again=partial(_again, kept, new=factor != 1),
             )
-            yield from map(_row, found)
 
     return Sweeps(tuple(points("bandwidth")), tuple(points("startup")))
-
-
-def _row(point: SensitivityPoint[Plan]) -> SweepPoint:
-    """Return a point with how its best plan synchronises."""
-    assert point.kept_ns is not None
-    assert point.bound_ns is not None
-    return SweepPoint(
-        factor=point.factor,
-        best_ns=point.best_ns,
-        algorithm=" + ".join(point.best.algorithms),
-        mode=point.best.mode,
-        kept_ns=point.kept_ns,
-        ddp_ns=point.ddp_ns,
-        bound_ns=point.bound_ns,
-    )
 
 
 def _again(

@@ -1,4 +1,4 @@
-"""The largest transfer that the cap and the memory limit allow, and its consequences.
+"""Transfers of a plan: within the cap and the memory limit, each by its algorithm, and few.
 
 Problem: decide whether a mode has any transfer, and not too many or too long ones; cut a plan to
 fitting transfers.
@@ -7,20 +7,23 @@ Complexity: O(parts + transfers).
 Source: own.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
-from heapq import heappop, heappush
+from itertools import repeat
 
+from planner.families import caramel
+from planner.families.caramel.one_machine import most_urgent
+from planner.families.caramel.pricing import LoadPricer, groups_of, joined
+from planner.families.caramel.windows import Windows
 from planner.families.iteration.baselines import enforced
-from planner.families.iteration.plan import Mode, Plan
+from planner.families.iteration.evaluation import lasting
+from planner.families.iteration.plan import Mode, Plan, Way, fastest, from_gradients
 from planner.families.iteration.problem import Problem
-from planner.families.iteration.ways import Way, fastest
-from planner.model.costs import TableCost, TransferCost
+from planner.model.costs import TableCost
 from planner.model.validation import MAX_TOTAL
+from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.result import Infeasibility
-from planner.solving.transfers import Kind, Part, Transfer
+from planner.solving.transfers import Kind, Part, Transfer, undivided
 
 MAX_TRANSFERS = 4_000
 """Transfers of a plan if all have the largest size; more would take too long to plan."""
@@ -52,7 +55,7 @@ def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
     size = sum(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
     if room is None or size <= room * MAX_TRANSFERS:
         return None
-    binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
+    binding = problem.binding(mode)
     return Infeasibility(
         f"{mode}: {binding} leaves transfers room for {room} of {size} bytes, and at most "
         f"{MAX_TRANSFERS} transfers are planned",
@@ -117,12 +120,12 @@ def _cut(transfer: Transfer, room: int, element: int) -> list[Transfer]:
 # Greedy filling: transfers up to a cap, filled whenever the channel is free.
 #
 # Problem: group and order bytes if transfers are no larger than a cap. Method: Jackson's preemptive
-# rule, optimal without start-ups, but without interruptions. When the channel is free, the ready
-# bytes that are read first fill one transfer up to the cap; a parameter that does not fit is cut.
-# One variant sends at once, the other waits for full transfers. Sharded plans push in this way,
-# then pull in order of use. Guarantee: no transfer exceeds the cap; the waiting variant fills all
-# transfers but the last. None for the time. Complexity: O((parameters + transfers) log parameters).
-# Source: Jackson 1955; Horn 1974; the filling is our own.
+# rule, optimal without start-ups, but without interruptions
+# (`planner.families.caramel.one_machine`). One variant sends at once, the other waits for full
+# transfers. Sharded plans push in this way, then pull in order of use. Guarantee: no transfer
+# exceeds the cap; the waiting variant fills all transfers but the last. None for the time.
+# Complexity: O((parameters + transfers) log parameters). Source: Jackson 1955; Horn 1974; the
+# filling is our own.
 
 
 def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool) -> Plan:
@@ -131,70 +134,19 @@ def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool)
     `waiting`: transfers wait until they are full while gradients are to come. The limit exists, and
     is at least an element.
     """
-    room, known = problem.room(mode), problem.base.windows
+    room, known, element = problem.room(mode), problem.base.windows, problem.element_bytes
     assert room is not None
-    kind: Kind = "all_reduce" if mode == "replicated" else "push"
-    cost = synchronisation.all_reduce if mode == "replicated" else synchronisation.half
-    side = _Side(kind, problem.pushed, known.tails, cost, room, problem.element_bytes)
-    transfers = list(_sent(side, known.heads, waiting))
+    sides: list[tuple[Kind, Windows]] = [("all_reduce", known)]
     if mode == "sharded":
-        gather = synchronisation.pull
-        pulls = _Side("pull", problem.pulled, known.tails, gather, room, problem.element_bytes)
-        transfers += _sent(pulls, [0] * len(known.heads), waiting)
+        pulls = replace(known, sizes=problem.pulled, heads=(0,) * len(known.heads))
+        sides = [("push", known), ("pull", pulls)]
+    transfers: list[Transfer] = []
+    for kind, side in sides:
+        pricer = LoadPricer(side, synchronisation.cost(kind))
+        # An element may be larger than the limit where every parameter is smaller.
+        loads = most_urgent(pricer, repeat((room, 0)), min(element, room), full=waiting)
+        transfers += groups_of(loads, side.sizes, element, kind=kind)
     return enforced(problem, synchronisation.algorithm, transfers)
-
-
-@dataclass(slots=True)
-class _Side:
-    """Ready bytes of one kind, in the order in which they are read."""
-
-    kind: Kind
-    sizes: Sequence[int]
-    tails: Sequence[int]
-    cost: TransferCost
-    room: int
-    element: int
-    bytes: int = 0
-    sent: Counter[int] = field(default_factory=Counter)
-    ready: list[tuple[int, int]] = field(default_factory=list)  # (-tail, parameter)
-
-    def arrive(self, parameter: int) -> None:
-        """Add a parameter that is ready."""
-        heappush(self.ready, (-self.tails[parameter], parameter))
-        self.bytes += self.sizes[parameter]
-
-    def leave(self) -> Transfer:
-        """Return the next transfer of ready bytes."""
-        parts: list[Part] = []
-        left = self.room
-        while self.ready and left:
-            _, index = self.ready[0]
-            start, size = self.sent[index], self.sizes[index]
-            taken = size - start if size - start <= left else left - left % self.element
-            if not taken:
-                break
-            parts.append(Part(index, start, start + taken))
-            self.sent[index] += taken
-            left -= taken
-            if self.sent[index] == size:
-                heappop(self.ready)
-        self.bytes -= self.room - left
-        return Transfer(tuple(parts), kind=self.kind)
-
-
-def _sent(side: _Side, heads: Sequence[int], waiting: bool) -> Iterator[Transfer]:
-    """Yield transfers of one kind in the order in which they leave."""
-    coming = sorted(range(len(heads)), key=lambda j: (heads[j], j), reverse=True)
-    now = 0
-    while coming or side.bytes:
-        while coming and heads[coming[-1]] <= now:
-            side.arrive(coming.pop())
-        if coming and (not side.bytes or (waiting and side.bytes < side.room)):
-            now = heads[coming[-1]]
-            continue
-        transfer = side.leave()
-        now += side.cost.cost_ns(transfer.size_bytes)
-        yield transfer
 
 
 # ---
@@ -226,3 +178,44 @@ def settled(plan: Plan, way: Way) -> Plan:
         for option, transfer in zip(options, plan.transfers, strict=True)
     )
     return replace(plan, algorithm=main, transfers=transfers)
+
+
+def with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | None:
+    """Return the plan with a transfer and the next one of its kind merged, or None."""
+    first, second = plan.transfers[place : place + 2]
+    room = problem.room("sharded")
+    if first.kind != second.kind or (
+        room is not None and first.size_bytes + second.size_bytes > room
+    ):
+        return None
+    parts = joined(first.parts, second.parts)
+    if parts is None:
+        return None
+    both = Transfer(parts, 1, max(first.not_before_ns, second.not_before_ns), first.kind)
+    transfers = (*plan.transfers[:place], both, *plan.transfers[place + 2 :])
+    return settled(replace(plan, transfers=transfers), way)
+
+
+# ---
+# Plans of all-reduces with fewer transfers, by the tie-breaking of `caramel`.
+#
+# Problem: of the plans by a plan's algorithms within a time, find one with few transfers.
+# Guarantee: no longer than allowed and no more transfers; the fewest of whole parameters if these
+# are few and the algorithm is one, unless the time cuts in. Under contention the plan stays as it
+# is. Complexity: that of `caramel`: O(parts), and O(3^n) for few parameters.
+
+
+def fewer_transfers(problem: Problem, plan: Plan, most_ns: int, deadline: Deadline) -> Plan:
+    """Return a plan with fewer transfers that takes at most `most_ns`, or the plan itself."""
+    gradients = problem.gradients.get(plan.way)
+    if gradients is None or plan.mode != "replicated" or not problem.interference.is_none:
+        return plan
+    old = replace(plan.as_gradients, groups=undivided(plan.transfers))
+    try:
+        fewer = caramel.CARAMEL.simplest(gradients, old, most_ns, deadline)
+    except TimeUpError:
+        return plan
+    way = next(option for option in problem.options if option.algorithm == plan.way)
+    made = settled(capped(problem, from_gradients(plan.algorithm, fewer)), way)
+    longer = lasting(problem, made)(problem.costs) > most_ns
+    return plan if longer or len(made.transfers) >= len(plan.transfers) else made

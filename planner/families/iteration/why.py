@@ -13,15 +13,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from operator import le
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation, evaluate, lasting
-from planner.families.iteration.plan import How, Mode, Plan
+from planner.families.iteration.plan import MIXED, How, Mixture, Mode, Plan, Synchronisation, Way
 from planner.families.iteration.problem import Problem
 from planner.families.iteration.synchronisation import synchronisations
-from planner.families.iteration.ways import MIXED, Mixture, Synchronisation, Way
-from planner.model.clusters import Cluster
 from planner.model.costs import AffineCost, TableCost, scaled_cost
 from planner.model.topologies import Rails
 from planner.model.validation import MAX_VALUE
@@ -92,35 +90,30 @@ def _scaled_cost(cost: _Cost, silent: _Cost, what: CostPart, factor: Fraction) -
     return AffineCost(min(round(time), MAX_VALUE), min(per_byte * rate, Fraction(MAX_VALUE)))
 
 
-class _Priced(NamedTuple):
-    """An option, and the same option without start-ups."""
+_Pair: TypeAlias = tuple[Synchronisation, Synchronisation]
+"""An option, and the same option without start-ups."""
 
-    option: Synchronisation
-    silent: Synchronisation
 
-    def scaled(self, what: CostPart, factor: Fraction) -> Synchronisation:
-        """Return the option with one part of its costs multiplied."""
-        option, silent, gather = self.option, self.silent, self.option.gather
-        return replace(
-            option,
-            half=_scaled_cost(option.half, silent.half, what, factor),
-            whole=_scaled_cost(option.all_reduce, silent.all_reduce, what, factor),
-            gather=None if gather is None else _scaled_cost(gather, gather, what, factor),
-        )
-
-    def parts(self, kind: str) -> _Parts:
-        """Return the cost parts of transfers of one kind."""
-        return _parts(self.option.cost(kind), self.silent.cost(kind))
+def _scaled(pair: _Pair, what: CostPart, factor: Fraction) -> Synchronisation:
+    """Return an option with one part of its costs multiplied."""
+    (option, silent), gather = pair, pair[0].gather
+    return replace(
+        option,
+        half=_scaled_cost(option.half, silent.half, what, factor),
+        whole=_scaled_cost(option.all_reduce, silent.all_reduce, what, factor),
+        gather=None if gather is None else _scaled_cost(gather, gather, what, factor),
+    )
 
 
 def dominating(
     problem: Problem, alternative: Alternative, candidates: Sequence[Alternative]
 ) -> str | None:
     """Return an algorithm whose cost dominates the alternative's in every part, or None."""
-    known, kind = _priced(problem), _kind(alternative)
+    known, kind = _pairs(problem), _kind(alternative)
 
     def of(algorithm: str) -> list[_Parts]:  # at all depths: another may suit its transfers
-        return [priced.parts(kind) for how, priced in known.items() if how[0] == algorithm]
+        pairs = (pair for how, pair in known.items() if how[0] == algorithm)
+        return [_parts(option.cost(kind), silent.cost(kind)) for option, silent in pairs]
 
     mine = of(alternative.synchronisation.algorithm)
     names = (rival.algorithm for rival in _rivals(alternative, candidates))
@@ -139,12 +132,12 @@ def changes(
     Changes not found by the deadline are left out. `alternative` has a plan.
     """
     assert alternative.plan is not None
-    rivals, known = _rivals(alternative, candidates), _priced(problem)
+    rivals, known = _rivals(alternative, candidates), _pairs(problem)
     kind = _kind(alternative)
     lasts, other_lasts = lasting(problem, plan), lasting(problem, alternative.plan)
 
     def wins(what: CostPart, factor: Fraction) -> bool:
-        scaled = {how: priced.scaled(what, factor) for how, priced in known.items()}
+        scaled = {how: _scaled(pair, what, factor) for how, pair in known.items()}
 
         def of(way: Way) -> list[_Parts]:
             costs = (scaled[_how(option)].cost(kind) for option in way.options)
@@ -208,18 +201,15 @@ def _no_more(cost: _Parts, other: _Parts) -> bool:
     return all(map(le, cost, other))
 
 
-def _priced(problem: Problem) -> Mapping[How, _Priced]:
+def _pairs(problem: Problem) -> Mapping[How, _Pair]:
     """Return each algorithm with its costs if start-ups were free."""
-    options, _ = synchronisations(_without_startups(problem.cluster), problem.algorithms)
-    silent = {_how(option): option for option in options}
-    return {how: _Priced(option, silent[how]) for how, option in problem.costs.items()}
-
-
-def _without_startups(cluster: Cluster) -> Cluster:
-    topology = cluster.topology
+    cluster, topology = problem.cluster, problem.cluster.topology
     if isinstance(topology, Rails):
         topology = replace(topology, link_startup_ns=0)
-    return replace(cluster, topology=topology, nic=replace(cluster.nic, startup_ns=0))
+    nic = replace(cluster.nic, startup_ns=0)
+    options, _ = synchronisations(replace(cluster, topology=topology, nic=nic), problem.algorithms)
+    silent = {_how(option): option for option in options}
+    return {how: (option, silent[how]) for how, option in problem.costs.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,15 +297,8 @@ def explain(
         or candidate.objective_ns >= evaluation.iteration_ns
         or (candidate.synchronisation.algorithm, candidate.mode) == (plan.way, plan.mode)
     )
-    prompt = {
-        how: replace(
-            option,
-            half=scaled_cost(option.half, startup=0),
-            whole=scaled_cost(option.all_reduce, startup=0),
-            gather=None if option.gather is None else scaled_cost(option.gather, startup=0),
-        )
-        for how, option in problem.costs.items()
-    }
+    free_starts = partial(scaled_cost, startup=0)
+    prompt = {how: option.changed(free_starts) for how, option in problem.costs.items()}
     free = evaluate(problem, plan, prompt)
     second = runner_up(plan, candidates)
     better = None if second is None else dominating(problem, second, candidates)

@@ -1,23 +1,25 @@
-"""A bound and a plan for concave costs and nested windows, by dynamic programming on a time grid.
+"""Slower lower bounds in NumPy, on grids of time: for concave costs, and for any windows.
 
-Problem: as in `planner.families.caramel.nested_windows`, with transfers that cost the minimum of
+`concave_bound` and `concave_loads`: a bound and a plan for nested windows, by dynamic programming.
+Problem: as of `planner.families.caramel.bounds.Targets`, with transfers that cost the minimum of
 several lines α + β·bytes. There all bytes get the rate of the largest transfer, here each transfer
 that of its size. Method: derivation in docs/caramel.md, "Why the concave bound holds". Times are
-put on a grid: rounded outwards for the bound, inwards for a plan. Windows that are not nested are
-widened for the bound and tightened for the plan. Guarantee: no plan lasts less than the bound;
-`ROUNDING` covers floating-point errors. The plan carries every byte once. Complexity: O(grid³) in
-NumPy. Source: own.
+rounded outwards for the bound, inwards for a plan. Windows that are not nested are widened for the
+bound and tightened for the plan. Guarantee: no plan lasts less than the bound; `ROUNDING` covers
+floating-point errors. The plan carries every byte once. Complexity: O(grid³). Source: own.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from math import ceil
-from operator import itemgetter
+from operator import itemgetter, neg
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.families.caramel.nested_windows import Nested, widened
+from planner.families.caramel.bounds import Nested, widened
 from planner.families.caramel.pricing import Load
 from planner.families.caramel.windows import Windows
 from planner.model.costs import Line
@@ -212,7 +214,13 @@ def concave_loads(
     search = _Inwards(nested, lines, count, outwards=False)
     left: list[Load] = []
     right: list[Load] = []
-    rest = [piece for window in _outermost_first(nested) for piece in window][::-1]
+    # The innermost first, as the last one leaves first; of each window the largest, as the last of
+    # a transfer may be cut.
+    rest = [
+        piece
+        for members, sizes in zip(nested.members, nested.loads, strict=True)
+        for piece in sorted(zip(members, sizes, strict=True), key=itemgetter(1))[::-1]
+    ]
     until = 0.0  # bytes of all transfers so far
     carried = 0
     for side, size in search.sizes(search.best()):
@@ -232,7 +240,103 @@ def concave_loads(
     return [load for load in (*left, tuple(rest[::-1]), *right[::-1]) if load]
 
 
-def _outermost_first(nested: Nested) -> Iterator[list[tuple[int, int]]]:
-    """Yield parameters and bytes of each window, the largest last, as the last may be cut."""
-    for members, loads in zip(nested.members[::-1], nested.loads[::-1], strict=True):
-        yield sorted(zip(members, loads, strict=True), key=itemgetter(1))
+# ---
+# A start-up-aware lower bound for windows that are not nested.
+#
+# Problem: decide for any windows whether a target M can be reached, if s bytes take at least α +
+# β·s. Method: refute targets by growing blocks of consecutive transfers; see docs/caramel.md, "Why
+# the block bound holds". It widens no window. Guarantee: no plan reaches a refuted target. Not
+# every unreachable target is refuted. Complexity: O(heads · tails) per block, with at most `GRID`
+# heads and `GRID` tails; at most `BLOCKS` blocks per target. Source: own.
+
+GRID = 160
+"""Number of heads, and of tails, that are considered."""
+
+BLOCKS = 500
+"""Blocks examined per target; a target that needs more is not refuted."""
+
+HALVINGS = 6
+"""Bisection steps between the known bound and the plan's value."""
+
+
+def block_bound(windows: Windows, line: Line, low: int, high: int) -> int:
+    """Return a lower bound on the iteration of every plan, at least `low` (ns).
+
+    `line` is an affine cost (α, β) that no transfer undercuts; `low` and `high` are a known bound
+    and the value of a plan (ns).
+    """
+    if not all(line):
+        return low
+    blocks = _Blocks(windows, line)
+    for by_heads in (True, False):
+        end = high
+        for _ in range(HALVINGS):
+            middle = (low + end) // 2
+            if middle == low:
+                break
+            if blocks.refuted(middle, by_heads=by_heads):
+                low = middle + 1
+            else:
+                end = middle
+    return low
+
+
+class _Blocks:
+    """Bytes by head and tail, and the targets that they refute."""
+
+    def __init__(self, windows: Windows, line: Line) -> None:
+        self.startup, self.rate = line
+        pairs = list(zip(windows.heads, windows.tails, windows.sizes, strict=True))
+        self.heads = _some(windows.heads)
+        self.tails = _some(windows.tails)
+        self.bytes = np.zeros((len(self.heads), len(self.tails)), dtype=np.int64)
+        for head, tail, size in pairs:
+            self.bytes[_at_most(self.heads, head), _at_most(self.tails, tail)] += size
+        self.bytes = self.bytes.cumsum(axis=0).cumsum(axis=1)
+        head, tail, _ = max(pairs, key=lambda window: window[0] + window[1])
+        self.first = _at_most(self.heads, head), _at_most(self.tails, tail)
+        self.early = np.array(self.heads, dtype=np.int64)
+        self.late = np.array(self.tails, dtype=np.int64)
+
+    def refuted(self, target: int, *, by_heads: bool) -> bool:
+        """Return whether no plan is proven to reach `target`."""
+        waiting = [(1, *self.first)]
+        seen: list[tuple[int, int]] = []
+        while waiting:
+            count, row, column = heappop(waiting)
+            if any(i >= row and j >= column for i, j in seen):
+                continue
+            seen.append((row, column))
+            stretch = target - self.heads[row] - self.tails[column]
+            room = (stretch - self.startup * count) // self.rate
+            if room < 0:
+                continue  # no such block exists
+            if self.bytes[-1, -1] <= room or len(seen) > BLOCKS:
+                return False
+            above, after = self._outside(row, column, int(room), by_heads=by_heads)
+            heappush(waiting, (count + 1, above, column))
+            heappush(waiting, (count + 1, row, after))
+        return True
+
+    def _outside(self, row: int, column: int, room: int, *, by_heads: bool) -> tuple[int, int]:
+        """Return the nearest head and tail from which on there are more than `room` bytes."""
+        over = self.bytes[row:, column:] > room
+        first = over.argmax(axis=1)
+        rows = np.flatnonzero(over[np.arange(len(first)), first])
+        rows, columns = rows + row, first[rows] + column
+        earlier, later = self.early[row] - self.early[rows], self.late[column] - self.late[columns]
+        far = earlier + later // 4 if by_heads else earlier // 4 + later
+        nearest = int(far.argmin())
+        return int(rows[nearest]), int(columns[nearest])
+
+
+def _some(values: Sequence[int]) -> list[int]:
+    """Return at most `GRID` distinct values, falling, the least one included."""
+    distinct = sorted(set(values))
+    step = -(-len(distinct) // GRID)
+    return distinct[::step][::-1]
+
+
+def _at_most(falling: Sequence[int], value: int) -> int:
+    """Return the place of the largest value that is at most `value`."""
+    return bisect_left(falling, -value, key=neg)
