@@ -23,7 +23,7 @@ def test_the_python_example(
     tuned, example = blocks("python")
     compile(tuned, "README.md", "exec")  # examples/with_tune.py runs these lines
     exec(compile(example, "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("optimal ")
+    assert capsys.readouterr().out.startswith("status       optimal\n")
 
 
 def test_the_json_example() -> None:

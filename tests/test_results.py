@@ -34,3 +34,33 @@ def test_contradictions_are_refused() -> None:
         Result("m", "plan", 3, None, 0.0, infeasibility=WHY)
     with pytest.raises(ValueError, match="objective"):
         Result("m", "plan", None, None, 0.0)
+
+
+def test_a_result_is_printed_as_a_table() -> None:
+    made = Result[str, None](
+        "greedy", "p" * 99, 1_500_000, 1_000_000, 0.25, warnings=("one", "two")
+    )
+    assert str(made).splitlines() == [
+        "status       feasible",
+        "method       greedy",
+        "objective    1.5 ms",
+        "lower bound  1 ms",
+        "above bound  50.00%",
+        "run time     250 ms",
+        f"plan         '{'p' * 74}…",
+        "warning      one",
+        "warning      two",
+    ]
+    none = Result[str, None]("auto", None, None, None, 0.0, infeasibility=WHY)
+    assert str(none).splitlines() == [
+        "status       infeasible",
+        "method       auto",
+        "run time     0 ns",
+        "no plan      because",
+    ]
+    assert "above bound" not in str(Result("m", "plan", 1, 0, 0.0))
+
+
+def test_a_result_is_shown_in_one_line() -> None:
+    made = Result[str, None]("greedy", "p" * 99, 1_500_000, 1_000_000, 0.25)
+    assert repr(made) == "Result(greedy: feasible, objective_ns=1500000, lower_bound_ns=1000000)"

@@ -28,6 +28,7 @@ from table import Claim, Row, claims, numbers
 from yan_heldout import held_out, orders
 from yan_ranks import (
     HALVES,
+    Triple,
     everything,
     given,
     label,
@@ -72,9 +73,9 @@ def table1() -> str:
         two = order(transferred(problem, other))
         every = order(everything(problem, other))
         fitted = ranking(problem)
-        epochs = {one.configuration.triple: one.epoch for one in fitted}
+        epochs: dict[Triple, Fraction] = {one.configuration.triple: one.epoch for one in fitted}
         best = min(epochs.values())
-        own = [one.configuration.triple for one in fitted]
+        own: list[Triple] = [one.configuration.triple for one in fitted]
         lines = []
         for rank, triple in enumerate(paper, 1):
             cells = [label(triple), f"{rank}"]

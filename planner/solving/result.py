@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from planner.model.units import format_ns
+
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
@@ -40,9 +42,13 @@ class Infeasibility:
     layers: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+_WIDTH = 76
+"""Longer plans are printed in part (characters)."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Result(Generic[PlanT, EvaluationT]):
-    """A solver's answer.
+    """A solver's answer; `print` shows it as a table.
 
     Attributes
     ----------
@@ -109,3 +115,26 @@ class Result(Generic[PlanT, EvaluationT]):
         if self.lower_bound_ns == 0:
             return float("inf")
         return self.objective_ns / self.lower_bound_ns - 1.0
+
+    def __repr__(self) -> str:
+        return (
+            f"Result({self.method}: {self.status.value}, objective_ns={self.objective_ns}, "
+            f"lower_bound_ns={self.lower_bound_ns})"
+        )
+
+    def __str__(self) -> str:
+        plan, bound, gap = repr(self.plan), self.lower_bound_ns, self.gap
+        rows = [("status", self.status.value), ("method", self.method)]
+        if self.objective_ns is not None:
+            rows.append(("objective", format_ns(self.objective_ns)))
+        if bound is not None:
+            rows.append(("lower bound", format_ns(bound)))
+        if gap is not None and bound:
+            rows.append(("above bound", f"{gap:.2%}"))
+        rows.append(("run time", format_ns(round(self.runtime_s * 10**9))))
+        if self.infeasibility is None:
+            rows.append(("plan", plan if len(plan) <= _WIDTH else f"{plan[: _WIDTH - 1]}…"))
+        else:
+            rows.append(("no plan", self.infeasibility.reason))
+        rows += [("warning", warning) for warning in self.warnings]
+        return "\n".join(f"{name:<13}{text}" for name, text in rows)

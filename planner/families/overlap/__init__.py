@@ -5,6 +5,7 @@ plan, `check` verifies it.
 """
 
 from planner.families.overlap.bounds import lower_bound_ns
+from planner.families.overlap.builder import Builder
 from planner.families.overlap.evaluation import (
     Evaluation,
     Plan,
@@ -21,6 +22,7 @@ from planner.families.overlap.problem import Collective, Kind, Node, Problem, Te
 __all__ = [
     "METHODS",
     "OVERLAP",
+    "Builder",
     "Collective",
     "Evaluation",
     "Kind",
