@@ -37,7 +37,7 @@ def test_contradictions_are_refused() -> None:
 
 
 def test_a_result_is_printed_as_a_table() -> None:
-    made = Result[str, None](
+    made: Result[str, None] = Result(
         "greedy", "p" * 99, 1_500_000, 1_000_000, 0.25, warnings=("one", "two")
     )
     assert str(made).splitlines() == [
@@ -51,7 +51,7 @@ def test_a_result_is_printed_as_a_table() -> None:
         "warning      one",
         "warning      two",
     ]
-    none = Result[str, None]("auto", None, None, None, 0.0, infeasibility=WHY)
+    none: Result[str, None] = Result("auto", None, None, None, 0.0, infeasibility=WHY)
     assert str(none).splitlines() == [
         "status       infeasible",
         "method       auto",
@@ -62,5 +62,5 @@ def test_a_result_is_printed_as_a_table() -> None:
 
 
 def test_a_result_is_shown_in_one_line() -> None:
-    made = Result[str, None]("greedy", "p" * 99, 1_500_000, 1_000_000, 0.25)
+    made: Result[str, None] = Result("greedy", "p" * 99, 1_500_000, 1_000_000, 0.25)
     assert repr(made) == "Result(greedy: feasible, objective_ns=1500000, lower_bound_ns=1000000)"

@@ -133,7 +133,7 @@ def _transfers(
                 yield Bar(start, begin, "startup", f"start-up of {told}")
             yield Bar(begin, end, run[0].kind, told, text, apart=True)
         else:
-            names = [printable(one.label.partition(":")[0]) for one in (run[0], run[-1])]
+            names = [printable(it.label.partition(":")[0]) for it in (run[0], run[-1])]
             told = f"{counted(len(run), 'transfer')}, {_joined(names)}{size}: "
             told += f"{span_text(start, end)}, {format_ns(startups)} of start-ups"
             yield Bar(start, end, run[0].kind, told, text)

@@ -136,7 +136,7 @@ class Builder:
             if _wait(name) not in place:
                 put(_wait(name), [name])
 
-        def found(name: str, path: str) -> int:
+        def place_of(name: str, path: str) -> int:
             if name not in place:
                 raise InvalidInputError(path, _unknown("node", name, place))
             return place[name]
@@ -152,9 +152,9 @@ class Builder:
             tensors=[
                 Tensor(
                     size,
-                    None if producer is None else found(producer, f"tensors[{number}].producer"),
+                    None if producer is None else place_of(producer, f"tensors[{number}].producer"),
                     tuple(
-                        found(reader, f"tensors[{number}].readers[{other}]")
+                        place_of(reader, f"tensors[{number}].readers[{other}]")
                         for other, reader in enumerate(readers)
                     ),
                     kept,

@@ -92,7 +92,7 @@ def recorded_in(trace: Trace, rank: int, *, transfers: re.Pattern[str] | None = 
     several = has_several(trace, sent=bool(sent))
     doubtful = in_doubt(kernels, inside, sent=bool(sent)) if several and transfers is None else []
     doubts = {kernel.index for kernel in doubtful}
-    launched = [(one, at) for one in kernels if (at := trace.launched_ns(one)) is not None]
+    launched = [(kernel, at) for kernel in kernels if (at := trace.launched_ns(kernel)) is not None]
     return Recorded(
         rank=rank if trace.rank is None else trace.rank,
         ranks=trace.ranks,

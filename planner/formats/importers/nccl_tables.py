@@ -12,14 +12,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from math import isfinite, nan
-from typing import Any, Literal, NamedTuple
+from math import isfinite
+from typing import Any, NamedTuple
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET
 
 from planner.formats.importers.launchers import PrintedLine, printed_lines
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.types import Size
+from planner.jsonio.network_measurements import NcclOutput, NcclResult, NcclSide
 from planner.model.errors import InvalidInputError
 from planner.model.measured import COLLECTIVES
 from planner.model.validation import MAX_VALUE, shown
@@ -182,36 +182,12 @@ class TextRow(NamedTuple):
         )
 
 
-_Number = float | Literal["nan"]  # a missing number is written as a string
-
-
-class _JsonSide(Struct):
-    time: float | UnsetType = UNSET
-    alg_bw: _Number = nan
-    bus_bw: _Number = nan
-    nwrong: _Number | None = None
-    cpu_time: Any = None
-
-
-class _JsonResult(Struct):
-    size: Size
-    out_of_place: _JsonSide | None = None
-    in_place: _JsonSide | None = None
-
-
-class _JsonOutput(Struct):
-    results: tuple[_JsonResult, ...]
-    config: Any = None
-    devices: Any = None
-    args: Any = None
-
-
 class JsonRow(NamedTuple):
     """A row of JSON; it is read only if wanted."""
 
     run: Run
     where: str
-    result: _JsonResult
+    result: NcclResult
 
     def read(self) -> tuple[int, Sides]:
         """Return its size and measurements."""
@@ -220,7 +196,7 @@ class JsonRow(NamedTuple):
         return size, (out, in_place)
 
     def _side(self, key: str) -> Side | None:
-        side: _JsonSide | None = getattr(self.result, key)
+        side: NcclSide | None = getattr(self.result, key)
         if side is None:
             return None
         if side.cpu_time is not None:
@@ -352,7 +328,7 @@ def _number(cell: str) -> float | None:
 
 
 def _of_json(text: str) -> Iterator[JsonRow]:
-    document = typed(decode(text), _JsonOutput)
+    document = typed(decode(text), NcclOutput)
     config, arguments = _mapping(document.config), document.args
     key = "devices" if document.devices else "config.devices"
     devices = document.devices or config.get("devices")

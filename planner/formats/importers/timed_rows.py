@@ -67,7 +67,7 @@ class Collected:
 
     def read(self, none: str, warnings: Sequence[str] = ()) -> Read:
         """Return the rows and warnings; without a row, raise an error that begins with `none`."""
-        said = (
+        told = (
             *warnings,
             *(
                 f"left out, {counted(len(places), 'row')} {reason}: {listed(places)}"
@@ -75,8 +75,8 @@ class Collected:
             ),
         )
         if not self.rows:
-            raise InvalidInputError("", none + (f" ({'; '.join(said)})" if said else ""))
-        return self.rows, said
+            raise InvalidInputError("", none + (f" ({'; '.join(told)})" if told else ""))
+        return self.rows, told
 
 
 def bus_factor(collective: Collective, ranks: int) -> Fraction:
