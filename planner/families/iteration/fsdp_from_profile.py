@@ -157,9 +157,6 @@ def _rings(cluster: Cluster, parts: Iterable[Sequence[int]]) -> Costs:
     return half, half, AffineCost(2 * half.startup_ns, 2 * half.ns_per_byte)
 
 
-# ---
-
-
 def sharded_problem(
     profile: Profile,
     cluster: Cluster,

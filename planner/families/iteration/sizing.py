@@ -154,8 +154,6 @@ def computation_ns(problem: Problem) -> int:
     return sum(op.duration_ns for op in problem.graph.ops)
 
 
-# ---
-
 SHOWN = 3
 """Unplanned numbers of machines that are shown, besides one and all."""
 
