@@ -11,7 +11,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import planner
-from planner.families.caramel.evaluation import TransferTimes
 from planner.jsonio import decode_answer
 from planner.model.errors import InvalidInputError
 from planner.programs import (
@@ -26,7 +25,6 @@ from planner.programs import (
     read_plan,
 )
 from planner.programs.forms import Direction
-from planner.programs.from_plans import gradients
 
 CARAMEL: dict[str, Any] = {
     "problem": "caramel",
@@ -253,15 +251,3 @@ def test_reading_a_plan_needs_no_torch() -> None:
     )
     plan = json.dumps(solved(CARAMEL)).encode()
     subprocess.run([sys.executable, "-c", code], input=plan, check=True)
-
-
-def test_a_batch_is_firm_if_the_plan_lets_the_network_wait_for_it() -> None:
-    def firm(first: tuple[int, int, int], second: tuple[int, int, int]) -> list[bool]:
-        times = [TransferTimes(*one, 0) for one in (first, second)]
-        made = gradients([Batch(()), Batch(())], times, "", barrier=False, traffic=1)
-        return [batch.firm for batch in made.batches]
-
-    assert firm((50, 50, 60), (20, 60, 70)) == [True, False]
-    assert firm((50, 50, 60), (50, 60, 70)) == [False, False]
-    assert firm((0, 0, 60), (20, 60, 70)) == [False, False]
-    assert firm((0, 0, 60), (80, 80, 90)) == [False, False]

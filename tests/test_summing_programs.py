@@ -295,9 +295,9 @@ def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:
         ("push", Batch((Piece("a"),))),
         ("pull", Batch((Piece("a"),))),
     ]
-    assert transfers(rows, (), barrier=False)
+    assert transfers(rows, barrier=False)
     with pytest.raises(InvalidInputError, match="waited for where it is read") as caught:
-        transfers(rows, (), barrier=True)
+        transfers(rows, barrier=True)
     assert caught.value.path == "barrier"
 
 

@@ -92,7 +92,6 @@ def as_json(ran: Ran) -> str:
                 predicted_ns=predicted,
                 measured_ns=batch.measured_ns,
                 waited_ns=batch.waited_ns,
-                overtook=batch.overtook,
             )
             for batch, predicted, size in _transfers(ran)
         ),
@@ -187,9 +186,6 @@ def _batches(ran: Ran) -> list[str]:
                 format_ns(round(median(batch.waited_ns))),
             )
         )
-        if batch.overtook:
-            steps = counted(len(batch.measured_ns), "step")
-            notes.append(f"{name} overtook others in {batch.overtook} of {steps}")
     if isinstance(first, BigdlAnswer):
         notes.append(_TURNS)
     if directions == {"pull"}:

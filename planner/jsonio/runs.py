@@ -30,7 +30,6 @@ class TransferReport(Struct, frozen=True, kw_only=True):
     predicted_ns: int | None
     measured_ns: tuple[int, ...]
     waited_ns: tuple[int, ...] = ()
-    overtook: int
 
 
 class RatioReport(Struct, frozen=True, kw_only=True):

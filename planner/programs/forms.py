@@ -21,17 +21,12 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The contents of one transfer.
-
-    Later batches wait for a `firm` one even if they are ready before: the plan lets the network
-    idle for it.
-    """
+    """The contents of one transfer."""
 
     pieces: tuple[Piece, ...]  # in message order; in all-reduces, cut pieces may lie at the ends
     size_bytes: int | None = None  # if the plan says it
     depth: int = 1  # chunks in flight at once
     collective: Recipe | None = None  # program, or half, that sums up; None: left open by the plan
-    firm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ open is refused. Complexity: O(parts).
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import accumulate
 from os import PathLike
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
@@ -15,7 +13,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from planner.families import bigdl, caramel, fsdp, ibatch, iteration
-from planner.families.caramel.evaluation import TransferTimes
 from planner.families.collectives.recipes import Recipe
 from planner.families.iteration.synchronisation import recipe_on
 from planner.jsonio import PROBLEMS, decode_answer
@@ -54,38 +51,24 @@ class Layers(NamedTuple):
     sizes: Sequence[int] | None = None
 
 
-Timed = TransferTimes | TransferDocument
-"""The times at which a plan has a transfer ready, start and end."""
-
-
 def gradients(
-    batches: Iterable[Batch], times: Sequence[Timed], method: str, *, barrier: bool, traffic: float
+    batches: Iterable[Batch], method: str, *, barrier: bool, traffic: float
 ) -> GradientProgram:
     """Return the program of a plan of `caramel`; its transfers have to be all-reduces."""
     if traffic != 1:
         raise InvalidInputError(
             "method", f"{method} sends through parameter servers: expected all-reduces"
         )
-    return GradientProgram(_firm(batches, times), barrier)
-
-
-def _firm(batches: Iterable[Batch], times: Sequence[Timed]) -> tuple[Batch, ...]:
-    """Mark the batches that the network idles for although a later batch is ready."""
-    behind = list(accumulate((time.ready_ns for time in reversed(times)), min))[::-1]
-    ends = [0, *(time.end_ns for time in times)]
-    return tuple(
-        replace(batch, firm=end < time.start_ns and behind[place] < time.start_ns)
-        for place, (batch, time, end) in enumerate(zip(batches, times, ends, strict=False))
-    )
+    return GradientProgram(tuple(batches), barrier)
 
 
 def transfers(
-    rows: Iterable[tuple[Kind, Batch]], times: Sequence[Timed], *, barrier: bool
+    rows: Iterable[tuple[Kind, Batch]], *, barrier: bool
 ) -> GradientProgram | ShardProgram:
     """Return the program of a plan of `iteration`: all-reduces, or pushes and pulls, not both."""
     rows = tuple(rows)
     if all(kind == "all_reduce" for kind, _ in rows):
-        return GradientProgram(_firm((batch for _, batch in rows), times), barrier)
+        return GradientProgram(tuple(batch for _, batch in rows), barrier)
     if barrier:
         raise InvalidInputError(
             "barrier", "expected none: what is pulled is waited for where it is read"
@@ -186,8 +169,8 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
                 Batch(_pieces(problem.graph, group.parts, sizes), group.size_bytes, group.depth)
                 for group in solution.groups
             )
-            traffic, times = float(solution.traffic), caramel.evaluate(problem, solution).times
-            return gradients(batches, times, method, barrier=solution.barrier, traffic=traffic)
+            traffic = float(solution.traffic)
+            return gradients(batches, method, barrier=solution.barrier, traffic=traffic)
         case iteration.Problem(), iteration.Plan():
             iteration.check(problem, solution)
             rows = []
@@ -198,8 +181,7 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
                 recipe = recipe_on(problem.cluster, name)
                 batch = Batch(pieces, transfer.size_bytes, transfer.depth, recipe)
                 rows.append((transfer.kind, batch))
-            times = iteration.evaluate(problem, solution).times
-            return transfers(rows, times, barrier=solution.barrier)
+            return transfers(rows, barrier=solution.barrier)
         case ibatch.Problem(), ibatch.Plan():
             ibatch.check(problem, solution)
             table = _table(problem, names)
@@ -296,7 +278,7 @@ def read_answer(answer: Answer) -> Program | Layers:
             Batch(_named_pieces(group, sizes), group.bytes, group.depth) for group in answer.groups
         )
         barrier, traffic = answer.barrier, answer.traffic
-        return gradients(groups, answer.groups, answer.method, barrier=barrier, traffic=traffic)
+        return gradients(groups, answer.method, barrier=barrier, traffic=traffic)
     if isinstance(answer, IterationAnswer):
         pushed = _known(answer.parameter_bytes) or {}
         pulled = _known(answer.pull_bytes) or pushed
@@ -306,7 +288,7 @@ def read_answer(answer: Answer) -> Program | Layers:
             recipe = recipes[_known(transfer.algorithm)]
             batch = Batch(pieces, transfer.bytes, _known(transfer.depth) or 1, recipe)
             rows.append((transfer.kind, batch))
-        return transfers(rows, _known(answer.transfers) or (), barrier=answer.barrier)
+        return transfers(rows, barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):
         batches = _known(answer.batches) or ()
         names = _known(answer.layer_parameters)

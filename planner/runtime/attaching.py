@@ -40,7 +40,6 @@ def attach(
     world: World,
     *,
     all_reduce: AllReduce | None = None,
-    strict_order: bool | None = None,
 ) -> Executor:
     """Let a model's training steps communicate as planned.
 
@@ -81,11 +80,6 @@ def attach(
     all_reduce : AllReduce, optional
         The all-reduce of gradients for plans that do not name one, as those of `caramel`; by
         default gloo's ring. Plans of `iteration` name a collective program, which is used.
-    strict_order : bool, optional
-        True: a batch of gradients always waits for the batches before it. False: a batch that is
-        ready on all ranks may overtake one that is not, unless the plan lets the network wait for
-        that one. Default: overtake where the ranks measure that the order costs time. Shards and
-        slices always keep the order.
 
     Raises
     ------
@@ -114,15 +108,7 @@ def attach(
         if isinstance(program, ShardProgram):
             executor = ShardExecutor(model, program, optimizer, world, interpreters)
         else:
-            executor = GradientExecutor(
-                model,
-                program,
-                optimizer,
-                world,
-                all_reduce,
-                interpreters,
-                strict_order=strict_order,
-            )
+            executor = GradientExecutor(model, program, optimizer, world, all_reduce, interpreters)
         executor.closing(if_refused.pop_all().close)
     return executor
 

@@ -3,102 +3,26 @@
 Problem: All ranks must begin transfers in the same order, since gloo matches them by order. The
 network should not idle between two transfers, nor the computing processor do much work for them.
 Method: Transfers that gloo can queue (`begin`) are queued by the thread that makes them ready; the
-channel's thread only waits for them. Others run in the channel's thread. Where the ranks have
-agreed (`overtaking`), transfers that are ready on all ranks overtake others.
-Guarantee: Transfers begin in the same order on all ranks: in the order of submission, except for
-those that overtake. After a failure no transfer begins.
-Complexity: O(1) per transfer; O(waiting transfers) per vote.
+channel's thread only waits for them. Others run in the channel's thread.
+Guarantee: Transfers begin on all ranks in the order of submission. After a failure no transfer
+begins.
+Complexity: O(1) per transfer.
 """
 
 import atexit
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
-
-import torch
-from torch import Tensor
 
 from planner.model.errors import PlannerError
 from planner.runtime.measuring.trace import Event, Trace
 from planner.runtime.world.world import World
 
 _LOOK_S = 0.1
-
-
-# ---
-# Voting of ranks on which ready transfers overtake others that are not ready.
-#
-# Problem: In a strict order a ready transfer waits behind one that is not, and the network idles.
-# All ranks must send in one order, readiness differs between them, and a vote costs a message.
-# Method: In one of every `EVERY` steps ranks sum the time their networks idled for this reason.
-# Above a tenth of the time they vote until the next count: a rank whose network idles sums a row of
-# ones for its ready transfers, and those ready on all ranks go next, in the plan's order. If there
-# are none, a rank asks again when another transfer becomes ready, or after a pause. Guarantee: The
-# choice is the same on all ranks. Ranks wait forever only where a strict order would. Complexity:
-# One number per waiting transfer and vote; at most one vote per idle period.
-
-EVERY = 8
-"""Steps between two counts."""
-_SHARE = 0.1
-"""Least share of lost time for voting: votes cost messages, and give up the plan's order."""
-
-
-class Overtaking:
-    """State of the voting on this rank.
-
-    `add` replaces a tensor by the sum over all ranks, in the order of transfers. With `always`
-    ranks vote in all steps, else after a count that says so.
-    """
-
-    pause_s = 0.01
-    """Pause before the same vote is repeated."""
-
-    def __init__(self, add: Callable[[Tensor], object], ranks: int, *, always: bool) -> None:
-        self.active = always
-        self.always = always
-        self.refused: Sequence[bool] = ()
-        """Readiness of this rank in the last vote without a result."""
-        self._add = add
-        self._ranks = ranks
-        self._held_ns = 0
-        self._since: int | None = None
-        self._start = time.monotonic_ns()
-
-    def held(self, now: bool) -> None:
-        """Record whether a ready transfer is delayed by one that is not ready."""
-        if now != (self._since is not None):
-            if self._since is not None:
-                self._held_ns += time.monotonic_ns() - self._since
-            self._since = time.monotonic_ns() if now else None
-
-    def count(self) -> None:
-        """Decide with all ranks whether to vote from now on."""
-        now = time.monotonic_ns()
-        lost = torch.tensor([self._held_ns, now - self._start])
-        self._held_ns, self._start = 0, now
-        self._add(lost)
-        held, whole = lost.tolist()
-        self.active = held > _SHARE * whole
-
-    def vote(self, ready: Sequence[bool], firm: Sequence[bool]) -> list[int]:
-        """Return the positions of the waiting transfers that go next; may be none.
-
-        Firm transfers may not be overtaken. `ready` and `firm` are in the plan's order.
-        """
-        rows = torch.tensor(ready, dtype=torch.int32)
-        self._add(rows)
-        chosen = []
-        for place, count in enumerate(rows.tolist()):
-            if count == self._ranks:
-                chosen.append(place)
-            elif firm[place]:
-                break
-        self.refused = () if chosen else tuple(ready)
-        return chosen
 
 
 @dataclass(slots=True, eq=False)
@@ -109,9 +33,8 @@ class Ticket:
     step: int
     batch: int
     direction: str = ""  # "pull" or "push" where a plan has both
-    kind: Literal["transfer", "update", ""] = "transfer"  # of its trace event; empty for none
+    kind: Literal["transfer", "update"] = "transfer"  # of its trace event
     begin: Callable[[], None] | None = None  # puts the transfer into gloo's queue, in any thread
-    firm: bool = True  # no other transfer may overtake it
     ready: bool = False
     done: bool = False
     awaited: bool = False
@@ -120,22 +43,14 @@ class Ticket:
 
 
 class Channel:
-    """The thread and its queue.
-
-    `begun` lists the tickets begun since the last `submit`, in the order all ranks share. `told`
-    says whether the training loop has received an error.
-    """
+    """The thread and its queue; `told` says whether the training loop has received an error."""
 
     def __init__(self, world: World, trace: Trace) -> None:
-        self.begun: list[Ticket] = []
-        self.overtaking: Overtaking | None = None
         self.told = False
         self._world = world
         self._trace = trace
         self._queue: deque[Ticket] = deque()
         self._going: deque[Ticket] = deque()
-        self._ready = 0  # ready transfers in the queue
-        self._agreed = 0  # transfers at the head of the queue that a vote has chosen
         self._changed = threading.Condition()
         self._closed = False
         self._error: Exception | None = None
@@ -146,17 +61,13 @@ class Channel:
     def submit(self, tickets: Iterable[Ticket]) -> None:
         """Queue tickets behind all earlier ones."""
         with self._changed:
-            self.begun = []
-            for ticket in tickets:
-                self._queue.append(ticket)
-                self._ready += bool(ticket.ready and ticket.kind)
+            self._queue.extend(tickets)
             self._advance()
 
     def release(self, ticket: Ticket) -> None:
         """Mark a ticket as ready."""
         with self._changed:
             ticket.ready = True
-            self._ready += 1
             now = time.monotonic_ns()
             self._trace.add(Event("ready", ticket.step, ticket.batch, now, now, ticket.direction))
             self._advance()
@@ -194,25 +105,15 @@ class Channel:
     def _advance(self) -> None:
         """Begin the tickets that can begin, in order; called with the lock."""
         idle = not self._going
-        # Only the head of the queue may begin, so that the order of the plan (or of a vote) holds
-        # whatever becomes ready first.
+        # Only the head of the queue may begin, so that the order of the plan holds whatever becomes
+        # ready first.
         while self._queue and self._queue[0].ready and self._may_begin(self._queue[0]):
             self._begin(self._queue.popleft())
-        if self.overtaking is not None:
-            head = self._queue[0] if self._queue else None
-            idles = not self._going or self.overtaking.active
-            self.overtaking.held(
-                bool(self._ready and head and not head.ready and not head.firm and idles)
-            )
-        if idle and (self._going or self._voting):
+        if idle and self._going:
             self._changed.notify_all()
 
-    @property
-    def _voting(self) -> bool:
-        return self.overtaking is not None and self.overtaking.active
-
     def _may_begin(self, ticket: Ticket) -> bool:
-        if self._closed or (self._voting and ticket.kind and not self._agreed):
+        if self._closed:
             return False
         # Transfers in gloo's queue keep their order; any other waits until the channel is free.
         return not self._going or (ticket.begin is not None and self._going[-1].begin is not None)
@@ -225,10 +126,6 @@ class Channel:
                 ticket.error = error
         ticket.begun_ns = time.monotonic_ns()
         self._going.append(ticket)
-        if ticket.kind:
-            self._agreed = max(self._agreed - 1, 0)
-            self._ready -= 1
-            self.begun.append(ticket)
 
     def _next(self) -> Ticket | None:
         """Return the oldest ticket that has begun; None at the end."""
@@ -236,38 +133,8 @@ class Channel:
             while not self._going:
                 if self._closed:
                     return None
-                if self._voting and self._ready:
-                    self._vote()
-                else:
-                    self._changed.wait()
+                self._changed.wait()
             return self._going[0]
-
-    def _vote(self) -> None:
-        """Move the transfers that are ready on all ranks to the front; called with the lock."""
-        overtaking = self.overtaking
-        assert overtaking is not None
-        step = self._queue[0].step
-        waiting = [ticket for ticket in self._queue if ticket.step == step and ticket.kind]
-        ready = tuple(ticket.ready for ticket in waiting)
-        if ready == overtaking.refused and not all(ready):
-            self._changed.wait(overtaking.pause_s)
-            overtaking.refused = ()
-            return
-        places = [0]
-        if len(waiting) > 1:
-            self._changed.release()
-            try:
-                with self._world.transferring(step, waiting[0].batch):
-                    places = overtaking.vote(ready, [ticket.firm for ticket in waiting])
-            finally:
-                self._changed.acquire()
-        if not self._closed:
-            chosen = [waiting[place] for place in places]
-            for ticket in chosen:
-                self._queue.remove(ticket)
-            self._queue.extendleft(reversed(chosen))
-            self._agreed = len(chosen)
-            self._advance()
 
     def _run(self) -> None:
         ended = 0
@@ -283,9 +150,8 @@ class Channel:
                         ticket.work()
                 finally:
                     begun, ended = max(ticket.begun_ns, ended), time.monotonic_ns()
-                    if ticket.kind:
-                        named = ticket.step, ticket.batch, begun, ended, ticket.direction
-                        self._trace.add(Event(ticket.kind, *named))
+                    named = ticket.step, ticket.batch, begun, ended, ticket.direction
+                    self._trace.add(Event(ticket.kind, *named))
             except Exception as error:  # raised where the training loop waits
                 self._fail(error)
                 return

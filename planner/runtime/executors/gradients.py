@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from planner.families.collectives.recipes import Recipe
 from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
-from planner.runtime.executors.channel import EVERY, Overtaking, Ticket
+from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.messages import Gradients, Sending, means_of, messages_of, version
 from planner.runtime.model.gate import uncompiled
 from planner.runtime.model.parameters import SomeParameters, check_cover
@@ -41,8 +41,6 @@ class GradientExecutor(Executor):
         The all-reduce of messages; by default gloo's ring.
     interpreters : mapping from Recipe to Interpreter, optional
         The all-reduce of batches that name these programs.
-    strict_order : bool, optional
-        Whether every batch waits for those before it. Default: where that costs little.
     """
 
     def __init__(
@@ -53,17 +51,11 @@ class GradientExecutor(Executor):
         world: World,
         all_reduce: AllReduce | None = None,
         interpreters: Mapping[Recipe | None, AllReduce] = MappingProxyType({}),
-        *,
-        strict_order: bool | None = None,
     ) -> None:
-        options = f"{all_reduce.name if all_reduce else ''}, strict order: {strict_order}"
+        options = all_reduce.name if all_reduce else ""
         super().__init__(model, program, optimizer, world, options)
         self._line = QueuedRing(world.new_line())
-        if world.size > 1 and not strict_order:
-            always = strict_order is False
-            self.channel.overtaking = Overtaking(self._add, world.size, always=always)
         self._barrier = program.barrier
-        self._firm = [batch.firm for batch in program.batches]
         self._all_reduces = [
             interpreters.get(batch.collective)
             or all_reduce
@@ -158,11 +150,8 @@ class GradientExecutor(Executor):
 
     def _finish_next(self, needed: Sequence[int] = ()) -> None:
         """Wait for the next needed batch, or for enough bytes for an update; then update."""
-        # Batches that have begun arrive in that order; the rest may begin in any order.
-        begun, size = self.channel.begun[self._arrived :], 0
-        left = (ticket for ticket in self._tickets if not ticket.done)
-        begun = begun or [next(left, self._tickets[-1])]
-        for wanted in begun:
+        left, size = self._tickets[self._arrived :], 0
+        for wanted in [ticket for ticket in left if ticket.begun_ns] or left[:1]:
             size += self._messages[wanted.batch].size
             if size >= _WORTH or wanted.batch in needed:
                 break
@@ -171,9 +160,9 @@ class GradientExecutor(Executor):
 
     def _finish_arrived(self) -> None:
         """Update the parameters that have arrived completely."""
-        begun, first, numbers = self.channel.begun, self._arrived, []
-        while self._arrived < len(begun) and begun[self._arrived].done:
-            batch = begun[self._arrived].batch
+        first, numbers, batch = self._arrived, [], 0
+        while self._arrived < len(self._tickets) and self._tickets[self._arrived].done:
+            batch = self._arrived
             self._arrived += 1
             for number in self._carried[batch]:
                 self._missing[number] -= 1
@@ -196,7 +185,7 @@ class GradientExecutor(Executor):
         except BaseException as error:  # some parameters are now a step behind, so stay pending
             while self._arrived > first:
                 self._arrived -= 1
-                for number in self._carried[begun[self._arrived].batch]:
+                for number in self._carried[self._arrived]:
                     self._missing[number] += 1
             self.gate.pending.update(arrived)
             self.world.report(error, self._step, batch)
@@ -209,22 +198,13 @@ class GradientExecutor(Executor):
         self._step += 1
         self._gradients.begin()
         self._tickets = []
-        rows = zip(self._messages, self._all_reduces, self._firm, strict=True)
-        for number, (message, all_reduce, firm) in enumerate(rows):
+        rows = zip(self._messages, self._all_reduces, strict=True)
+        for number, (message, all_reduce) in enumerate(rows):
             sending = Sending(message, all_reduce, self._gradients.taken)
             begin = sending.begin if isinstance(all_reduce, QueuedRing) else None
             ready = not message.parameters
-            self._tickets.append(
-                Ticket(sending.work, self._step, number, begin=begin, firm=firm, ready=ready)
-            )
-        count, overtaking = list[Ticket](), self.channel.overtaking
-        if overtaking is not None and not overtaking.always and self._step % EVERY == 0:
-            count.append(Ticket(overtaking.count, self._step, number, kind="", ready=True))
-        self.channel.submit([*self._tickets, *count])
-
-    def _add(self, values: Tensor) -> None:
-        """Sum a small tensor for a vote, behind the transfers that have begun."""
-        self._line.begin(values)()
+            self._tickets.append(Ticket(sending.work, self._step, number, begin=begin, ready=ready))
+        self.channel.submit(self._tickets)
 
     def _optimise(self, numbers: Sequence[int]) -> None:
         """Update parameters with the settings of their own step."""

@@ -87,7 +87,7 @@ def explained(
         parts.append((rest, text))
     parts.sort(key=lambda part: -part[0])
     texts = [*_whole(step.predicted_ns, step.median_ns), *(text for _, text in parts)]
-    return (*texts, *_of_transfers(answers, runs), *_of_order(runs))
+    return (*texts, *_of_transfers(answers, runs))
 
 
 def _off(predicted: float, took: float) -> bool:
@@ -182,22 +182,6 @@ def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[st
         f"waiting for slower ranks{most}: it is {state} than was calibrated, or assumed, so plan "
         "with what planner calibrate network measures here"
     )
-
-
-def _of_order(runs: Sequence[Run]) -> Iterable[str]:
-    """Yield a sentence about batches that left before earlier batches of the plan."""
-    batches = batches_of(runs)
-    often = [
-        f"{batch.direction} batch {batch.batch + 1} ({batch.overtook}×)".strip()
-        for batch in batches
-        if batch.overtook
-    ]
-    if often:
-        names, steps = ", ".join(often), max(len(batch.measured_ns) for batch in batches)
-        yield (
-            f"order: in {counted(steps, 'step')} {names} left before earlier ones, which were not "
-            "ready: gradients came in another order than the profile says"
-        )
 
 
 # ---

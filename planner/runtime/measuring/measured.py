@@ -7,7 +7,6 @@ step or later) to the end of the forward pass; the backward phase from there to 
 push.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import sub
@@ -74,7 +73,6 @@ class BatchTime:
     direction: str  # "pull" or "push" where a plan has both; else empty
     batch: int  # its number in the plan
     measured_ns: tuple[int, ...]  # one value per step
-    overtook: int = 0  # steps in which it left before an earlier batch of the plan
     waited_ns: tuple[int, ...] = ()
 
     @property
@@ -166,34 +164,19 @@ def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime
 def batches_of(runs: Iterable[tuple[Sequence[Iterable[Event]], int]]) -> tuple[BatchTime, ...]:
     """Return the times of each batch over several runs of a plan, given as (events, first step)."""
     lengths: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = {}
-    overtook: Counter[tuple[str, int]] = Counter()
     for run, (ranks, first) in enumerate(runs):
-        for rank, events in enumerate(ranks):
-            sent = [row for row in events if row.kind == "transfer" and row.step >= first]
-            for row in sent:
+        for row in (row for events in ranks for row in events):
+            if row.kind == "transfer" and row.step >= first:
                 steps = lengths.setdefault((row.direction, row.batch), {})
                 steps.setdefault((run, row.step), []).append(row.end_ns - row.start_ns)
-            if rank == 0:  # all ranks share the order
-                overtook.update(_overtaking(sent))
     return tuple(
         BatchTime(
             *name,
             tuple(max(each) for each in steps.values()),
-            overtook[name],
             tuple(max(each) - min(each) for each in steps.values()),
         )
         for name, steps in sorted(lengths.items())
     )
-
-
-def _overtaking(sent: Sequence[Event]) -> Iterator[tuple[str, int]]:
-    """Yield each batch once for every step in which it left before an earlier one."""
-    least: dict[tuple[str, int], int] = {}  # least batch that left later, by direction and step
-    for row in reversed(sent):
-        later = least.get((row.direction, row.step), row.batch)
-        if later < row.batch:
-            yield row.direction, row.batch
-        least[row.direction, row.step] = min(later, row.batch)
 
 
 def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:

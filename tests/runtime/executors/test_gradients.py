@@ -242,7 +242,7 @@ def train_while_held() -> tuple[list[bool], list[Event]]:
         held = Held(Ring(world.group), len(batches))
         program = GradientProgram(batches)
         optimizer = make_optimizer("sgd", model)
-        executor = GradientExecutor(model, program, optimizer, world, held, strict_order=True)
+        executor = GradientExecutor(model, program, optimizer, world, held)
 
         def computed(*_: object) -> None:
             if executor.gate.pending:

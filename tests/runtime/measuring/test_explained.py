@@ -154,11 +154,6 @@ def test_what_matters_most_comes_first(plan: CaramelAnswer) -> None:
     assert "1.30 times" in found[3]
 
 
-def test_order(plan: CaramelAnswer) -> None:
-    (_, last) = explained([plan], [run_of(order=(1, 0)), run_of()], QUIET)
-    assert last.startswith("order: in 6 steps batch 2 (3×) left before earlier ones")
-
-
 def test_a_plan_for_one_direction_is_held_against_its_pass() -> None:
     request: dict[str, Any] = {
         "problem": "ibatch",

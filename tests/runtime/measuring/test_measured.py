@@ -84,16 +84,6 @@ def test_what_waits_for_the_last_rank_is_told_from_what_the_network_takes() -> N
     assert (both.measured_ns, both.waited_ns) == ((25, 20), (5, 0))
 
 
-def test_a_batch_overtook_what_the_plan_has_before_it_and_left_later() -> None:
-    events = [
-        Event("transfer", step, batch, 10 * place, 10 * place + 9)
-        for step, order in enumerate(([0, 1, 2], [2, 0, 1], [1, 2, 0]))
-        for place, batch in enumerate(order, 3 * step)
-    ]
-    assert [one.overtook for one in batch_times([events], 0)] == [0, 1, 2]
-    assert [one.overtook for one in batch_times([events], 2)] == [0, 1, 1]
-
-
 def test_a_timeline_shows_every_rank_from_its_own_backward_pass_on() -> None:
     shifted = [
         event._replace(start_ns=event.start_ns + 10**6, end_ns=event.end_ns + 10**6)
