@@ -10,6 +10,8 @@ from emulated_network import cluster
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+pytest.importorskip("torch")
+
 from planner.runtime.measuring.sweep import SAMPLE_NS, Sample, settle
 from tests.runtime.launching import launch
 
