@@ -144,7 +144,9 @@ def run(options: argparse.Namespace) -> int:
             answers += [_told(family, case, _answer(name, case, row), row) for row in rows]
             write_json(msgspec.json.encode(answers).decode() + "\n", None)
         else:
-            write_text("\n".join(lines(family, case, comparison, unasked, best)) + "\n")
+            write_text(
+                "\n".join(lines(family, case, comparison, unasked, best, options.output)) + "\n"
+            )
             if chart is not None:
                 width = shutil.get_terminal_size((100, 24)).columns
                 write_text("\n" + drawing.text(chart, width) + "\n")

@@ -16,12 +16,15 @@ from planner.solving.compare import Case
 from planner.solving.comparison import Comparison
 from planner.solving.family import Family
 from planner.solving.result import Result
+from planner.solving.targets import EVERY
 from planner.solving.views import epoch_text
 from planner.view import format_table
 from planner.view.wording import (
     REGRET_COLUMNS,
     advice_text,
+    applied,
     by_reason,
+    keeps_default,
     prospect_text,
     regret_cells,
     target_text,
@@ -87,11 +90,12 @@ def lines(
     comparison: Comparison[Any, Any],
     left_out: Mapping[str, str],
     best: Head | None,
+    file: str | None,
 ) -> Iterator[str]:
     """Yield what is printed of a comparison, before the drawing of its best plan.
 
     `left_out` says why methods only run if they are asked for; `best` is the answer that is
-    written.
+    written, into `file` if given.
     """
     doubts = (*(case.profile.doubts if case.profile else ()), *case.warnings)
     if best is not None and best.warnings is not UNSET:
@@ -115,7 +119,7 @@ def lines(
     if case.sentence is not None:
         yield ""
         yield printable(case.sentence(comparison.rows[0].plan if comparison.rows else None))
-    remarks = list(beside(best))
+    remarks = list(beside(best, file))
     if remarks and remarks[0]:
         yield ""
     yield from remarks
@@ -147,8 +151,11 @@ def kept(answer: object) -> str:
     return advice_text(advice) if advice is not UNSET and advice.keep_ddp else ""
 
 
-def beside(answer: object) -> Iterator[str]:
-    """Yield the lines of an answer: the advice, then the table of regrets, if it has them."""
+def beside(answer: object, file: str | None) -> Iterator[str]:
+    """Yield the lines of an answer: the advice, then the table of regrets, if it has them.
+
+    What applies the plan names its `file`.
+    """
     if not isinstance(answer, CaramelAnswer | IbatchAnswer | IterationAnswer):
         return
     if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
@@ -156,7 +163,8 @@ def beside(answer: object) -> Iterator[str]:
     text, target = target_text(answer), answer.target
     if text and target is not UNSET:  # what a plan for a target gains, and how to apply it
         yield text
-        yield f"to apply it: planner export {target.name} PLAN; " + "; ".join(target.settings)
+        if not keeps_default(answer):
+            yield from applied(EVERY[target.name], file)
     if answer.prospect is not UNSET:
         yield prospect_text(answer.prospect)
     if answer.regret is not UNSET and answer.regret:

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET
@@ -21,6 +23,8 @@ from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph
 from planner.model.profiles import Profile
 from planner.model.validation import integer, shown
+from planner.solving.targets import EVERY
+from planner.view.wording import applied
 
 _TOOLS = (
     *("ddp", "fsdp2", "horovod", "deepspeed", "megatron"),
@@ -103,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
     graph = None if profile is None else profile.graph
     warnings = [] if profile is None else list(profile.doubts)
     notes: list[str] = []
+    how: Iterable[str] = ()
     if options.tool == "chakra":
         warnings += write_traces(options, graph)
     elif options.tool in ("msccl", "mscclpp"):
@@ -114,8 +119,12 @@ def run(options: argparse.Namespace) -> int:
             settings = _settings(options.tool, answers, graph, options.element_bytes)
         text = json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
         write_json(text, options.output)
+        if made_for(answers[0]) == options.tool:
+            how = applied(EVERY[options.tool], options.plans[0], options.output)
         warnings += [warning for answer in answers for warning in answer.warnings or ()]
     warn([*warning_lines(list(dict.fromkeys(warnings))), *notes])
+    if sys.stderr is not None:
+        sys.stderr.write("".join(f"{line}\n" for line in how))
     return 0
 
 

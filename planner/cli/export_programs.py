@@ -212,5 +212,4 @@ def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> list[s
     )
     if price.plan_ns > price.default_ns and not anyway:
         raise PlannerError(f"{times}: {remedy}, keep the default, or write it with --anyway")
-    settings = EVERY[tool].settings if made_for(answers[0]) == tool else ()
-    return [times, *(f"to set beside it: {line}" for line in settings)]
+    return [times]

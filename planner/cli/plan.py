@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     if answer.objective_ns is not None:
         took = format_ns(round(answer.runtime_s * 1e9))
         tell(f"{answer.status} by {answer.method}: {format_ns(answer.objective_ns)}, in {took}")
-    write_plan(options, job, answer, lambda: lines(job, made.problem, answer), draw)
+    write_plan(options, job, answer, lambda: lines(job, made.problem, answer, options.output), draw)
     return ended(cancel)
 
 

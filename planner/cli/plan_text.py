@@ -40,7 +40,7 @@ from planner.view.chart import Chart
 from planner.view.wording import by_reason, runner_up_text, scheduling_text, sent_text
 
 
-def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
+def lines(job: Job, problem: Problem, answer: IterationAnswer, file: str | None) -> Iterator[str]:
     """Yield the lines of the text, from the job to the left-out algorithms."""
     known = job.profile.doubts
     yield from warning_lines([text for text in answer.warnings or () if text not in known])
@@ -58,7 +58,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         yield from _sizes(answer, answer.sizing)
         yield ""
     yield from _plan(answer)
-    yield from beside(answer)
+    yield from beside(answer, file)
     if answer.scheduling is not UNSET:
         yield scheduling_text(answer.scheduling)
     if answer.alternatives is not UNSET and answer.objective_ns is not None:

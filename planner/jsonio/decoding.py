@@ -52,6 +52,8 @@ def decode(data: bytes | str) -> Any:
         text = data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
+    if not text.strip():
+        raise InvalidInputError("", "empty: expected a JSON document")
     try:
         try:
             value = json.loads(text, object_pairs_hook=_object, parse_float=_number)

@@ -16,7 +16,7 @@ from planner.jsonio.service import ErrorAnswer
 from planner.jsonio.spark import GroupsDocument, SparkDocument
 from planner.jsonio.why import WhyReport
 from planner.model.errors import InvalidInputError
-from planner.model.validation import MAX_VALUE, shown
+from planner.model.validation import MAX_VALUE, did_you_mean, shown
 
 FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "profile": (ProfileDocument, PROFILE_RULES),
@@ -46,8 +46,10 @@ def schema(problem: str | None = None) -> dict[str, Any]:
         kind, rules = FILES[problem]
         return {**_of(kind), **rules}
     if problem not in PROBLEMS:
+        hint = did_you_mean(problem, names)
         raise InvalidInputError(
-            "problem", f"expected one of {', '.join(names)}, got {shown(problem)}"
+            "problem",
+            f"expected one of {', '.join(names)}, got {shown(problem)}{hint and f' ({hint})'}",
         )
     interface = PROBLEMS[problem]
     request = {**_of(interface.request), **interface.request_rules}

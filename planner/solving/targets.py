@@ -10,7 +10,8 @@ Sizes that are settings count elements where the target counts elements; ``defau
 target's own values.
 """
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -71,8 +72,9 @@ class Target:
         for the bucket before. Otherwise it leaves when its own gradients are ready.
     cycle_ns : int
         Period at which the target polls for complete buckets; 0 if it is notified.
-    settings : tuple of str
-        Other settings to make, line by line.
+    commands, code : tuple of str
+        What applies the exported file, here ``EXPORT.json``: lines for a shell, before the job,
+        and lines of the training script.
     rules : tuple of Rule
         The rules as found in its code.
     algorithms : tuple of str
@@ -91,10 +93,16 @@ class Target:
     elements_per_worker: int = 0
     leaves_late: bool = False
     cycle_ns: int = 0
-    settings: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     algorithms: tuple[str, ...] = ("ring",)
     sharded: bool = False
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """What to set beside the buckets, line by line."""
+        return self.commands + self.code
 
     def limits(self, workers: int, element_bytes: int) -> tuple[int, int]:
         """Return the default's largest first bucket and largest other buckets (bytes)."""
@@ -114,6 +122,11 @@ class Exported:
     reason: str = ""  # why it cannot
 
 
+_RING = "export NCCL_ALGO=Ring  # gloo has no other"
+
+_IMPORTS = ("import json", "from pathlib import Path")
+"""Before the code that applies an export."""
+
 _DDP = Target(
     name="ddp",
     title="DistributedDataParallel",
@@ -121,9 +134,11 @@ _DDP = Target(
     order="recorded",
     buckets="any",
     default_bytes=DDP_LIMITS,
-    settings=(
-        "NCCL_ALGO=Ring",
-        "DistributedDataParallel(model, bucket_cap_mb_list=…), the list as exported",
+    commands=(_RING,),
+    code=(
+        "from torch.nn.parallel import DistributedDataParallel",
+        'buckets = json.loads(Path("EXPORT.json").read_text())["bucket_cap_mb_list"]',
+        "model = DistributedDataParallel(model, bucket_cap_mb_list=buckets)",
     ),
     rules=(
         Rule("barrier", "backward ends when all have arrived", "c10d/reducer.hpp:289"),
@@ -144,7 +159,13 @@ _HOROVOD = Target(
     buckets="any",
     default_bytes=(128 * 2**20, 128 * 2**20),
     cycle_ns=10**6,
-    settings=("NCCL_ALGO=Ring", "HOROVOD_DISABLE_GROUP_FUSION=1"),
+    commands=(_RING, "export HOROVOD_DISABLE_GROUP_FUSION=1  # on all ranks"),
+    code=(
+        'groups = json.loads(Path("EXPORT.json").read_text())["planner"]["groups"]',
+        "parameters = dict(model.named_parameters())",
+        "groups = [[parameters[name] for name in group] for group in groups]",
+        "optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), groups=groups)",
+    ),
     rules=(
         Rule("barrier", "the optimiser's step waits for all", "torch/optimizer.py:255,324"),
         Rule("pieces", "whole parameters", "torch/optimizer.py:212"),
@@ -165,7 +186,8 @@ _DEEPSPEED = Target(
     default_bytes=None,
     default_elements=500_000_000,
     leaves_late=True,
-    settings=("NCCL_ALGO=Ring",),
+    commands=(_RING,),
+    code=('config |= json.loads(Path("EXPORT.json").read_text())  # of deepspeed.initialize',),
     rules=(
         Rule("barrier", "the last bucket is waited for", "zero/stage_1_and_2.py:908-910"),
         Rule("pieces", "whole parameters", "zero/stage_1_and_2.py:1177-1203"),
@@ -188,7 +210,10 @@ _MEGATRON = Target(
     default_bytes=None,
     default_elements=40_000_000,
     elements_per_worker=1_000_000,
-    settings=("NCCL_ALGO=Ring", "--overlap-grad-reduce"),
+    commands=(
+        _RING,
+        'python -c \'import json; print(*json.load(open("EXPORT.json"))["arguments"])\'',
+    ),
     rules=(
         Rule("barrier", "gradients are finished before the step", "param_and_grad_buffer.py:781"),
         Rule("pieces", "whole parameters", "param_and_grad_buffer.py:973-983"),
@@ -211,7 +236,12 @@ FSDP2 = Target(
     order="ready",
     buckets="any",
     default_bytes=None,
-    settings=("NCCL_ALGO=Ring", "planner.runtime.fsdp2.as_fsdp2, or fully_shard as exported"),
+    commands=(_RING,),
+    code=(
+        "from planner.programs import program_of",
+        "from planner.runtime.fsdp2 import as_fsdp2  # or fully_shard as exported",
+        'as_fsdp2(model, program_of(Path("PLAN.json").read_bytes()), mesh)',
+    ),
     rules=(
         Rule("barrier", "gradients are scattered before the step", "_fsdp_state.py:395-432"),
         Rule("pieces", "whole modules", "_fully_shard.py:110-135"),
@@ -249,6 +279,19 @@ def target_of(name: str, path: str = "target") -> Target | None:
     if name == PLANNER:
         return None
     return EVERY[known_method(name, TARGET_NAMES, path)]
+
+
+def to_apply(target: Target, plan: str, file: str) -> Mapping[str, Sequence[str]]:
+    """Return what applies a plan made for a target: lines for a shell, and lines of Python.
+
+    `plan` is its file and `file` that of its export, which the first line writes.
+    """
+    export = shlex.join(("planner", "export", target.name, plan, "-o", file))
+    commands, code = (
+        [line.replace("PLAN.json", plan).replace("EXPORT.json", file) for line in lines]
+        for lines in (target.commands, target.code)
+    )
+    return {"in a shell": [export, *commands], "in Python": [*_IMPORTS, *code] if code else []}
 
 
 def check_summing(target: object) -> None:

@@ -9,7 +9,7 @@ from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
 from planner.model.units import counted
-from planner.solving.targets import FSDP2, TARGETS, Target
+from planner.solving.targets import FSDP2, TARGETS, Target, to_apply
 from planner.view.html import Html, element, joined, listed, paragraph
 from planner.view.wording import target_of
 
@@ -93,15 +93,16 @@ def steps(
         argument = "" if cap is None else f", bucket_cap_mb={cap}"
         yield (
             "Keep DDP, with the buckets that suit it best",
-            f"DistributedDataParallel(model{argument})",
+            f"model = DistributedDataParallel(model{argument})",
         )
+        return
     plan = ["planner", "plan", *command[2:], "-o", PLAN]
     yield "Write the plan", shlex.join(plan)
     target = target_of(answer)
     if target is not None:
-        name, reads = target.name, f"Write it as what {target.title} reads"
-        yield reads, f"planner export {name} {PLAN} -o {name}.json"
-        yield "Set beside it", "\n".join(target.settings)
+        for where, lines in to_apply(target, PLAN, f"{target.name}.json").items():
+            if lines:
+                yield f"Apply it, {where}", "\n".join(lines)
         return
     machines = cluster.working
     each = max(cluster.workers // max(machines, 1), 1)

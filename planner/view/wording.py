@@ -1,6 +1,6 @@
 """Texts about plans, on pages and in terminals."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from msgspec import UNSET
@@ -11,7 +11,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import VERBS, IterationAnswer, RunnerUp, SchedulingAnswer
 from planner.jsonio.what_if import AdviceAnswer, ProspectAnswer, RegretAnswer
 from planner.model.units import counted, format_bytes, format_factor, format_ns, format_share
-from planner.solving.targets import TARGETS, Target
+from planner.solving.targets import TARGETS, Target, to_apply
 from planner.solving.what_if import WORTH
 
 ALGORITHMS = {
@@ -178,10 +178,31 @@ def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
     if not price.plan_ns:
         return ""
     default = f"the default of {target.version} ({format_ns(price.default_ns)})"
-    if Fraction(price.default_ns, price.plan_ns) < WORTH:
+    if keeps_default(answer):
         gain = format_share(price.default_ns / price.plan_ns - 1)
         return f"keep {default}: the plan gains {gain} over it"
     return f"worth setting: {price.default_ns / price.plan_ns:.2f} times as fast as {default}"
+
+
+def keeps_default(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> bool:
+    """Return whether a plan for a target gains too little over the target's default to be set."""
+    price = None if answer.target is UNSET else (answer.targets or {}).get(answer.target.name)
+    if price is None or not price.plan_ns:
+        return False
+    return Fraction(price.default_ns, price.plan_ns) < WORTH
+
+
+def applied(target: Target, plan: str | None, file: str | None = None) -> Iterator[str]:
+    """Yield the lines that apply a plan made for a target, and can be pasted.
+
+    `plan` is its file, and `file` that of its export.
+    """
+    known = to_apply(
+        target, "plan.json" if plan in (None, "-") else plan, file or f"{target.name}.json"
+    )
+    for where, lines in known.items():
+        if lines:
+            yield from ("", f"to apply it, {where}:", *lines)
 
 
 def prospect_text(prospect: ProspectAnswer) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from planner.cli import main
 from planner.model.units import format_ns
-from planner.solving.targets import TARGETS
+from planner.solving.targets import TARGETS, to_apply
 from planner.view.wording import about_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.report.reading import read
@@ -141,7 +141,8 @@ def test_a_report_for_a_target_is_about_the_plan_for_it(
     steps = [line for one in verdict.all("code") for line in one.text.splitlines()]
     taken = [shlex.split(step)[1:] for step in steps if step.startswith("planner ")]
     assert [step[0] for step in taken] == ["plan", "export"]
-    assert set(TARGETS[target].settings) < {*steps}
+    for lines in to_apply(TARGETS[target], "plan.json", f"{target}.json").values():
+        assert set(lines) <= {*steps}
     for step in taken:
         assert main(step) == 0, capsys.readouterr().err
     command = shlex.split(page.one("section", id="origin").one("code").text)

@@ -197,7 +197,7 @@ def test_bad_cost_tables(rows: Any, path: str) -> None:
 @pytest.mark.parametrize(
     ("data", "path", "expected"),
     [
-        (b"", "", "not JSON"),
+        (b"", "", "empty: expected a JSON document"),
         (b'{"problem": "ibatch"', "", "not JSON"),
         (b"\xff\xfe", "", "not UTF-8"),
         (b"[]", "", "expected an object, got an empty array"),

@@ -57,8 +57,8 @@ def test_ddp_is_kept_where_that_is_the_advice() -> None:
     advice = given.answer.advice
     assert advice
     keep = with_fields(given.answer, advice=with_fields(advice, keep_ddp=True, bucket_cap_mb=5))
-    first = next(iter(steps(keep, given.cluster, given.command)))
-    assert first[1] == "DistributedDataParallel(model, bucket_cap_mb=5)"
+    (first,) = steps(keep, given.cluster, given.command)
+    assert first[1] == "model = DistributedDataParallel(model, bucket_cap_mb=5)"
     run = with_fields(given.answer, advice=with_fields(advice, keep_ddp=False))
     found = [how for _, how in steps(run, given.cluster, given.command)]
     assert found[0] == "planner plan 'a model.json' -o plan.json"
