@@ -142,7 +142,7 @@ def test_broken_plans_are_refused(broken: Plan) -> None:
 def test_some_pushed_and_others_all_reduced_is_refused() -> None:
     """Neither footprint would hold, nor either bound."""
     mixed = plan(one("all_reduce", (0, 0, 8)), one("push", (1, 0, 10)), one("pull", (1, 0, 10)))
-    with pytest.raises(InvalidPlanError):
+    with pytest.raises(InvalidPlanError, match="some gradients are pushed, some all-reduced"):
         check(PROBLEM, mixed)
 
 

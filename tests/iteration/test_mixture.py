@@ -210,6 +210,9 @@ def test_large_gradients_want_bandwidth_and_small_ones_few_steps() -> None:
     by_large, by_small = (problem.costs[plan.how(sent)] for sent in (large, small))
     assert by_large.all_reduce.ns_per_byte < by_small.all_reduce.ns_per_byte
     assert by_large.all_reduce.startup_ns > by_small.all_reduce.startup_ns
+    assert result.evaluation is not None
+    startups = by_large.all_reduce.startup_ns + by_small.all_reduce.startup_ns
+    assert result.evaluation.startup_ns == startups
     assert result.objective_ns == result.lower_bound_ns
     for option in problem.single:  # the same by one algorithm at one depth, and planned for it
         alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option))]

@@ -62,8 +62,8 @@ def test_no_alternative_as_long_is_simpler_or_as_simple_and_more_robust(problem:
     assert key(chosen.plan) == min(map(key, plans))  # type: ignore[type-var]
 
 
-def test_of_equal_plans_that_of_fewest_transfers_is_taken() -> None:
-    """Both hide all bytes; two transfers would do so on a slower network, too."""
+def hidden() -> Problem:
+    """Two gradients, the large one ready first; both can be sent before they are read."""
     ops = (
         Op("f0", 100, "forward"),
         Op("f1", 10, "forward", ("f0",)),
@@ -72,13 +72,30 @@ def test_of_equal_plans_that_of_fewest_transfers_is_taken() -> None:
     )
     parameters = (Parameter("large", 85, ("b1",), ("f1",)), Parameter("small", 5, ("b0",), ("f1",)))
     cluster = Cluster("two", "a test", 2, Switch(2), Nic(Fraction(10**9), 0))
-    problem = Problem(Graph(ops, parameters), cluster)
-    large, small = Part(0, 0, 85), Part(1, 0, 5)
-    one = enforced(problem, "ring", (Transfer((large, small)),))
-    two = enforced(problem, "ring", (Transfer((large,)), Transfer((small,))))
+    return Problem(Graph(ops, parameters), cluster)
+
+
+LARGE, SMALL = Part(0, 0, 85), Part(1, 0, 5)
+
+
+def test_of_equal_plans_that_of_fewest_transfers_is_taken() -> None:
+    """Both hide all bytes; two transfers would do so on a slower network, too."""
+    problem = hidden()
+    one = enforced(problem, "ring", (Transfer((LARGE, SMALL)),))
+    two = enforced(problem, "ring", (Transfer((LARGE,)), Transfer((SMALL,))))
     assert {evaluate(problem, plan).iteration_ns for plan in (one, two)} == {210}
     assert strained_of(problem, two) < strained_of(problem, one)
     assert simplest(problem, [one, two]) == simplest(problem, [two, one]) == one
+
+
+def test_of_equally_simple_plans_the_most_robust_is_taken() -> None:
+    """Both hide all bytes; on a slower network the large gradient had better leave first."""
+    problem = hidden()
+    sent = Transfer((LARGE,)), Transfer((SMALL,))
+    good, bad = (enforced(problem, "ring", order) for order in (sent, sent[::-1]))
+    assert {evaluate(problem, plan).iteration_ns for plan in (good, bad)} == {210}
+    assert strained_of(problem, good) < strained_of(problem, bad)
+    assert simplest(problem, [good, bad]) == simplest(problem, [bad, good]) == good
 
 
 def test_of_two_ways_that_hide_their_bytes_that_by_one_algorithm_is_taken() -> None:
