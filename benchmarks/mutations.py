@@ -21,6 +21,7 @@ import time
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from shutil import copyfile
 from typing import Literal, get_args
@@ -111,15 +112,21 @@ def tried(folder: Path, mutation: Mutation, limit_s: float) -> tuple[Verdict, st
     if count != 1:
         return "refused", f"its text is in {mutation.file} {count} times, expected once"
     try:
-        path.write_text(text.replace(mutation.old, mutation.new))
+        write(path, text.replace(mutation.old, mutation.new))
         verdict = verdict_of(folder, ("--hypothesis-profile=again", *mutation.tests), limit_s)
         if verdict == "survived":
             verdict = verdict_of(folder, mutation.tests, limit_s)
     except ValueError as error:
         return "refused", str(error)
     finally:
-        path.write_text(text)
+        write(path, text)
     return verdict, ""
+
+
+def write(path: Path, text: str) -> None:
+    """Write a module; what was compiled of it goes, as only second and size tell it is older."""
+    path.write_text(text)
+    Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
