@@ -194,14 +194,14 @@ def test_out_of_time_there_is_a_plan_and_a_bound(split: bool, seconds: float) ->
 
 
 def test_times_of_many_digits_are_stopped_in_time() -> None:
-    """CP-SAT's probing did not look at the clock: 1.3 s were over before it did."""
+    """CP-SAT's probing did not look at the clock: 0.6 s or more were over before it did."""
     one = Windows((1611416, 2, 3), (13, 13, 0), (0, 0, 0), 13, 0)
     rate, known = Fraction(6250000000000000000, 1111111111111111), 9064243127
     begin = process_time()
     found = best_grouping(
         one, AffineCost(0, rate), deadline=Deadline(0.05), split=True, upper=known, lower=1
     )
-    assert process_time() - begin < 1
+    assert process_time() - begin < 0.3
     assert found.lower_bound <= known
 
 

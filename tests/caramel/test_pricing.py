@@ -1,6 +1,7 @@
 """Loads sent together with their neighbours, against pricing the whole list at each attempt."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,3 +52,13 @@ def test_neighbours_are_sent_together_as_by_trying(
     pricer, loads = LoadPricer(known, cost), data.draw(transfers(known))
     most = pricer.iteration_ns(loads) + data.draw(st.sampled_from([0, 0, 1, 5, 40]))
     assert merged_loads(pricer, loads, most) == literal(pricer, loads, most)
+
+
+def test_neighbours_are_not_sent_together_if_that_delays_later_transfers() -> None:
+    """The second gradient waits for nobody; with the first it would end as the third is due."""
+    known = Windows((1, 1, 1), (0, 5, 6), (0, 0, 50), 6, 50)
+    pricer = LoadPricer(known, AffineCost(0, Fraction(1)))
+    loads: list[Load] = [((0, 1),), ((1, 1),), ((2, 1),)]
+    assert pricer.iteration_ns(loads) == 57
+    assert merged_loads(pricer, loads, 57) == loads
+    assert merged_loads(pricer, loads, 58) == [((0, 1), (1, 1)), ((2, 1),)]
