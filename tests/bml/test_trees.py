@@ -175,12 +175,9 @@ def test_hops_are_transfers(planned: tuple[Problem, TreePlan]) -> None:
     ]
     for piece in range(plan.pieces):
         followed = []
-        for hops in plan.hops(0, piece):
-            ends = hops.senders.tolist(), hops.receivers.tolist(), hops.levels.tolist()
-            for sender, receiver, level in zip(*ends, strict=True):
-                back = plan.steps - 1 - hops.step
-                followed.append(("aggregate", hops.step, sender, receiver, level))
-                followed.append(("broadcast", back, receiver, sender, level))
+        for step, sender, receiver, level in plan.hops(0, piece).tolist():
+            followed.append(("aggregate", step, sender, receiver, level))
+            followed.append(("broadcast", plan.steps - 1 - step, receiver, sender, level))
         said = [
             (transfer.stage, transfer.step, transfer.server, transfer.peer, transfer.level)
             for transfer in transfers

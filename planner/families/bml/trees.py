@@ -18,7 +18,7 @@ from itertools import chain
 from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from planner.families.bml.problem import Hops, Transfer, rows_of
+from planner.families.bml.problem import Transfer
 from planner.families.bml.schedule import Schedule
 from planner.families.collectives.layout import RangedLayout, by_shares
 from planner.model.topologies import BCube
@@ -160,14 +160,9 @@ class TreePlan:
         for step, piece, level, peer in sorted(backward):
             yield Transfer(server, 0, "broadcast", step, level, peer, piece, 1)
 
-    def hops(self, thread: int, piece: int) -> Iterator[Hops]:
-        """Yield the transfers of one piece in the aggregation, step by step."""
-        import numpy as np
-
-        rows = self.branch_rows[self.branch_rows[:, 4] == piece]
-        if len(rows):
-            for same in np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1):
-                yield Hops(int(same[0, 0]), same[:, 1], same[:, 2], same[:, 3])
+    def hops(self, thread: int, piece: int) -> "NDArray[np.int64]":
+        """Return step, sender, receiver and level of a piece's transfers in the aggregation."""
+        return self.branch_rows[self.branch_rows[:, 4] == piece, :4]
 
 
 Plan: TypeAlias = Schedule | TreePlan
@@ -181,7 +176,7 @@ def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, in
     trees: list[tuple[tuple[int, int, int], ...]] = []
     for number in in_use:
         deadline.check()
-        rows = rows_of(plan.hops(*divmod(number, plan.pieces)))
+        rows = plan.hops(*divmod(number, plan.pieces))
         trees.append(tuple(map(tuple, rows[:, 1:].tolist())))
     return trees
 
