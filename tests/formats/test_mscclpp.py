@@ -214,7 +214,7 @@ CUT = Message(1, 0, 1, 2, 0, 0, 2, adds=True, source=5)
         (made(Recipe("ring", (1,))), "program", "at least 2 ranks"),
         (made(Recipe("ring", (4,))).half("all_gather"), "program.kind", "expected an all_reduce"),
         (
-            tensors_program((3, 5), 2, balanced=True),
+            tensors_program((3, 5), 2),
             "program",
             "all of one size",
         ),
