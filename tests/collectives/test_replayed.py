@@ -15,9 +15,9 @@ from planner.families.collectives.exchange import (
     groups_of,
     halving_doubling_on,
     hierarchical_on,
+    tensors_on,
 )
 from planner.families.collectives.ring import bruck_cost, bruck_program, gray_cycle, ring_on
-from planner.families.collectives.tensor_servers import tensors_on
 from planner.model.topologies import BCube
 from tests.collectives import algorithms
 from tests.collectives.replay import Replay, Transfer

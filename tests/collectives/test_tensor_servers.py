@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.families.collectives import collective, compare
-from planner.families.collectives.tensor_servers import round_robin
+from planner.families.collectives.exchange import round_robin
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube
 

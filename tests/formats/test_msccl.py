@@ -19,10 +19,10 @@ from planner.families.collectives.exchange import (
     halving_doubling_program,
     hierarchical_program,
     routed_program,
+    tensors_program,
 )
 from planner.families.collectives.program import Program, in_parts
 from planner.families.collectives.ring import ring_bcube_program, ring_program
-from planner.families.collectives.tensor_servers import tensors_program
 from planner.formats import write_msccl
 from planner.formats.exporters.msccl import MAX_CHUNKS, MAX_GPUS, MAX_PEERS
 from planner.model.topologies import BCube, Rails

@@ -13,9 +13,9 @@ from typing import Any, get_args
 import pytest
 
 from planner.families.collectives import Program
+from planner.families.collectives.exchange import tensors_program
 from planner.families.collectives.program import OWN, ListedProgram, Message, in_parts
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
-from planner.families.collectives.tensor_servers import tensors_program
 from planner.formats.exporters.mscclpp import MAX_BYTES, ChannelKind, write_mscclpp
 from planner.model.errors import InvalidInputError
 from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without

@@ -23,7 +23,7 @@ from bml_jobs import (
 
 from planner.families.caramel.windows import Windows
 from planner.families.collectives import Fabric
-from planner.families.collectives.tensor_servers import tensors_on
+from planner.families.collectives.exchange import tensors_on
 from tests.reproduction.pages import missing
 
 

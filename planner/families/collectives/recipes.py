@@ -26,6 +26,8 @@ from planner.families.collectives.exchange import (
     hierarchical_on,
     hierarchical_program,
     routed_program,
+    tensors_on,
+    tensors_program,
 )
 from planner.families.collectives.program import Program
 from planner.families.collectives.rails import RAIL_PROGRAMS
@@ -35,7 +37,6 @@ from planner.families.collectives.ring import (
     ring_on,
     ring_program,
 )
-from planner.families.collectives.tensor_servers import tensors_on, tensors_program
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Rails
