@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.families.bml import Damage, Failures
 from planner.families.bml.packing import pack
-from planner.families.bml.spanning import Tree
+from planner.families.bml.trees import Tree
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline
 from tests.bml.networks import (

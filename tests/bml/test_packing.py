@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult, linprog
 
 from planner.families.bml.packing import Packing, pack
-from planner.families.bml.spanning import Edge, Port
+from planner.families.bml.trees import Edge, Port
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline
 from tests.bml.packing_checker import check_packing

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from planner.families.bml.packing import few_trees, pack
-from planner.families.bml.spanning import SurvivingNetwork
+from planner.families.bml.trees import SurvivingNetwork
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline
 from tests.bml.packing_checker import check_packing

@@ -13,8 +13,7 @@ import planner
 from planner.families.bml import Damage, Ground, Problem, Schedule, TreePlan, check, evaluate
 from planner.families.bml.checker import check_complete, check_piece
 from planner.families.bml.packing import few_trees
-from planner.families.bml.spanning import Tree
-from planner.families.bml.trees import root_at_centre, trees_of
+from planner.families.bml.trees import Tree, root_at_centre, trees_of
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError

@@ -20,8 +20,7 @@ from fractions import Fraction
 from math import inf, lcm
 from typing import TYPE_CHECKING
 
-from planner.families.bml.spanning import Edge, Port, SurvivingNetwork, Tree
-from planner.families.bml.trees import busiest_share
+from planner.families.bml.trees import Edge, Port, SurvivingNetwork, Tree, busiest_share
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
