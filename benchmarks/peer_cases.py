@@ -21,7 +21,7 @@ from planner.families.iteration import JOINT, Evaluation, Plan, Problem, solve
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.model.clusters import Cluster
 from planner.model.profiles import Profile
-from planner.solving.comparison import Comparison, compare
+from planner.solving.compare import Comparison, compare
 from planner.solving.result import Result
 
 BASELINE = "ddp"

@@ -11,7 +11,7 @@ drawn; a transfer leaves when the gradients are ready on the last of four ranks.
 - late: one gradient on one rank, by up to half a backward pass, and ranks apart by up to a tenth;
 - all: these three at once, and computation 1 to 1.6 times as long.
 
-Against the plan that was taken before `planner.solving.robustness` (iBatch: one of the fewest
+Against the plan that was taken before `planner.solving.tie_break` (iBatch: one of the fewest
 batches; Caramel: the first one found) stand the most robust one of those as long, layer by layer
 and DDP's buckets. Ends with an error if the most robust plan is longer by the model.
 """

@@ -10,7 +10,7 @@ import pytest
 from planner.families import bigdl, ibatch
 from planner.model.errors import InvalidInputError
 from planner.model.network import Network
-from planner.solving.comparison import compare
+from planner.solving.compare import compare
 
 SLICED = bigdl.Problem(
     elements=1000,

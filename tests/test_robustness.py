@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.solving.deadline import NEVER
-from planner.solving.robustness import (
+from planner.solving.pareto import pareto
+from planner.solving.simulator import TimedTransfer, simulate
+from planner.solving.tie_break import (
     NOMINAL,
     STRAINS,
     Limit,
@@ -13,10 +15,8 @@ from planner.solving.robustness import (
     Strain,
     end_under,
     most_robust,
-    pareto,
     strained,
 )
-from planner.solving.simulator import TimedTransfer, simulate
 
 times = st.integers(0, 20)
 

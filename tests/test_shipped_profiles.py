@@ -9,7 +9,7 @@ from planner import AffineCost, Profile, Status
 from planner.cli import main
 from planner.families.ibatch import Problem, solve
 from planner.jsonio import decode_profile
-from planner.solving.comparison import compare
+from planner.solving.compare import compare
 
 FOLDER = Path(__file__).parents[1] / "data" / "profiles"
 PUBLISHED = {

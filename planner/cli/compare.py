@@ -71,8 +71,7 @@ from planner.jsonio.what_if import regret_answers
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.profiles import Profile
-from planner.solving.compare import IGNORE_MEMORY, Case, Place
-from planner.solving.comparison import compare
+from planner.solving.compare import IGNORE_MEMORY, Case, Place, compare
 from planner.solving.deadline import Cancel, Deadline
 from planner.solving.family import Family
 from planner.solving.result import Result

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from planner.cli.common import command, file_name, in_file, read, read_as
 from planner.cli.iteration_options import FAILED, cluster_in
 from planner.cli.parsing import SuggestingParser, add_options, parse_bcube, parse_number, refuse
-from planner.families.collectives.nics import with_measured_nics
-from planner.families.collectives.prediction import predicted
+from planner.families.collectives.prediction import predicted, with_measured_nics
 from planner.families.iteration.synchronisation import assumed_startups
 from planner.families.yan.from_profile import nic_rate
 from planner.jsonio import shipped_clusters

@@ -12,8 +12,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.profiles import Profile
 from planner.model.units import format_bytes, format_ns, format_share, printable
-from planner.solving.compare import Case
-from planner.solving.comparison import Comparison
+from planner.solving.compare import Case, Comparison
 from planner.solving.family import Family
 from planner.solving.result import Result
 from planner.solving.targets import EVERY

@@ -20,7 +20,7 @@ from planner.jsonio.fsdp import FsdpAnswer, answer
 from planner.jsonio.heads import of_profile
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_bytes, format_ns, parse_bytes, printable
-from planner.solving.comparison import Comparison, compare
+from planner.solving.compare import Comparison, compare
 from planner.solving.methods import known_method
 from planner.solving.result import Result
 from planner.solving.targets import FSDP2, PLANNER

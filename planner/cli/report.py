@@ -21,7 +21,7 @@ from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.errors import InvalidInputError
 from planner.model.machine import VERSION
 from planner.model.units import format_ns
-from planner.solving.comparison import Comparison, compare
+from planner.solving.compare import Comparison, compare
 from planner.solving.deadline import Deadline
 from planner.solving.methods import concrete
 from planner.solving.result import Result

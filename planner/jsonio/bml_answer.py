@@ -14,14 +14,14 @@ from planner.families.bml.problem import Problem, Stage
 from planner.families.bml.reroute import Damage
 from planner.families.bml.schedule import Schedule
 from planner.families.bml.trees import Plan
-from planner.families.collectives import COLLECTIVES, Collective, collective
+from planner.families.collectives import Collective, compare
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.heads import head, made_by
 from planner.jsonio.links import Digits, Number
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.types import Moment, filled
 from planner.jsonio.what_if import WhatIfAnswer
-from planner.model.errors import InvalidInputError, NotApplicableError
+from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, total
 from planner.solving.deadline import NEVER, Deadline, watched
@@ -202,15 +202,9 @@ def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
 
 def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
     """Return the time of every algorithm for the same number of servers and no failures."""
-    rows = {}
     tensors = problem.layer_bytes if problem.size_bytes else ()
-    for name in COLLECTIVES:
-        try:
-            algorithm = collective(name, problem.bcube, tensors=tensors or None)
-        except NotApplicableError:
-            continue
-        rows[name] = _compared(problem, algorithm)
-    return rows
+    known = compare(problem.bcube, tensors=tensors or None)
+    return {algorithm.name: _compared(problem, algorithm) for algorithm in known}
 
 
 def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.families import fsdp
 from planner.families.fsdp.checker import check_issues
-from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of, follow
+from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, check_priced, head, made_by
@@ -312,8 +312,9 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     (plan, loads), names = plan_of(answer), or_none(answer.layer_names)
     if names is not None:
         check_count(names, plan.units[-1].stop, "layer_names", "layers")
-    schedule = follow(plan, loads, answer.channels, apart=answer.mesh.own_links)
-    evaluation = evaluation_of(plan, loads, schedule, answer.state_bytes)
+    evaluation = evaluation_of(
+        plan, loads, answer.state_bytes, answer.channels, apart=answer.mesh.own_links
+    )
     check_priced(answer, _costs(plan, evaluation))
     if answer.memory_bytes is not None and evaluation.peak_bytes > answer.memory_bytes:
         raise InvalidInputError("peak_bytes", f"more than memory_bytes ({answer.memory_bytes})")

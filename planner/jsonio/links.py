@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import UNSET, Meta, Struct
 
-from planner.families.collectives.nics import measured_nic
-from planner.families.collectives.prediction import predicted, range_note
+from planner.families.collectives.prediction import measured_nic, predicted, range_note
 from planner.jsonio.network import Described, described, measured_as
 from planner.model.costs import TableCost
 from planner.model.errors import InvalidInputError

@@ -3,9 +3,9 @@
 `encode_network` writes a sweep and its models, `encode_measured` tables of several collectives, and
 `cluster_document` a cluster whose all-reduces cost what was measured: a cluster file describes NICs
 (start-up of a step, bandwidth), but the measurement is of a whole all-reduce among N ranks.
-`planner.families.collectives.nics` computes NICs that give this cost, up to rounding. It takes the
-line through 64 B and 4 MB, because large transfers decide plans, or else the affine cost nearest to
-all sizes. `NcclOutput` is what nccl-tests writes of one.
+`planner.families.collectives.prediction` computes NICs that give this cost, up to rounding. It
+takes the line through 64 B and 4 MB, because large transfers decide plans, or else the affine cost
+nearest to all sizes. `NcclOutput` is what nccl-tests writes of one.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from planner.families.collectives.nics import nic_of
+from planner.families.collectives.prediction import nic_of
 from planner.jsonio.clusters import ClusterDocument, NicDocument, TopologyDocument
 from planner.jsonio.layout import number
 from planner.jsonio.network import MODELS, InterferenceDocument

@@ -1,10 +1,6 @@
-"""What a family declares for whoever shows its problems: columns, options, texts, profiles.
+"""Compare the methods of a family; the columns, options and cases that a family declares for it."""
 
-``planner compare`` asks nothing else, so a family needs no file there. Everything has a default: a
-family that declares nothing shows its objective, the distance to the bound, status and run time.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias
 
@@ -13,10 +9,70 @@ from planner.model.contention import ALONE, Interference
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import AnyNetwork
 from planner.model.profiles import Profile
-from planner.solving.comparison import Comparison
-from planner.solving.methods import concrete
+from planner.solving.deadline import Cancel
 from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.targets import FSDP2, PLANNER, TARGET_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Generic[PlanT, EvaluationT]):
+    """Results of several methods on one problem.
+
+    Attributes
+    ----------
+    rows : tuple of Result
+        By objective, best first; methods without a plan last.
+    left_out : tuple of (str, str)
+        Methods that do not apply, and why.
+    """
+
+    rows: tuple[Result[PlanT, EvaluationT], ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+def compare(
+    problem: ProblemT,
+    methods: Iterable[str],
+    *,
+    solve: Callable[..., Result[PlanT, EvaluationT]],
+    time_limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    cancel: Cancel | None = None,
+) -> Comparison[PlanT, EvaluationT]:
+    """Solve one problem by several methods.
+
+    Parameters
+    ----------
+    problem : object
+        The problem.
+    methods : iterable of str
+        Names of the methods.
+    solve : callable
+        A family's `solve`: called with the problem, and `method` and `time_limit` by name.
+    time_limit : float, optional
+        Seconds for each method.
+    progress : callable, optional
+        Called with each method's name before it runs.
+    cancel : Cancel, optional
+        Once it is set, and there is a plan, no further methods run.
+    """
+    rows: dict[str, Result[PlanT, EvaluationT]] = {}
+    left_out = []
+    for method in methods:
+        if rows and cancel is not None and cancel.is_set():
+            break
+        if progress:
+            progress(method)
+        try:
+            result = solve(problem, method=method, time_limit=time_limit)
+        except NotApplicableError as error:
+            left_out.append((method, error.message))
+            continue
+        rows.setdefault(result.method, result)  # `auto` is one of the others
+    best_first = sorted(
+        rows.values(), key=lambda row: (row.objective_ns is None, row.objective_ns or 0)
+    )
+    return Comparison(tuple(best_first), tuple(left_out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +187,7 @@ class Case(Generic[ProblemT]):
     request: Any = None
     title: str = ""  # name of the model, if it has one
     warnings: tuple[str, ...] = ()  # why its numbers may be off
-    lines: tuple[str, ...] = ()  # above the table, in place of `Comparable.about`
+    lines: tuple[str, ...] = ()  # above the table, in place of `Declared.about`
     sentence: Callable[[Any], str] | None = None  # a last line, of the best plan or of None
 
     @property
@@ -139,86 +195,3 @@ class Case(Generic[ProblemT]):
         """The problem."""
         problem: ProblemT = getattr(self.made, "problem", self.made)
         return problem
-
-
-class Comparable(Generic[ProblemT, PlanT, EvaluationT]):
-    """What `planner.solving.family.Family` declares for whoever shows its problems."""
-
-    columns: tuple[Column, ...] = (Column("objective"),)  # between the method and `ends`
-    heading: str = "method"  # header of the methods
-    ends: tuple[str, ...] = ("above bound", "status", "run time")
-    bounding: str = ""  # the method whose bound holds for all plans but cheaper ones; "": its own
-    own_options: tuple[Option, ...] = ()  # what makes a problem of a profile
-    on_cluster: bool = False  # whether a profile needs a cluster
-    asks: str = ""  # in the help: which question it answers
-    example: str = ""  # a command that does
-
-    @property
-    def methods(self) -> Mapping[str, Any]:
-        """Every method by name."""
-        raise NotImplementedError
-
-    def summary(self, problem: ProblemT) -> str:
-        """Return one line about a problem."""
-        return ""
-
-    def about(self, case: Case[ProblemT]) -> tuple[str, ...]:
-        """Return the lines above the table."""
-        summary = self.summary(case.problem)
-        return (f"{case.name}: {summary}" if summary else case.name,)
-
-    def network_text(self, case: Case[ProblemT]) -> str:
-        """Return the line about the network above the table."""
-        assert case.place is not None
-        return f"start-up {case.place.startup}, bandwidth {case.place.bandwidth}"
-
-    def names(self) -> Sequence[str]:
-        """Return the methods that can be compared."""
-        return concrete(self.methods)
-
-    def compared(self, case: Case[ProblemT]) -> Sequence[str]:
-        """Return the methods that are compared by default."""
-        return self.names()
-
-    def unasked(self, case: Case[ProblemT]) -> Mapping[str, str]:
-        """Return those of them that only run if somebody asks for them, and why."""
-        return {}
-
-    def chosen(
-        self, case: Case[ProblemT], result: Result[PlanT, EvaluationT]
-    ) -> Result[PlanT, EvaluationT]:
-        """Return the result that is drawn and written: the best one."""
-        return result
-
-    def notes(
-        self, case: Case[ProblemT], comparison: Comparison[PlanT, EvaluationT]
-    ) -> Sequence[str]:
-        """Return lines below the table."""
-        return ()
-
-    def sent_bytes(self, problem: ProblemT, plan: PlanT) -> Sequence[int]:
-        """Return the sizes of a plan's transfers, if they are priced by a table of sizes."""
-        return ()
-
-    def doubts(self, problem: ProblemT, plan: PlanT) -> Sequence[str]:
-        """Return the caveats about costs of a plan that were not measured."""
-        return ()
-
-    def collective(self, options: Mapping[str, Any]) -> str | None:
-        """Return whose measured times are asked for; None: what NICs do."""
-        return None
-
-    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        """Return the options of a profile, with what the place says; refuse contradictions."""
-        return options
-
-    def check_profile(self, profile: Profile) -> None:
-        """Refuse a profile that lacks what a problem needs, with a path into the profile."""
-        profile.dataflow()  # refuses a model without gradients
-
-    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Any:
-        """Return the problem of a profile, or what holds it as `problem`.
-
-        The path of an error is an option's name, or leads to a number that cannot mean anything.
-        """
-        raise NotApplicableError("--problem", "needs a request")

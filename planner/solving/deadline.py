@@ -147,10 +147,6 @@ class Deadline:
             return 0.0
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
-    def within(self, seconds: float | None) -> "Deadline":
-        """Return a deadline this many seconds from now, with the same cancel but no receiver."""
-        return Deadline(seconds, self.cancel)
-
     def at_least(self, seconds: float) -> "Deadline":
         """Return the later of this deadline and this many seconds from now."""
         left = self.remaining_s

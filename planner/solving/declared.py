@@ -2,28 +2,29 @@
 
 A family names its methods and says how a plan is checked, priced and bounded. What is optional
 unlocks a feature of `planner.solving`: `perturb` regret, scenarios and break-even factors; `adapt`
-and `improve` warm starts; `neighbours` and `candidates` local search; `merged` tie-breaking. What a
-reader sees of it is declared as in `planner.solving.compare`.
+and `improve` warm starts; `neighbours` and `candidates` local search; `merged` tie-breaking. A
+family that declares nothing for readers shows its objective, the distance to the bound, status and
+run time; ``planner compare`` asks nothing else.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Generic
 
 from planner.model.errors import NotApplicableError
-from planner.solving.compare import REGRET, Comparable, Option
+from planner.model.profiles import Profile
+from planner.solving.compare import REGRET, Case, Column, Comparison, Option, Place
 from planner.solving.deadline import NEVER, Deadline
-from planner.solving.methods import Method, Outcome, with_plugins
+from planner.solving.methods import Method, Outcome, concrete, with_plugins
 from planner.solving.plugins import is_plugged
-from planner.solving.result import EvaluationT, PlanT, ProblemT
+from planner.solving.result import EvaluationT, PlanT, ProblemT, Result
 from planner.solving.scenarios import Scenario
 
 
-class Declared(
-    Comparable[ProblemT, PlanT, EvaluationT], ABC, Generic[ProblemT, PlanT, EvaluationT]
-):
+class Declared(ABC, Generic[ProblemT, PlanT, EvaluationT]):
     """What a family says of itself; what it leaves out has a default.
 
     Attributes
@@ -46,14 +47,21 @@ class Declared(
     baselines: tuple[str, ...] = ()
     near: int = 0
 
-    @property
+    # What ``planner compare`` shows of a family, and what makes a problem of a profile.
+
+    columns: tuple[Column, ...] = (Column("objective"),)  # between the method and `ends`
+    heading: str = "method"  # header of the methods
+    ends: tuple[str, ...] = ("above bound", "status", "run time")
+    bounding: str = ""  # the method whose bound holds for all plans but cheaper ones; "": its own
+    own_options: tuple[Option, ...] = ()  # what makes a problem of a profile
+    on_cluster: bool = False  # whether a profile needs a cluster
+    asks: str = ""  # in the help: which question it answers
+    example: str = ""  # a command that does
+
+    @cached_property
     def methods(self) -> Mapping[str, Method[ProblemT, PlanT]]:
         """Every method by name, those of plug-ins included."""
-        known: Mapping[str, Method[ProblemT, PlanT]] | None = self.__dict__.get("_methods")
-        if known is None:
-            known = MappingProxyType(with_plugins(self.name, self.own_methods))
-            self.__dict__["_methods"] = known
-        return known
+        return MappingProxyType(with_plugins(self.name, self.own_methods))
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -207,3 +215,70 @@ class Declared(
             If the family does not plan what DDP does.
         """
         raise NotApplicableError("method", f"ddp is no method of problem {self.name}")
+
+    # What it may say to whoever shows its problems (`planner.solving.compare`).
+
+    def summary(self, problem: ProblemT) -> str:
+        """Return one line about a problem."""
+        return ""
+
+    def about(self, case: Case[ProblemT]) -> tuple[str, ...]:
+        """Return the lines above the table."""
+        summary = self.summary(case.problem)
+        return (f"{case.name}: {summary}" if summary else case.name,)
+
+    def network_text(self, case: Case[ProblemT]) -> str:
+        """Return the line about the network above the table."""
+        assert case.place is not None
+        return f"start-up {case.place.startup}, bandwidth {case.place.bandwidth}"
+
+    def names(self) -> Sequence[str]:
+        """Return the methods that can be compared."""
+        return concrete(self.methods)
+
+    def compared(self, case: Case[ProblemT]) -> Sequence[str]:
+        """Return the methods that are compared by default."""
+        return self.names()
+
+    def unasked(self, case: Case[ProblemT]) -> Mapping[str, str]:
+        """Return those of them that only run if somebody asks for them, and why."""
+        return {}
+
+    def chosen(
+        self, case: Case[ProblemT], result: Result[PlanT, EvaluationT]
+    ) -> Result[PlanT, EvaluationT]:
+        """Return the result that is drawn and written: the best one."""
+        return result
+
+    def notes(
+        self, case: Case[ProblemT], comparison: Comparison[PlanT, EvaluationT]
+    ) -> Sequence[str]:
+        """Return lines below the table."""
+        return ()
+
+    def sent_bytes(self, problem: ProblemT, plan: PlanT) -> Sequence[int]:
+        """Return the sizes of a plan's transfers, if they are priced by a table of sizes."""
+        return ()
+
+    def doubts(self, problem: ProblemT, plan: PlanT) -> Sequence[str]:
+        """Return the caveats about costs of a plan that were not measured."""
+        return ()
+
+    def collective(self, options: Mapping[str, Any]) -> str | None:
+        """Return whose measured times are asked for; None: what NICs do."""
+        return None
+
+    def settled(self, options: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        """Return the options of a profile, with what the place says; refuse contradictions."""
+        return options
+
+    def check_profile(self, profile: Profile) -> None:
+        """Refuse a profile that lacks what a problem needs, with a path into the profile."""
+        profile.dataflow()  # refuses a model without gradients
+
+    def from_profile(self, profile: Profile, place: Place, options: Mapping[str, Any]) -> Any:
+        """Return the problem of a profile, or what holds it as `problem`.
+
+        The path of an error is an option's name, or leads to a number that cannot mean anything.
+        """
+        raise NotApplicableError("--problem", "needs a request")

@@ -10,12 +10,11 @@ from planner.model.units import format_ns, unit_of
 PHASES = ("forward", "backward", "update", "communication", "weight reading")
 """Parts of a layer's time; the first three are computation."""
 
-
 MAX_CELLS = 32
 """Largest number of turns and nodes shown; the first ones are taken."""
 
-
 Pulls = tuple[tuple[int, ...], ...]
+"""Numbers of pulls, shape (turns, nodes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +90,15 @@ def _share(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Data of a scaling picture.
+    """Data of a scaling picture; what was not requested is empty."""
 
-    Attributes
-    ----------
-    layers : tuple of LayerTime
-        Layer 0 first.
-    best : Point
-        The configuration of these times.
-    ranking : tuple of Point
-        Triples of workers, replicas and servers, the best first.
-    landscape : tuple of Point
-        The best configuration per pair of workers and replicas; empty if not requested.
-    front : tuple of Point
-        The best configuration per number of machines, the fewest first; empty if not requested.
-    ranges : tuple of Range
-        Sensitivity of the configuration to each constant; empty if not requested.
-    regret : ConstantsRegret, optional
-        The loss if all constants are off.
-    """
-
-    layers: tuple[LayerTime, ...]
-    best: Point
-    ranking: tuple[Point, ...]
-    landscape: tuple[Point, ...] = ()
-    front: tuple[Point, ...] = ()
-    ranges: tuple[Range, ...] = ()
-    regret: ConstantsRegret | None = None
+    layers: tuple[LayerTime, ...]  # layer 0 first
+    best: Point  # the configuration of these times
+    ranking: tuple[Point, ...]  # triples of workers, replicas and servers, the best first
+    landscape: tuple[Point, ...] = ()  # the best one per pair of workers and replicas
+    front: tuple[Point, ...] = ()  # the best one per number of machines, the fewest first
+    ranges: tuple[Range, ...] = ()  # sensitivity of the configuration to each constant
+    regret: ConstantsRegret | None = None  # the loss if all constants are off
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +112,9 @@ class GroupPoint:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """A chosen group size among others, and the limits.
+    """A chosen group size among others, and the limits on overhead and on the time of a group."""
 
-    Attributes
-    ----------
-    points : tuple of GroupPoint
-        Sizes in increasing order, including the chosen one.
-    chosen : GroupPoint
-        The plan.
-    max_overhead : float
-        Limit on the overhead.
-    max_group_ns : int or None
-        Limit on the time of a group, if any.
-    """
-
-    points: tuple[GroupPoint, ...]
+    points: tuple[GroupPoint, ...]  # in increasing order, including the chosen one
     chosen: GroupPoint
     max_overhead: float
     max_group_ns: int | None = None
@@ -163,22 +132,14 @@ class Groups:
 class HotSpots:
     """Load of the nodes during a synchronisation.
 
-    Attributes
-    ----------
-    nodes : int
-        Number of nodes.
-    method : str
-        The method of the plan.
-    times_ns : tuple of (str, int)
-        Time of each method.
-    maps : tuple of (str, tuple of tuple of int, shape (turns, nodes))
-        Per pull order, the planned one first: the number of pulls at each node in each turn, for
-        the first turns and nodes. Empty for plans through a driver, and for a single node.
+    `maps` hold per pull order, the planned one first, the number of pulls at each node in each
+    turn, for the first turns and nodes. They are empty for plans through a driver, and for a single
+    node.
     """
 
     nodes: int
-    method: str
-    times_ns: tuple[tuple[str, int], ...]
+    method: str  # of the plan
+    times_ns: tuple[tuple[str, int], ...]  # of each method
     maps: tuple[tuple[str, Pulls], ...] = ()
 
     @property
@@ -189,24 +150,12 @@ class HotSpots:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One algorithm in a comparison.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    topology : str
-        ``bcube`` or ``fattree``.
-    time_ns : int
-        Time of one synchronisation.
-    switches : int
-        Switches of its network.
-    """
+    """One algorithm in a comparison."""
 
     name: str
-    topology: str
-    time_ns: int
-    switches: int
+    topology: str  # ``bcube`` or ``fattree``
+    time_ns: int  # of one synchronisation
+    switches: int  # of its network
 
 
 def epoch_unit(time_ns: int) -> tuple[str, int]:

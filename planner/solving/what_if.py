@@ -128,7 +128,7 @@ def regrets(
                 other = family.perturb(problem, scenario)
                 kept = family.price(other, family.repriced(other, plan), deadline)
                 results = [
-                    solved(other, method, deadline.within(limit_s))
+                    solved(other, method, Deadline(limit_s, deadline.cancel))
                     for method in ("auto", DDP, LAYERS)
                 ]
                 times = [None if made is None else made.objective_ns for made in results]

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from planner.families.iteration import JOINT, Evaluation, Plan
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.units import format_ns, format_share
-from planner.solving.comparison import Comparison
+from planner.solving.compare import Comparison
 from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
 from planner.view.wording import METHODS, by_reason, target_of, times
 

@@ -24,7 +24,7 @@ from planner.families.bigdl.family import tree_levels
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.validation import MAX_TOTAL, MAX_VALUE
-from planner.solving.comparison import compare
+from planner.solving.compare import compare
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
 from planner.solving.result import Status

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from planner.families.bml.packing import Packing, load_of
-from planner.families.bml.spanning import Port, Tree
+from planner.families.bml.trees import Port, Tree
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 

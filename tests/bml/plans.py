@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from planner.families.bml import Damage, Failures, Problem, Schedule, TreePlan
 from planner.families.bml.reroute import detour
-from planner.families.bml.spanning import Tree
-from planner.families.bml.trees import root_at_centre
+from planner.families.bml.trees import Tree, root_at_centre
 from planner.model.errors import NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube

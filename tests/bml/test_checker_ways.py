@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 
 from planner.families.bml import Ground, Schedule, Transfer, check
 from planner.families.bml.checker import _check_agreement, check_piece
-from planner.families.bml.problem import Hops
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from tests.bml.networks import small_bcubes
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 # --- mutations of the way of one piece
+
+Way = list[list[int]]
+"""Step, sender, receiver and level of each transfer of a piece, on its way up."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +29,15 @@ class Altered:
     """A plan of which one thing differs: the way of its pieces."""
 
     plan: Schedule
-    way: tuple[Hops, ...] | None = None
+    way: Way | None = None
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.plan, name)
 
-    def hops(self, thread: int, piece: int) -> Iterator[Hops]:
-        return self.plan.hops(thread, piece) if self.way is None else iter(self.way)
+    def hops(self, thread: int, piece: int) -> "NDArray[np.int64]":
+        if self.way is None:
+            return self.plan.hops(thread, piece)
+        return np.array(self.way, dtype=np.int64).reshape(-1, 4)
 
     def transfers(self, server: int) -> Iterator[Transfer]:
         return self.plan.transfers(server)
@@ -59,13 +66,11 @@ def test_broken_links_on_the_way_of_a_piece_are_found(bcube: BCube, data: st.Dat
     schedule = Schedule(bcube)
     thread = data.draw(st.integers(0, schedule.threads - 1))
     piece = data.draw(st.integers(0, schedule.pieces - 1))
-    hops = data.draw(st.sampled_from(list(schedule.hops(thread, piece))))
-    place = data.draw(st.integers(0, len(hops.senders) - 1))
-    ends = int(hops.senders[place]), int(hops.receivers[place])
-    only = Hops(hops.step, *(hop[place : place + 1] for hop in hops[1:]))
-    plan: Any = Altered(schedule, (only,))
+    only = data.draw(st.sampled_from(schedule.hops(thread, piece).tolist()))
+    _, *ends, level = only
+    plan: Any = Altered(schedule, [only])
     for end in ends:
-        broken = frozenset({(end, int(hops.levels[place]))})
+        broken = frozenset({(end, level)})
         with pytest.raises(InvalidPlanError, match="no link"):
             check_piece(Ground(bcube, down=broken), plan, thread, piece)
         if end != schedule.owner(thread, piece):
@@ -74,38 +79,22 @@ def test_broken_links_on_the_way_of_a_piece_are_found(bcube: BCube, data: st.Dat
 
 
 @st.composite
-def ways(draw: st.DrawFn) -> tuple[Schedule, int, int, list[Hops], int, int]:
-    """Draw a piece, its way, and one hop of that: which step, and which place there."""
+def ways(draw: st.DrawFn) -> tuple[Schedule, int, int, Way, int]:
+    """Draw a piece, its way, and one hop of that by its place."""
     schedule = Schedule(draw(small_bcubes))
     thread = draw(st.integers(0, schedule.threads - 1))
     piece = draw(st.integers(0, schedule.pieces - 1))
-    way = list(schedule.hops(thread, piece))
-    step = draw(st.integers(0, len(way) - 1))
-    return schedule, thread, piece, way, step, draw(st.integers(0, len(way[step].senders) - 1))
+    way = schedule.hops(thread, piece).tolist()
+    return schedule, thread, piece, way, draw(st.integers(0, len(way) - 1))
 
 
-def lost(drawn: tuple[Schedule, int, int, list[Hops], int, int], way: list[Hops]) -> str:
+def lost(drawn: tuple[Schedule, int, int, Way, int], way: Way) -> str:
     schedule, thread, piece, *_ = drawn
     check_piece(Ground(schedule.bcube), schedule, thread, piece)
+    altered: Any = Altered(schedule, way)
     with pytest.raises(InvalidPlanError) as error:
-        check_piece(
-            Ground(schedule.bcube),
-            Altered(schedule, tuple(way)),  # type: ignore[arg-type]
-            thread,
-            piece,
-        )
+        check_piece(Ground(schedule.bcube), altered, thread, piece)
     return error.value.message
-
-
-def without(hops: Hops, place: int) -> Hops:
-    return Hops(hops.step, *(np.delete(hop, place) for hop in hops[1:]))
-
-
-def beside(hops: Hops, others: Hops, place: int) -> Hops:
-    return Hops(
-        hops.step,
-        *(np.append(one, other[place]) for one, other in zip(hops[1:], others[1:], strict=True)),
-    )
 
 
 def test_servers_whose_transfers_do_not_follow_the_way_are_found() -> None:
@@ -120,78 +109,65 @@ def test_servers_whose_transfers_do_not_follow_the_way_are_found() -> None:
 
 
 @given(ways())
-def test_a_dropped_hop_is_found(drawn: tuple[Schedule, int, int, list[Hops], int, int]) -> None:
-    *_, way, step, place = drawn
-    assert "sends it 0 times" in lost(
-        drawn, [*way[:step], without(way[step], place), *way[step + 1 :]]
-    )
+def test_a_dropped_hop_is_found(drawn: tuple[Schedule, int, int, Way, int]) -> None:
+    *_, way, place = drawn
+    assert "sends it 0 times" in lost(drawn, [*way[:place], *way[place + 1 :]])
 
 
 @given(ways())
-def test_a_doubled_hop_is_found(drawn: tuple[Schedule, int, int, list[Hops], int, int]) -> None:
-    *_, way, step, place = drawn
-    assert "sends it 2 times" in lost(
-        drawn, [*way[:step], beside(way[step], way[step], place), *way[step + 1 :]]
-    )
+def test_a_doubled_hop_is_found(drawn: tuple[Schedule, int, int, Way, int]) -> None:
+    *_, way, place = drawn
+    assert "sends it 2 times" in lost(drawn, [*way, way[place]])
 
 
 @given(ways(), st.data())
 def test_a_hop_in_another_step_is_found(
-    drawn: tuple[Schedule, int, int, list[Hops], int, int], data: st.DataObject
+    drawn: tuple[Schedule, int, int, Way, int], data: st.DataObject
 ) -> None:
     """Unless its sender still has all it gets, and its receiver has not sent yet: then it may."""
-    schedule, thread, piece, way, step, place = drawn
-    assume(len(way) > 1)
-    new = data.draw(st.sampled_from([x for x in range(len(way)) if x != step]))
-    mutated = list(way)
-    mutated[new] = beside(way[new], way[step], place)
-    mutated[step] = without(way[step], place)
-    sender, receiver = int(way[step].senders[place]), int(way[step].receivers[place])
-    arrives = [x for x, hops in enumerate(way) if sender in hops.receivers]
-    leaves = [x for x, hops in enumerate(way) if receiver in hops.senders]
-    if max(arrives, default=-1) < new < min(leaves, default=len(way)):
-        altered = Altered(schedule, tuple(mutated))
-        check_piece(Ground(schedule.bcube), altered, thread, piece)  # type: ignore[arg-type]
+    schedule, thread, piece, way, place = drawn
+    step, sender, receiver, level = way[place]
+    assume(schedule.steps > 1)
+    new = data.draw(st.sampled_from([x for x in range(schedule.steps) if x != step]))
+    mutated = [*way[:place], [new, sender, receiver, level], *way[place + 1 :]]
+    arrives = [at for at, _, other, _ in way if other == sender]
+    leaves = [at for at, other, *_ in way if other == receiver]
+    if max(arrives, default=-1) < new < min(leaves, default=schedule.steps):
+        altered: Any = Altered(schedule, mutated)
+        check_piece(Ground(schedule.bcube), altered, thread, piece)
     else:
         assert "receives it when it has sent it" in lost(drawn, mutated)
 
 
 @given(ways(), st.data())
 def test_another_receiver_is_found(
-    drawn: tuple[Schedule, int, int, list[Hops], int, int], data: st.DataObject
+    drawn: tuple[Schedule, int, int, Way, int], data: st.DataObject
 ) -> None:
     """Who sends to another server on the same level closes a circle, or comes too late."""
-    schedule, _, _, way, step, place = drawn
-    hops, bcube = way[step], schedule.bcube
-    right = int(hops.receivers[place])
-    others = [x for x in range(bcube.servers) if x != right]
-    receivers = hops.receivers.copy()
-    receivers[place] = data.draw(st.sampled_from(others))
-    lost(drawn, [*way[:step], hops._replace(receivers=receivers), *way[step + 1 :]])
+    schedule, _, _, way, place = drawn
+    step, sender, right, level = way[place]
+    wrong = data.draw(st.sampled_from([x for x in range(schedule.bcube.servers) if x != right]))
+    lost(drawn, [*way[:place], [step, sender, wrong, level], *way[place + 1 :]])
 
 
 @given(ways())
-def test_steps_out_of_order_are_found(
-    drawn: tuple[Schedule, int, int, list[Hops], int, int],
-) -> None:
-    *_, way, step, _ = drawn
-    assert "comes after" in lost(
-        drawn, [*way[: step + 1], way[step]._replace(step=step), *way[step + 1 :]]
-    )
-    later = [one._replace(step=one.step + 1) for one in way]
-    assert "expected steps from 0" in lost(drawn, later)
+def test_steps_that_the_plan_has_not_are_found(drawn: tuple[Schedule, int, int, Way, int]) -> None:
+    *_, way, _ = drawn
+    for later in (1, -1):
+        moved = [[step + later, *hop] for step, *hop in way]
+        assert "expected steps from 0" in lost(drawn, moved)
 
 
 @given(ways())
 def test_pieces_of_the_dead_and_broken_hops_are_found(
-    drawn: tuple[Schedule, int, int, list[Hops], int, int],
+    drawn: tuple[Schedule, int, int, Way, int],
 ) -> None:
-    schedule, thread, piece, way, step, place = drawn
+    schedule, thread, piece, way, place = drawn
     bcube, owner = schedule.bcube, schedule.owner(thread, piece)
     with pytest.raises(InvalidPlanError, match="owner is dead"):
         check_piece(Ground(bcube, dead=frozenset({owner})), schedule, thread, piece)
-    level = int(way[step].levels[place])
-    for end in (int(way[step].senders[place]), int(way[step].receivers[place])):
+    _, *ends, level = way[place]
+    for end in ends:
         grounds = [Ground(bcube, down=frozenset({(end, level)}))]
         if end != owner:
             grounds.append(Ground(bcube, dead=frozenset({end})))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.families.bml import Damage, Failures
 from planner.families.bml.packing import pack
-from planner.families.bml.spanning import Tree
+from planner.families.bml.trees import Tree
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline
 from tests.bml.networks import (
@@ -28,8 +28,8 @@ def least_load(damage: Damage) -> Fraction:
     packing = pack(damage.bcube, damage.dead, damage.down, Deadline(None))
     if damage.living > 1:
         check_packing(damage.bcube, damage.dead, damage.down, packing)
-    assert packing.load == packing.bound
-    return packing.load
+    assert packing.bound <= packing.load <= packing.bound * (1 + Fraction(1, 10**9))
+    return packing.bound
 
 
 @given(damaged_networks(cut=True, most=5))

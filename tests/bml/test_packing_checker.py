@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.families.bml.packing import Packing, load_of, pack
-from planner.families.bml.spanning import Edge
+from planner.families.bml.trees import Edge
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from tests.bml.packing_checker import check_packing

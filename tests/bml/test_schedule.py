@@ -171,13 +171,9 @@ Hop = tuple[str, int, int, int, int]
 def hops_of(schedule: Schedule, thread: int, piece: int) -> list[Hop]:
     """Return the way of a piece up and, reversed, down again."""
     found = []
-    for hops in schedule.hops(thread, piece):
-        for sender, receiver, level in zip(
-            hops.senders.tolist(), hops.receivers.tolist(), hops.levels.tolist(), strict=True
-        ):
-            found.append(("aggregate", hops.step, sender, receiver, level))
-            back = schedule.steps - 1 - hops.step
-            found.append(("broadcast", back, receiver, sender, level))
+    for step, sender, receiver, level in schedule.hops(thread, piece).tolist():
+        found.append(("aggregate", step, sender, receiver, level))
+        found.append(("broadcast", schedule.steps - 1 - step, receiver, sender, level))
     return sorted(found)
 
 
@@ -225,16 +221,7 @@ def test_hops_are_transfers_on_65536_servers(thread: int, piece: int, server: in
 
 
 def hops_of_server(schedule: Schedule, thread: int, piece: int, server: int) -> list[Hop]:
-    found = []
-    for hops in schedule.hops(thread, piece):
-        for place in (hops.senders == server).nonzero()[0].tolist():
-            receiver, level = int(hops.receivers[place]), int(hops.levels[place])
-            found.append(("aggregate", hops.step, server, receiver, level))
-        for place in (hops.receivers == server).nonzero()[0].tolist():
-            sender, level = int(hops.senders[place]), int(hops.levels[place])
-            back = schedule.steps - 1 - hops.step
-            found.append(("broadcast", back, server, sender, level))
-    return sorted(found)
+    return [hop for hop in hops_of(schedule, thread, piece) if hop[2] == server]
 
 
 def test_step_loads_of_the_paper() -> None:

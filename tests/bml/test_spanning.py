@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from planner.families.bml.packing import few_trees, pack
-from planner.families.bml.spanning import SurvivingNetwork
+from planner.families.bml.trees import SurvivingNetwork
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline
 from tests.bml.packing_checker import check_packing
@@ -69,7 +69,7 @@ def test_few_trees_are_a_packing_not_far_from_the_best(damage: Damage) -> None:
     few = few_trees(*damage, 64, NO_LIMIT)
     check_packing(*damage, few)
     best = pack(*damage, NO_LIMIT)
-    assert few.bound <= best.bound <= best.load <= few.load < best.load * Fraction(5, 4)
+    assert few.bound <= best.bound <= few.load < best.load * Fraction(5, 4)
     assert not few.timed_out
     hasty = few_trees(*damage, 64, Deadline(1e-9))
     check_packing(*damage, hasty)

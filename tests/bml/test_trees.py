@@ -13,8 +13,7 @@ import planner
 from planner.families.bml import Damage, Ground, Problem, Schedule, TreePlan, check, evaluate
 from planner.families.bml.checker import check_complete, check_piece
 from planner.families.bml.packing import few_trees
-from planner.families.bml.spanning import Tree
-from planner.families.bml.trees import root_at_centre, trees_of
+from planner.families.bml.trees import Tree, root_at_centre, trees_of
 from planner.model.errors import InvalidPlanError
 from planner.model.topologies import BCube
 from planner.solving.deadline import Deadline, TimeUpError
@@ -175,12 +174,9 @@ def test_hops_are_transfers(planned: tuple[Problem, TreePlan]) -> None:
     ]
     for piece in range(plan.pieces):
         followed = []
-        for hops in plan.hops(0, piece):
-            ends = hops.senders.tolist(), hops.receivers.tolist(), hops.levels.tolist()
-            for sender, receiver, level in zip(*ends, strict=True):
-                back = plan.steps - 1 - hops.step
-                followed.append(("aggregate", hops.step, sender, receiver, level))
-                followed.append(("broadcast", back, receiver, sender, level))
+        for step, sender, receiver, level in plan.hops(0, piece).tolist():
+            followed.append(("aggregate", step, sender, receiver, level))
+            followed.append(("broadcast", plan.steps - 1 - step, receiver, sender, level))
         said = [
             (transfer.stage, transfer.step, transfer.server, transfer.peer, transfer.level)
             for transfer in transfers

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.families.caramel.one_machine import carlier, preemptive, schrage
 from planner.solving.deadline import Deadline
-from planner.solving.robustness import NOMINAL, Step, end_under
+from planner.solving.tie_break import NOMINAL, Step, end_under
 from tests.caramel.exact_oracles import best_sequence
 from tests.strategies import huge, times
 

@@ -12,7 +12,7 @@ from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import AffineCost, TransferCost
 from planner.solving.deadline import NEVER, Deadline
-from planner.solving.robustness import STRAINS
+from planner.solving.tie_break import STRAINS
 from tests.caramel.exact_oracles import price, whole_plans
 from tests.caramel.window_strategies import windows_strategy
 from tests.strategies import affine_costs, table_costs

@@ -26,7 +26,6 @@ from planner.model.costs import TableCost
 from planner.model.errors import NotApplicableError
 from planner.solving.bucketing import ddp_buckets, fitting_buckets
 from planner.solving.deadline import NEVER
-from planner.solving.robustness import NOMINAL, STRAINS, Step, end_under
 from planner.solving.targets import (
     EVERY,
     FSDP2,
@@ -37,6 +36,7 @@ from planner.solving.targets import (
     Target,
     target_of,
 )
+from planner.solving.tie_break import NOMINAL, STRAINS, Step, end_under
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.caramel.test_baselines import chain
 from tests.strategies import affine_costs, table_costs

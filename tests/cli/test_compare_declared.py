@@ -10,7 +10,7 @@ import pytest
 from planner.cli import main
 from planner.cli.compare import FAMILIES, PROFILED
 from planner.cli.compare_tables import reasons, table
-from planner.solving.comparison import compare
+from planner.solving.compare import compare
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, named

@@ -133,7 +133,7 @@ def test_unknown_names_get_the_closest_one() -> None:
 
 def test_what_does_not_apply_is_left_out() -> None:
     all_names = set(COLLECTIVES)
-    placed = {"ps_tensors_fattree", "ps_tensors_greedy_fattree"}
+    placed = {"ps_tensors_fattree"}
     assert {one.name for one in compare(BCube(4, 2))} == all_names - placed
     assert {one.name for one in compare(BCube(3, 2), tensors=[1])} == all_names - {
         "halving_doubling_bcube"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.families.collectives.nics import measured_nic, with_measured_nics
+from planner.families.collectives.prediction import measured_nic, with_measured_nics
 from planner.model.clusters import Cluster, Nic
 from planner.model.measured import Collective, Measured, MeasuredNetwork
 from planner.model.topologies import Rails, Switch

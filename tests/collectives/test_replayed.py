@@ -15,9 +15,9 @@ from planner.families.collectives.exchange import (
     groups_of,
     halving_doubling_on,
     hierarchical_on,
+    tensors_on,
 )
 from planner.families.collectives.ring import bruck_cost, bruck_program, gray_cycle, ring_on
-from planner.families.collectives.tensor_servers import tensors_on
 from planner.model.topologies import BCube
 from tests.collectives import algorithms
 from tests.collectives.replay import Replay, Transfer
@@ -146,14 +146,8 @@ def test_groups_are_edge_pod_and_core_where_the_tree_is_full(ports: int) -> None
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9).filter(any), st.integers(2, 6))
 def test_whole_tensors(sizes: list[int], servers: int) -> None:
     in_turn = [place % servers for place in range(len(sizes))]
-    loads = [0] * servers
-    emptiest = []
-    for size in sizes:
-        emptiest.append(loads.index(min(loads)))
-        loads[emptiest[-1]] += size
-    for balanced, placed in ((False, in_turn), (True, emptiest)):
-        formula = tensors_on(Fabric(servers, 4), sizes, balanced=balanced)
-        agree(formula, algorithms.whole_tensors(placed, sizes, servers))
+    formula = tensors_on(Fabric(servers, 4), sizes)
+    agree(formula, algorithms.whole_tensors(in_turn, sizes, servers))
 
 
 def replay_of_two() -> Replay:

@@ -28,12 +28,10 @@ INTERNAL = {
     "planner.solving.contention",
     "planner.solving.diagnostics",
     "planner.solving.methods",
-    "planner.solving.compare",  # what a family declares for a command
     "planner.solving.local_search",
     "planner.solving.pareto",
     "planner.solving.plugins",  # its interface are entry points; see `examples/plugin`
     "planner.solving.simulator",
-    "planner.solving.robustness",
     "planner.solving.views",
 }
 

@@ -19,10 +19,10 @@ from planner.families.collectives.exchange import (
     halving_doubling_program,
     hierarchical_program,
     routed_program,
+    tensors_program,
 )
 from planner.families.collectives.program import Program, in_parts
 from planner.families.collectives.ring import ring_bcube_program, ring_program
-from planner.families.collectives.tensor_servers import tensors_program
 from planner.formats import write_msccl
 from planner.formats.exporters.msccl import MAX_CHUNKS, MAX_GPUS, MAX_PEERS
 from planner.model.topologies import BCube, Rails
@@ -270,7 +270,7 @@ def test_the_same_schedule_is_written_in_the_same_way() -> None:
         (direct_program(33, 32), "at most 4095 elements for a rank"),
         (direct_program(1000, 33), "at most 32767 chunks, got 33000"),
         (routed_program(BCube(2, 2)), "no passing on through other ranks"),
-        (tensors_program([3, 1], 2, balanced=True), "all of one size"),
+        (tensors_program([3, 1], 2), "all of one size"),
     ],
 )
 def test_what_the_runtime_cannot_load_is_refused(program: Program, message: str) -> None:

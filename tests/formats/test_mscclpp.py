@@ -13,9 +13,9 @@ from typing import Any, get_args
 import pytest
 
 from planner.families.collectives import Program
+from planner.families.collectives.exchange import tensors_program
 from planner.families.collectives.program import OWN, ListedProgram, Message, in_parts
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
-from planner.families.collectives.tensor_servers import tensors_program
 from planner.formats.exporters.mscclpp import MAX_BYTES, ChannelKind, write_mscclpp
 from planner.model.errors import InvalidInputError
 from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without
@@ -214,7 +214,7 @@ CUT = Message(1, 0, 1, 2, 0, 0, 2, adds=True, source=5)
         (made(Recipe("ring", (1,))), "program", "at least 2 ranks"),
         (made(Recipe("ring", (4,))).half("all_gather"), "program.kind", "expected an all_reduce"),
         (
-            tensors_program((3, 5), 2, balanced=True),
+            tensors_program((3, 5), 2),
             "program",
             "all of one size",
         ),

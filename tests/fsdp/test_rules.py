@@ -9,7 +9,7 @@ import pytest
 
 from planner import AffineCost, InvalidInputError
 from planner.families.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
-from planner.families.fsdp.baselines import RULES, fsdp2, one_unit, overlap_pass, zero_3
+from planner.families.fsdp.baselines import RULES, fsdp2, one_unit, zero_3
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from tests.fsdp.making import one_mesh
 
@@ -56,30 +56,6 @@ def test_zero_3_fetches_until_its_bucket_is_full() -> None:
     plan = zero_3(chain(5, parameter_bytes=(4 * 20_000_000,) * 5))
     # With each step until 50,000,000 elements are on their way: three units.
     assert [unit.forward_at for unit in plan.units] == [0, 0, 0, 0, 1]
-
-
-def test_the_overlap_pass_hides_gathers_as_far_as_computations_last() -> None:
-    # A gather takes 40. Beside 10 ns of computation one is issued, which three more have to hide:
-    # nothing further is issued until it is hidden, or used.
-    plan = overlap_pass(chain(6))
-    assert issues(plan)[0] == [0, 0, 1, 2, 3, 4]
-    # A computation of 100 hides two and a part of the third; memory has room for all of them.
-    ahead = overlap_pass(chain(6, forward_ns=(100,) * 6, activation_bytes=(10**6,) * 6))
-    assert issues(ahead)[0] == [0, 0, 0, 0, 1, 1]
-
-
-def test_the_overlap_pass_takes_little_more_memory() -> None:
-    """With time to hide everything it gathers ahead only what a twentieth more memory holds."""
-    problem = chain(
-        12,
-        forward_ns=(1000,) * 12,
-        parameter_bytes=(4,) * 12,
-        gradient_bytes=(0,) * 12,
-        activation_bytes=(0,) * 12,
-        optimiser=Fraction(24),
-    )
-    # 300 bytes are stored, and 8 taken by a gather at its use: 323 hold five units, with their own.
-    assert issues(overlap_pass(problem))[0] == [0, 0, 0, 0, 0, *range(1, 8)]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from planner.families.ibatch import solve as solve_ibatch
 from planner.families.ibatch.evaluation import evaluate, objective_ns, strained_of
 from planner.families.ibatch.makespan import robust, solve_additive
 from planner.solving.deadline import Deadline
-from planner.solving.robustness import STRAINS
-from planner.solving.tie_break import TieBreak
+from planner.solving.tie_break import STRAINS, TieBreak
 from tests import oracles
 from tests.strategies import huge_problems, problems
 

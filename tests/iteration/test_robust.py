@@ -15,7 +15,7 @@ from planner.model.costs import AffineCost, TableCost
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.topologies import Switch
 from planner.solving.deadline import NEVER
-from planner.solving.robustness import STRAINS, Strain
+from planner.solving.tie_break import STRAINS, Strain
 from planner.solving.transfers import Part, Transfer
 from tests.iteration.iteration_strategies import problems, whole_rates
 from tests.iteration.pricing import lasts

@@ -285,12 +285,9 @@ def test_rates_are_exact() -> None:
     assert slow["objective_ns"] == 3  # 2 ns to send, 0.1 ns to add
 
 
-def test_layers_bring_algorithms_that_place_whole_tensors() -> None:
+def test_layers_bring_the_algorithm_that_places_whole_tensors() -> None:
     layers = answered(gradient_bytes=without, layer_bytes=[5, 1], k=1)["comparison"]
-    assert set(layers) - set(answered(k=1)["comparison"]) == {
-        "ps_tensors_fattree",
-        "ps_tensors_greedy_fattree",
-    }
+    assert set(layers) - set(answered(k=1)["comparison"]) == {"ps_tensors_fattree"}
     assert set(layers) <= set(COLLECTIVES)
 
 

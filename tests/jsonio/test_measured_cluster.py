@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.families.collectives.nics import nic_of
+from planner.families.collectives.prediction import nic_of
 from planner.families.iteration.synchronisation import synchronisations
 from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.network_measurements import cluster_document, encode_cluster

@@ -289,7 +289,7 @@ def test_a_fault_of_one_request_leaves_the_others_alone(monkeypatch: pytest.Monk
         raise ZeroDivisionError
 
     methods = {**ibatch.METHODS, "greedy": broken}
-    monkeypatch.setitem(vars(ibatch.IBATCH), "_methods", methods)
+    monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
     lines = [json.dumps({**EXAMPLE, "method": m}).encode() for m in ("exact", "greedy", "exact")]
     replies = list(map(reply, lines))
     assert [one.exit_status for one in replies] == [0, 1, 0]

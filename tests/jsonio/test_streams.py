@@ -74,7 +74,7 @@ def test_what_exceeds_a_limit_is_an_error_in_its_place(
                 blocks.append(bytearray(2**20))
 
     methods = {**ibatch.METHODS, "greedy": greedy}
-    monkeypatch.setitem(vars(ibatch.IBATCH), "_methods", methods)
+    monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
     line = bad
     if bad in (b"busy", b"memory"):
         line = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
@@ -111,7 +111,7 @@ def test_a_fault_is_one_in_the_stream_too(monkeypatch: pytest.MonkeyPatch) -> No
         raise ZeroDivisionError
 
     methods = {**ibatch.METHODS, "greedy": broken}
-    monkeypatch.setitem(vars(ibatch.IBATCH), "_methods", methods)
+    monkeypatch.setitem(vars(ibatch.IBATCH), "methods", methods)
     bad = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
     replies = list(limited_replies([GOOD, bad, GOOD], Limits()))
     assert [reply.exit_status for reply in replies] == [0, 1, 0]

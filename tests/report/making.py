@@ -13,7 +13,7 @@ from planner.model.clusters import Cluster, Nic
 from planner.model.layers import Layer
 from planner.model.profiles import Profile, Provenance
 from planner.model.topologies import Switch
-from planner.solving.comparison import Comparison, compare
+from planner.solving.compare import Comparison, compare
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.what_if import advise, regrets
 from planner.view.page import Report

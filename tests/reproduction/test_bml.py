@@ -23,7 +23,7 @@ from bml_jobs import (
 
 from planner.families.caramel.windows import Windows
 from planner.families.collectives import Fabric
-from planner.families.collectives.tensor_servers import tensors_on
+from planner.families.collectives.exchange import tensors_on
 from tests.reproduction.pages import missing
 
 
@@ -99,7 +99,7 @@ def test_tensors_of_one_server_wait_for_each_other() -> None:
 @pytest.mark.parametrize("name", ["lenet5", "vgg19"])
 def test_without_overlap_times_are_those_of_the_collectives(name: str) -> None:
     job = windows_of(name)
-    whole = tensors_on(Fabric(SERVERS, 3), job.windows.sizes, balanced=False).volume
+    whole = tensors_on(Fabric(SERVERS, 3), job.windows.sizes).volume
     compute = 3 * job.communication_ns
     found = lasting(job, Fraction(3), "whole tensors", "none")
     assert found == compute + whole * job.full_transfer_ns

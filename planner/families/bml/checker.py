@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from planner.families.bml.problem import Transfer, rows_of
+from planner.families.bml.problem import Transfer
 from planner.families.bml.schedule import FULL_WEIGHT, Detour, DetourPart, Schedule
 from planner.families.bml.trees import Branch, Plan, TreePlan
 from planner.families.collectives.checker import fault_of, uncut
@@ -209,15 +209,10 @@ def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
     """
     import numpy as np
 
-    where, followed = f"thread {thread}, piece {piece}", list(plan.hops(thread, piece))
-    owner, last = _owner(ground, plan, thread, piece), -1
-    for hops in followed:
-        if hops.step <= last:
-            raise InvalidPlanError(where, f"step {hops.step} comes after step {last}")
-        last = hops.step
-    if last >= plan.steps:
-        raise InvalidPlanError(where, f"expected steps from 0 to {plan.steps - 1}, got {last}")
-    steps, senders, receivers, levels = rows_of(followed).T
+    where, owner = f"thread {thread}, piece {piece}", _owner(ground, plan, thread, piece)
+    steps, senders, receivers, levels = plan.hops(thread, piece).T
+    for step in steps[(steps < 0) | (steps >= plan.steps)].tolist():
+        raise InvalidPlanError(where, f"expected steps from 0 to {plan.steps - 1}, got {step}")
     _check_links(ground, where, senders, receivers, levels)
     adds = np.ones(len(steps), dtype=bool)
     _check_way_of(ground, where, Way(owner, steps, senders, receivers, adds), "reduce_scatter")
@@ -250,7 +245,7 @@ def _check_agreement(
         and transfer.offset <= piece < transfer.offset + transfer.length
     )
     followed = []
-    for step, sender, receiver, level in rows_of(plan.hops(thread, piece)).tolist():
+    for step, sender, receiver, level in plan.hops(thread, piece).tolist():
         if sender in servers:
             followed.append(("aggregate", step, sender, receiver, level))
         if receiver in servers:

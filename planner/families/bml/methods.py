@@ -22,8 +22,7 @@ from planner.families.bml.pricing import hops_of, time_ns
 from planner.families.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.families.bml.reroute import Damage, damage_of, detour
 from planner.families.bml.schedule import FULL_WEIGHT, Schedule, slice_of
-from planner.families.bml.spanning import Tree
-from planner.families.bml.trees import Plan, RootedTree, TreePlan, root_at_centre, trees_of
+from planner.families.bml.trees import Plan, RootedTree, Tree, TreePlan, root_at_centre, trees_of
 from planner.model.errors import NotApplicableError
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod

@@ -7,7 +7,7 @@ best new column, with Wentges smoothing. Model, bound and steps: docs/bml.md, "W
 bound".
 
 Guarantee: load and bound are exact fractions. Without a deadline the load is at most 1 + 1e-9 times
-the bound, or the LP solver's tolerance; equal to it whenever the vertex can be solved exactly.
+the bound, or the LP solver's tolerance; equal to it where the weights are near simple fractions.
 Complexity: O(k·N log(k·N)) a tree; fewer than ten LPs of k·N rows mostly; memory O(k·N) a tree.
 Source: docs/bml.md, same section (Edmonds 1973; Tutte, Nash-Williams 1961; Wentges 1997; BML).
 """
@@ -20,9 +20,7 @@ from fractions import Fraction
 from math import inf, lcm
 from typing import TYPE_CHECKING
 
-from planner.families.bml.rationals import solve_exactly
-from planner.families.bml.spanning import Edge, Port, SurvivingNetwork, Tree
-from planner.families.bml.trees import busiest_share
+from planner.families.bml.trees import Edge, Port, SurvivingNetwork, Tree, busiest_share
 from planner.model.topologies import BCube
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 
@@ -214,14 +212,14 @@ class _Search:
                 self.spread(prices, deadline)
                 # No new tree: the rest is the LP solver's tolerance.
                 met = len(self.columns) == known and not deadline.passed
-        trees, weights = self.answer(deadline, exactly=met)
+        trees, weights = self.answer()
         load = load_of(trees, weights)
         return Packing(
             trees=tuple(trees),
             weights=tuple(weights),
             load=load,
             bound=self.bound,
-            timed_out=deadline.passed and load > self.bound,
+            timed_out=deadline.passed and not met and load > self.bound,
             prices=self.prices(),
         )
 
@@ -283,7 +281,7 @@ class _Search:
             prices = prices * (1 + RAISE * degrees / degrees.max()) + 1e-6 * degrees / degrees.size
             prices /= prices.sum()
 
-    def answer(self, deadline: Deadline, *, exactly: bool) -> tuple[list[Tree], list[Fraction]]:
+    def answer(self) -> tuple[list[Tree], list[Fraction]]:
         """Return the trees of positive weight and their weights; equal before any master."""
         trees = list(self.columns)
         carried = [number for number, weight in enumerate(self.weights) if weight > TINY]
@@ -294,27 +292,8 @@ class _Search:
         near = _near(weights)
         if sum(near) == 1 and load_of(trees, near) == self.bound:
             return trees, near
-        vertex = self.vertex(trees, weights, deadline) if exactly else None
-        if vertex is not None:
-            return trees, vertex
         parts = [round(weight * SCALE) for weight in weights]
         return trees, [Fraction(part, sum(parts)) for part in parts]
-
-    def vertex(
-        self, trees: list[Tree], weights: list[float], deadline: Deadline
-    ) -> list[Fraction] | None:
-        """Return exact weights under which all NICs that seem busiest have equal load, or None."""
-        import numpy as np
-
-        degrees = np.array([self.columns[tree] for tree in trees]).T
-        busiest = degrees[degrees @ np.array(weights) > self.load * (1 - GAP)]
-        # The unknowns are the weights and the load.
-        rows = [[1] * len(trees) + [0], *([*row, -1] for row in busiest.tolist())]
-        try:
-            solved = solve_exactly(rows, [1] + [0] * len(busiest), deadline)
-        except TimeUpError:
-            return None
-        return None if solved is None or min(solved) <= 0 else solved[:-1]
 
     def next_root(self) -> int:
         self._root = (self._root + 1) % len(self.network.servers)

@@ -1,18 +1,13 @@
 """The problem of gradient synchronisation on a BCube: network, gradient, failures."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from planner.model.errors import InvalidInputError
 from planner.model.network import AnyNetwork, Network, links
 from planner.model.profiles import Profile
 from planner.model.topologies import BCube, Failures
 from planner.model.validation import MAX_VALUE, integers, set_integer, shown, total
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 MAX_DAMAGED_NICS = 2**20
 """Largest network with failures, in NICs: re-planning visits each NIC."""
@@ -174,20 +169,3 @@ class Transfer(NamedTuple):
     peer: int
     offset: int
     length: int
-
-
-class Hops(NamedTuple):
-    """Transfers of one piece in one step of the aggregation, as arrays of equal length."""
-
-    step: int
-    senders: "NDArray[np.int64]"
-    receivers: "NDArray[np.int64]"
-    levels: "NDArray[np.int64]"
-
-
-def rows_of(hops: Iterable[Hops]) -> "NDArray[np.int64]":
-    """Return step, sender, receiver and level of each transfer, shape (transfers, 4)."""
-    import numpy as np
-
-    rows = (np.column_stack([np.full(len(of.senders), of.step), *of[1:]]) for of in hops)
-    return np.concatenate([np.zeros((0, 4), dtype=np.int64), *rows])

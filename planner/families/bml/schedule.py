@@ -19,7 +19,7 @@ from itertools import chain, pairwise
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner.families.bml.problem import Hops, Transfer
+from planner.families.bml.problem import Transfer
 from planner.families.collectives.layout import EvenLayout, Layout, RangedLayout
 from planner.model.topologies import BCube
 
@@ -251,10 +251,11 @@ class Schedule:
                         yield Transfer(server, t, "broadcast", number, part.level, sender, *span)
                 number += 1
 
-    def hops(self, thread: int, piece: int) -> Iterator[Hops]:
-        """Yield the transfers of one piece in the aggregation, step by step, in O(k·N)."""
+    def hops(self, thread: int, piece: int) -> "NDArray[np.int64]":
+        """Return step, sender, receiver and level of a piece's transfers up, in O(k·N)."""
         import numpy as np
 
+        rows = []
         n, k = self.bcube.n, self.bcube.k
         owner = self.owner(thread, piece)
         servers = np.arange(self.bcube.servers, dtype=np.int64)
@@ -267,13 +268,14 @@ class Schedule:
             senders = servers[agreeing & differs]
             receivers = senders + (digit - senders // stride % n) * stride
             if w in self.half_steps:
-                yield self._half(thread, w, piece)
+                rows.append(self._half(thread, w, piece))
             if self.detours:
                 open_ = ~np.isin(senders, self._barred(thread, w, owner))
                 senders, receivers = senders[open_], receivers[open_]
-            levels = np.full(len(senders), level, dtype=np.int64)
-            yield Hops(self.step_of(w), senders, receivers, levels)
+            hops = np.broadcast_arrays(self.step_of(w), senders, receivers, level)
+            rows.append(np.column_stack(hops))
             agreeing = agreeing & ~differs
+        return np.concatenate(rows)
 
     def _barred(self, thread: int, w: int, owner: int) -> "NDArray[np.int64]":
         """Return the servers whose transfer of a piece (of `owner`) is blocked in step w."""
@@ -286,9 +288,12 @@ class Schedule:
         senders: NDArray[np.int64] = rows[:, 2]
         return senders
 
-    def _half(self, thread: int, w: int, piece: int) -> Hops:
-        """Return the detours that replace the blocked transfers of a piece."""
+    def _half(self, thread: int, w: int, piece: int) -> "NDArray[np.int64]":
+        """Return the rows of `hops` that replace the blocked transfers of a piece."""
+        import numpy as np
+
         rows = self.part_rows
         rows = rows[(rows[:, 0] == thread) & (rows[:, 1] == w)]
         rows = rows[(rows[:, 5] <= piece) & (piece < rows[:, 5] + rows[:, 6])]
-        return Hops(self.step_of(w, half=True), rows[:, 2], rows[:, 4], rows[:, 3])
+        step = np.full(len(rows), self.step_of(w, half=True))
+        return np.column_stack([step, rows[:, [2, 4, 3]]])

@@ -2,7 +2,7 @@
 
 Problem: send parameters p_1 … p_n in this order, whole, in buckets of consecutive parameters. A
 bucket leaves when its last gradient is ready and the previous bucket has arrived. Minimise the end
-of the last bucket; then the sensitivity to delays (`planner.solving.robustness`); then the number
+of the last bucket; then the sensitivity to delays (`planner.solving.tie_break`); then the number
 of buckets, as each costs a hook and a copy that no model counts. Guarantee: the earliest end. The
 least sensitive buckets for up to `ROBUST` parameters while each prefix has at most `KEPT`
 undominated ends. Proofs and limits: docs/caramel.md, "Why the buckets behind a barrier are
@@ -17,8 +17,8 @@ from itertools import accumulate, pairwise
 from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline
 from planner.solving.pareto import nondominated
-from planner.solving.robustness import NOMINAL, STRAINS
 from planner.solving.targets import Buckets
+from planner.solving.tie_break import NOMINAL, STRAINS
 
 KEPT = 8
 """Undominated ends kept per prefix of parameters."""

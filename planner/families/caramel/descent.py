@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from planner.families.caramel.pricing import Load, LoadPricer
 from planner.solving.deadline import Deadline
-from planner.solving.robustness import NOMINAL, STRAINS, Limit, Strain
+from planner.solving.tie_break import NOMINAL, STRAINS, Limit, Strain
 
 MAX_CUTS = 8
 """Places at which a transfer is cut, at most."""
@@ -150,7 +150,7 @@ def _cuts(pricer: LoadPricer, parts: Load) -> Iterator[tuple[Load, Load]]:
 # Tie-breaking by local search: less delay-sensitive loads of equal iteration time.
 #
 # Method: `descend` under one delay scenario (`strain`) after the other
-# (`planner.solving.robustness`). A change must not worsen the iteration or an earlier scenario.
+# (`planner.solving.tie_break`). A change must not worsen the iteration or an earlier scenario.
 # Guarantee: never longer and never more sensitive than the start. Only
 # `planner.families.caramel.exact_whole` finds the optimum. Complexity: a fixed budget of prices per
 # scenario. Source: own.

@@ -4,7 +4,7 @@ Problem: as in `planner.families.caramel.exact_split`, with whole parameters onl
 target M, the earliest end of transfers that have sent a set S within M is end(S) = min over last
 groups G of max(end(S - G), head(G)) + f(bytes of G), where that + tail(G) <= M. An unreachable M is
 raised to the least value that allows one more transfer, a reachable one lowered to its plan's
-value. Tie-breaking by delay sensitivity (`planner.solving.robustness`) keeps a Pareto front of
+value. Tie-breaking by delay sensitivity (`planner.solving.tie_break`) keeps a Pareto front of
 ends. Guarantee: optimal, for any cost. Complexity: O(3^n) per target in NumPy, times the fronts for
 tie-breaking; few targets. Source: own; the partition recursion of dynamic programming over subsets.
 """
@@ -19,7 +19,8 @@ from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost
 from planner.solving.deadline import Deadline, TimeUpError
-from planner.solving.robustness import Limit, Strain, most_robust, pareto
+from planner.solving.pareto import pareto
+from planner.solving.tie_break import Limit, Strain, most_robust
 
 _NEVER = np.iinfo(np.int64).max
 

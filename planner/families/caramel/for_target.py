@@ -34,8 +34,8 @@ from planner.solving.bucketing import ddp_buckets, fitting_buckets, nearest_size
 from planner.solving.deadline import NEVER, Deadline, TimeUpError
 from planner.solving.methods import Method as AnyMethod
 from planner.solving.methods import Outcome, named
-from planner.solving.robustness import NOMINAL, Step, end_under
 from planner.solving.targets import TARGETS, Exported, Target
+from planner.solving.tie_break import NOMINAL, Step, end_under
 from planner.solving.transfers import Transfer
 
 

@@ -24,7 +24,7 @@ from planner.families.caramel.pricing import Load, LoadPricer
 from planner.families.caramel.windows import Windows
 from planner.model.costs import TransferCost, least_rate
 from planner.solving.deadline import Deadline
-from planner.solving.robustness import NOMINAL, Step, end_under
+from planner.solving.tie_break import NOMINAL, Step, end_under
 
 
 @dataclass(frozen=True, slots=True)

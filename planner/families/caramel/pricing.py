@@ -13,7 +13,7 @@ from dataclasses import replace
 from planner.families.caramel.problem import OpOrder, Plan, Problem
 from planner.families.caramel.windows import Windows
 from planner.model.costs import DepthCost, TransferCost
-from planner.solving.robustness import NOMINAL, Step, Strain, end_under, strained
+from planner.solving.tie_break import NOMINAL, Step, Strain, end_under, strained
 from planner.solving.transfers import Kind, Part, Transfer
 
 Load = tuple[tuple[int, int], ...]

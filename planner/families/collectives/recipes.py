@@ -26,6 +26,8 @@ from planner.families.collectives.exchange import (
     hierarchical_on,
     hierarchical_program,
     routed_program,
+    tensors_on,
+    tensors_program,
 )
 from planner.families.collectives.program import Program
 from planner.families.collectives.rails import RAIL_PROGRAMS
@@ -35,7 +37,6 @@ from planner.families.collectives.ring import (
     ring_on,
     ring_program,
 )
-from planner.families.collectives.tensor_servers import tensors_on, tensors_program
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.network import Network
 from planner.model.topologies import BCube, Failures, Rails
@@ -167,17 +168,11 @@ def _on_fattree(
     )
 
 
-def _tensors(*, balanced: bool) -> Algorithm:
-    def given(tensors: Tensors) -> Sequence[Any]:
-        if tensors is None:
-            reason = "whole tensors cannot be placed without their sizes"
-            raise NotApplicableError("tensors", reason)
-        return tensors
-
-    return Algorithm(
-        lambda bcube, known: tensors_on(Fabric.beside(bcube), given(known), balanced=balanced),
-        lambda bcube, known: tensors_program(given(known), bcube.servers, balanced=balanced),
-    )
+def _given(tensors: Tensors) -> Sequence[Any]:
+    if tensors is None:
+        reason = "whole tensors cannot be placed without their sizes"
+        raise NotApplicableError("tensors", reason)
+    return tensors
 
 
 _ps, _shuffle = partial(direct_on, "ps"), partial(direct_on, "shuffle")
@@ -202,8 +197,10 @@ COLLECTIVES: Mapping[str, Algorithm] = MappingProxyType(
             lambda bcube, _: direct_on("k_nics", Fabric.beside(bcube, bcube.k)),
             lambda bcube, _: direct_program(bcube.servers, bcube.k),
         ),
-        "ps_tensors_fattree": _tensors(balanced=False),
-        "ps_tensors_greedy_fattree": _tensors(balanced=True),
+        "ps_tensors_fattree": Algorithm(
+            lambda bcube, known: tensors_on(Fabric.beside(bcube), _given(known)),
+            lambda bcube, known: tensors_program(_given(known), bcube.servers),
+        ),
     }
 )
 """Each algorithm on each topology, for the servers and switch ports of a BCube."""
@@ -221,7 +218,7 @@ def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collectiv
     """Return the cost of an algorithm of `COLLECTIVES`; NotApplicableError if it does not apply.
 
     A Fat-Tree has as many servers as the BCube, and switches with as many ports. `tensors` are the
-    bytes of each tensor, in order of creation, for the algorithms that place whole tensors.
+    bytes of each tensor, in order of creation, for the algorithm that places whole tensors.
     """
     return COLLECTIVES[known_method(name, COLLECTIVES)].cost(bcube, tensors)
 

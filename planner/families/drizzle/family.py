@@ -17,8 +17,7 @@ from planner.families.drizzle.problem import MAX_GROUP_NS, MAX_OVERHEAD, Plan, P
 from planner.model.errors import InvalidPlanError, NotApplicableError
 from planner.model.units import counted, format_ns, format_share
 from planner.model.validation import MAX_VALUE
-from planner.solving.compare import Case, Column, Option
-from planner.solving.comparison import Comparison
+from planner.solving.compare import Case, Column, Comparison, Option
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, named

@@ -14,93 +14,13 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from planner.families.fsdp.checker import checked_peak
-from planner.families.fsdp.evaluation import Load, load_of, loads_of, merit
+from planner.families.fsdp.evaluation import Load, load_of, merit
 from planner.families.fsdp.min_memory import spread, wrapped
-from planner.families.fsdp.prefetch import Needs, issued_by, needs_of
+from planner.families.fsdp.prefetch import issued_by, needs_of
 from planner.families.fsdp.problem import Plan, Problem, Unit, at_use
 from planner.solving.deadline import NEVER, Deadline
 from planner.solving.methods import Outcome
 from planner.solving.pareto import staircase
-
-# ---
-# The greedy overlap pass of PyTorch's compiler, as a baseline in the same simulator.
-#
-# Method: computations keep their order; each hides transfers under way, then issues later gathers
-# in order of use while time and memory allow. Details and differences: docs/fsdp.md, "What the
-# rules do". Complexity: O(units · gathers ahead). Source:
-# ``torch/_inductor/fx_passes/overlap_scheduling.py`` of torch 2.13; own code.
-
-# The pass's own limits: bytes under way, and memory beyond that without prefetch: at most a GB, and
-# at most a 20th of it.
-IN_FLIGHT_BYTES = 5 * 10**9
-MORE_BYTES, MORE_PARTS = 10**9, 20
-
-
-def overlap_pass(problem: Problem, mesh: int = 0) -> Plan:
-    """Return the plan in which every block is a unit, gathered twice, when the pass issues it."""
-    ranges = wrapped(problem)
-    count = len(ranges)
-    made = problem.prefixes["gradients"]
-    largest = max(made[stop] - made[start] for start, stop in ranges)
-    buffers = min(max(IN_FLIGHT_BYTES // max(largest, 1), 1), count)
-    plan = at_use(mesh, ((*layers, False, False) for layers in ranges), buffers)
-    needs = needs_of(problem, plan)
-    loads = loads_of(problem, plan)
-    allowed = needs.least + min(MORE_BYTES, needs.least // MORE_PARTS)
-    left = {gather: loads[plan.unit_of(gather)].gather_ns for gather in needs.needed}
-    gathers: list[int] = []  # under way, by the step that uses them
-    scattered: list[int] = []  # remaining time of reduce-scatters not hidden yet
-    issued, issues = 0, []
-    for step in range(2 * count):
-        load = loads[plan.unit_of(step)]
-        if issued == step:  # it is not under way: nothing hides it
-            issued += 1
-        else:
-            gathers.remove(step)
-        time = load.forward_ns if step < count else load.backward_ns
-        scattered, rest = _hidden(scattered, time)
-        if problem.channels == "one":  # the same process group
-            time = rest
-        for gather in gathers:
-            hidden = min(left[gather], time)
-            left[gather], time = left[gather] - hidden, time - hidden
-        while time > 0 and issued < 2 * count and _may(needs, step, issued, allowed):
-            if issued >= count and plan.unit_of(issued) >= step:
-                break  # not freed yet
-            gathers.append(issued)
-            hidden = min(left[issued], time)
-            left[issued], time = left[issued] - hidden, time - hidden
-            issued += 1
-        issues.append(issued)
-        if step >= count and load.gradient_bytes:
-            scattered.append(load.reduce_ns)
-    room = needs.within(None)
-    assert room is not None
-    return issued_by(plan, room, issues)
-
-
-def _may(needs: Needs, step: int, gather: int, allowed: int) -> bool:
-    """Return whether memory allows a step to issue the next gather until its use."""
-    under_way = needs.issued[gather + 1] - needs.issued[needs.used[step]]
-    if under_way > IN_FLIGHT_BYTES:
-        return False
-    return all(
-        needs.computing[later] + needs.issued[gather + 1] - needs.issued[needs.used[later]]
-        <= allowed
-        for later in range(step, gather)
-    )
-
-
-def _hidden(exposed: list[int], time: int) -> tuple[list[int], int]:
-    """Return the exposed rest of transfers hidden in order, and the time left."""
-    rest = []
-    for each in exposed:
-        hidden = min(each, time)
-        time -= hidden
-        if each > hidden:
-            rest.append(each - hidden)
-    return rest, time
-
 
 # ---
 # Units by the model of PyTorch's integer program ("ILP for auto FSDP wrapping").
@@ -289,7 +209,6 @@ RULES: Mapping[str, Rule] = {
     "no_reshard": partial(fsdp2, keep=True),
     "one_unit": one_unit,
     "zero_3": zero_3,
-    "overlap_pass": overlap_pass,
     "fsdp_milp": fsdp_milp,
 }
 """Rules by method name."""

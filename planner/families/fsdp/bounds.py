@@ -155,7 +155,7 @@ def mesh_costs(problem: Problem, mesh: Mesh) -> Costs:
     reduce = affine_below(mesh.reduce_scatter, max(sum(problem.gradients), 1))
     sums = AffineCost(0, Fraction(0))
     if mesh.all_reduce is not None:
-        whole = affine_below(mesh.all_reduce, sum(problem.shares(mesh.shards)) or 1)
+        whole = affine_below(mesh.all_reduce, problem.share_sums[mesh.shards][-1] or 1)
         sums = AffineCost(whole.startup_ns, whole.ns_per_byte / mesh.shards)
     return Costs(gather, reduce, sums)
 
@@ -213,25 +213,24 @@ class _Limits(NamedTuple):
     behind: list[int]
 
 
-def _limits(problem: Problem, mesh: Mesh) -> _Limits:
-    assert problem.memory_bytes is not None
-    room = problem.memory_bytes - problem.state_bytes(mesh.shards)
-    remembered = list(accumulate(map(min, problem.checkpoints, problem.activations)))
-    shares = problem.shares(mesh.shards)
-    scattered = [*list(accumulate(reversed(shares)))[::-1], 0, 0]
-    following = [*problem.gradients[1:], 0]
-    forward = [
-        room - kept - size for kept, size in zip(remembered, problem.parameter_bytes, strict=True)
+def _limits(problem: Problem, fitting: Fitting, shards: int) -> _Limits:
+    forward, behind = (
+        [fitting.beside(layer, layer + 1, forward=which) for layer in range(problem.layers)]
+        for which in (True, False)
+    )
+    sums = problem.share_sums[shards]
+    ahead = [
+        left - sum(problem.gradients[i + 1 : i + 2]) - (sums[-1] - after)
+        for i, (left, after) in enumerate(zip(behind, (*sums[2:], sums[-1]), strict=True))
     ]
-    behind = [left - made for left, made in zip(forward, problem.gradients, strict=True)]
-    ahead = [left - following[layer] - scattered[layer + 2] for layer, left in enumerate(behind)]
-    return _Limits(forward, room - remembered[-1], ahead, behind)
+    return _Limits(forward, fitting.turn, ahead, behind)
 
 
 def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
     """Return the bound by liquid transfers: the time of the fullest schedule."""
-    limits, costs = _limits(problem, mesh), mesh_costs(problem, mesh)
-    gathering, reducing = _rates(problem, mesh)
+    fitting, costs = Fitting(problem, mesh), mesh_costs(problem, mesh)
+    limits = _limits(problem, fitting, mesh.shards)
+    gathering, reducing = _rates(problem, mesh, fitting)
     sizes = problem.parameter_bytes
     work = list(
         accumulate(
@@ -258,7 +257,7 @@ def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
         most = until(sums[layer + 1] + limits.ahead_forward[layer])
         done = min(done + computes, max(most, work[layer + 1]))
     last = _last(problem, mesh)
-    computed = problem.compute_ns + _recomputing(problem, mesh)
+    computed = problem.compute_ns + _recomputing(problem, fitting.room)
     bound = max(
         _apart(problem, limits, gather, reduce, now, last),
         computed + costs.gather.cost_ns(sizes[0]) + last,
@@ -323,9 +322,9 @@ def _together(
     return now + max(later - credit, Fraction(0))
 
 
-def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]]:
+def _rates(problem: Problem, mesh: Mesh, fitting: Fitting) -> tuple[list[Fraction], list[Fraction]]:
     """Return each layer's least time per byte of gathers and reduce-scatters, in units that fit."""
-    count, sums, fits = problem.layers, problem.prefixes, Fitting(problem, mesh).fits
+    count, sums, fits = problem.layers, problem.prefixes, fitting.fits
     sizes, made = sums["parameter_bytes"], sums["gradients"]
     largest: list[tuple[int, int]] = []  # heaps of units: (-bytes, stop)
     most_made: list[tuple[int, int]] = []
@@ -354,12 +353,10 @@ def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]
     return gathering, reducing
 
 
-def _recomputing(problem: Problem, mesh: Mesh) -> Fraction:
+def _recomputing(problem: Problem, room: int) -> Fraction:
     """Return the least recomputation time with which the activations fit (ns)."""
     if problem.checkpoint_bytes is None:
         return Fraction(0)
-    assert problem.memory_bytes is not None
-    room = problem.memory_bytes - problem.state_bytes(mesh.shards)
     missing = sum(problem.activations) - room
     missing += problem.parameter_bytes[-1] + problem.gradients[-1]
     time = Fraction(0)

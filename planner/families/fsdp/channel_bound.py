@@ -48,7 +48,7 @@ class Fitting:
         assert problem.memory_bytes is not None
         self._sizes = problem.prefixes["parameter_bytes"]
         self._made = problem.prefixes["gradients"]
-        self._shares = problem.share_sums(mesh.shards)
+        self._shares = problem.share_sums[mesh.shards]
         least = map(min, problem.checkpoints, problem.activations)
         self._kept = tuple(accumulate(least, initial=0))
         self._following = (*problem.gradients, 0)
@@ -149,7 +149,7 @@ def _arcs(
 ) -> list[list[_Arc]]:
     """Return the units that can fit, by the place where they end."""
     apart = problem.apart(mesh)
-    sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
+    sums, shares = problem.prefixes, problem.share_sums[mesh.shards]
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
     forward, backward = sums["forward_ns"], sums["backward_ns"]
     layers = problem.parameter_bytes

@@ -165,14 +165,15 @@ class Schedule(NamedTuple):
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a plan that `planner.families.fsdp.checker.check` accepts."""
     mesh, loads = problem.meshes[plan.mesh], loads_of(problem, plan)
-    schedule = follow(plan, loads, problem.channels, apart=problem.apart(mesh))
-    return evaluation_of(plan, loads, schedule, problem.state_bytes(mesh.shards))
+    state, apart = problem.state_bytes(mesh.shards), problem.apart(mesh)
+    return evaluation_of(plan, loads, state, problem.channels, apart=apart)
 
 
 def evaluation_of(
-    plan: Plan, loads: Sequence[Load], schedule: Schedule, state_bytes: int
+    plan: Plan, loads: Sequence[Load], state_bytes: int, channels: Channels, *, apart: bool
 ) -> Evaluation:
-    """Return the evaluation of a plan with the schedule of `follow`."""
+    """Return the evaluation of a plan whose units have these loads."""
+    schedule = follow(plan, loads, channels, apart=apart)
     passes = sum(load.forward_ns + load.backward_ns for load in loads)
     again = sum(
         load.forward_ns for unit, load in zip(plan.units, loads, strict=True) if unit.recompute
@@ -241,7 +242,7 @@ def load_of(problem: Problem, over: int, start: int, stop: int, recompute: bool 
             "backward_ns",
         )
     )
-    shares = problem.share_sums(mesh.shards)
+    shares = problem.share_sums[mesh.shards]
     share = shares[stop] - shares[start]
     return Load(
         parameters,

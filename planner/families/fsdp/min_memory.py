@@ -131,13 +131,12 @@ def _halved(problem: Problem, mesh: int, low: int, best: Least, longest: int | N
 def _always_there(problem: Problem, mesh: int) -> int:
     """Return a lower bound on the peak of every plan (bytes); see `fsdp.bounds`."""
     shards = problem.meshes[mesh].shards
-    scattered = [*list(accumulate(reversed(problem.shares(shards))))[::-1], 0, 0]
+    shares = problem.share_sums[shards]
     remembered = accumulate(map(min, problem.checkpoints, problem.activations))
-    following = [*problem.gradients[1:], 0]
     moments = (
-        max(kept + size + made + next_made + scattered[layer + 2], 2 * size)
-        for layer, (kept, size, made, next_made) in enumerate(
-            zip(remembered, problem.parameter_bytes, problem.gradients, following, strict=True)
+        max(kept + size + sum(problem.gradients[i : i + 2]) + shares[-1] - after, 2 * size)
+        for i, (kept, size, after) in enumerate(
+            zip(remembered, problem.parameter_bytes, (*shares[2:], shares[-1]), strict=True)
         )
     )
     return problem.state_bytes(shards) + max(moments)
@@ -160,7 +159,7 @@ def _plan(problem: Problem, mesh: int, memory_bytes: int, longest: int | None) -
     room = memory_bytes - problem.state_bytes(shards)
     starts = [*(start for start, _ in finest(problem)), problem.layers]
     sizes = problem.prefixes["parameter_bytes"]
-    shares = problem.share_sums(shards)
+    shares = problem.share_sums[shards]
     end = _Unit(room, 0, problem.layers, False, False, None)
     firsts: dict[int, list[_Unit]] = {problem.layers: [end]}
     for place in range(len(starts) - 2, -1, -1):
@@ -255,7 +254,7 @@ def cheapest_units(
     over = problem.meshes[mesh]
     apart = problem.apart(over)
     room = problem.memory_bytes - problem.state_bytes(over.shards)
-    sums, shares = problem.prefixes, problem.share_sums(over.shards)
+    sums, shares = problem.prefixes, problem.share_sums[over.shards]
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
     kept = sums["checkpoints" if recompute else "activations"]
     starts = [*(start for start, _ in finest(problem)), problem.layers]

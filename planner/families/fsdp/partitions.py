@@ -138,7 +138,7 @@ class _Chain:
         self.apart = problem.apart(mesh)
         sums = problem.prefixes["parameter_bytes"], problem.prefixes["gradients"]
         self._sizes, self._made, self._shares = map(
-            np.array, (*sums, problem.share_sums(mesh.shards))
+            np.array, (*sums, problem.share_sums[mesh.shards])
         )
 
     def units(self, place: int) -> _Units:

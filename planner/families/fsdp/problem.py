@@ -281,19 +281,19 @@ class Problem:
             crossed[last + 1] -= 1
         return tuple(not depth for depth in accumulate(crossed[: self.layers]))
 
-    def share_sums(self, shards: int) -> tuple[int, ...]:
-        """Return the prefix sums of `shares`, L+1 values."""
-        if shards not in self._share_sums:
-            self._share_sums[shards] = tuple(accumulate(self.shares(shards), initial=0))
-        return self._share_sums[shards]
+    @cached_property
+    def share_sums(self) -> dict[int, tuple[int, ...]]:
+        """Prefix sums of a rank's share of each layer's gradients (bytes), by a mesh's shards."""
+        return {
+            mesh.shards: tuple(
+                accumulate((-(-size // mesh.shards) for size in self.gradients), initial=0)
+            )
+            for mesh in self.meshes
+        }
 
     @cached_property
     def known(self) -> dict[Any, Any]:
         """Cache of unit loads, used by `planner.families.fsdp.evaluation`."""
-        return {}
-
-    @cached_property
-    def _share_sums(self) -> dict[int, tuple[int, ...]]:
         return {}
 
     def apart(self, mesh: Mesh) -> bool:
@@ -305,10 +305,6 @@ class Problem:
         amount = 1 + self.optimiser
         above, below = amount.numerator, amount.denominator * shards
         return sum(-(-size * above // below) for size in self.parameter_bytes)
-
-    def shares(self, shards: int) -> tuple[int, ...]:
-        """Return the bytes of a rank's share of each layer's gradients."""
-        return tuple(-(-size // shards) for size in self.gradients)
 
     def within(self, memory_bytes: int | None) -> "Problem":
         """Return the problem with another memory limit."""

@@ -98,7 +98,11 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     best = min(plans, key=lambda plan: merit(problem, plan))
     ahead = pool.best.ahead if best is pool.best.plan else FARTHEST
     cut |= bounds.cut
-    return Outcome(best if cut else slimmed(problem, best, ahead, deadline), pool.bound_ns, cut)
+    slim = _Slim(problem, best, ahead)
+    with suppress(TimeUpError):
+        if not cut:
+            slim.improve(deadline)
+    return Outcome(slim.plan, pool.bound_ns, cut)
 
 
 def refit(problem: Problem, plan: Plan, deadline: Deadline) -> Outcome[Plan]:
@@ -238,8 +242,7 @@ class _Pool:
 def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Plan]:
     """Yield plans (`at_use`) with units and recomputation chosen, and nothing kept."""
     seen = set()
-    for ranges, recompute in _tight(problem, mesh):
-        yield _bare(mesh, ranges, recompute)
+    yield from _tight(problem, mesh)
     for ranges in _partitions(problem, mesh, deadline):
         if ranges in seen:
             continue
@@ -253,9 +256,7 @@ def _bare(mesh: int, ranges: Sequence[tuple[int, int]], recompute: Sequence[bool
     return at_use(mesh, ((*layers, False, again) for layers, again in rows))
 
 
-def _tight(
-    problem: Problem, mesh: int
-) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[bool, ...]]]:
+def _tight(problem: Problem, mesh: int) -> Iterator[Plan]:
     """Yield units for little memory, with and without recomputing all of them."""
     if problem.memory_bytes is None:
         return
@@ -266,8 +267,8 @@ def _tight(
             if ranges is None or (ranges, recompute) in seen:
                 continue
             seen.add((ranges, recompute))
-            again = (recompute and any(problem.activations[slice(*layers)]) for layers in ranges)
-            yield ranges, tuple(again)
+            saves = (any(problem.activations[slice(*layers)]) for layers in ranges)
+            yield _bare(mesh, ranges, [recompute and some for some in saves])
 
 
 def _partitions(
@@ -346,16 +347,8 @@ CLOSE = 2**10
 """The least memory is found to within this fraction (1/CLOSE)."""
 
 
-def slimmed(problem: Problem, plan: Plan, ahead: Ahead, deadline: Deadline) -> Plan:
-    """Return a plan that is no worse; `ahead` is the prefetch distance of the given plan."""
-    slim = _Slim(problem, plan, ahead)
-    with suppress(TimeUpError):
-        slim.improve(deadline)
-    return slim.plan
-
-
 class _Slim:
-    """The incumbent of the tie-breaking."""
+    """The incumbent of the tie-breaking; `ahead` is the prefetch distance of the first plan."""
 
     def __init__(self, problem: Problem, plan: Plan, ahead: Ahead) -> None:
         self._problem, self._ahead = problem, ahead

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from planner.families.ibatch.problem import Direction, Plan, Problem
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
 from planner.model.validation import shown
-from planner.solving.robustness import STRAINS, Step, Strain, end_under
 from planner.solving.simulator import TimedTransfer, simulate
+from planner.solving.tie_break import STRAINS, Step, Strain, end_under
 from planner.solving.timeline import Interval, Kind, Timeline, busy_ns
 
 
@@ -249,7 +249,7 @@ def timeline_of(
 
 
 # ---
-# Makespan of batches when transfers or computation are slower (`planner.solving.robustness`); O(B).
+# Makespan of batches when transfers or computation are slower (`planner.solving.tie_break`); O(B).
 
 
 def boundaries_of(plan: Plan) -> list[int]:

@@ -34,9 +34,9 @@ from planner.solving.contention import planned_beside, with_contention
 from planner.solving.deadline import Deadline
 from planner.solving.family import Family
 from planner.solving.methods import Outcome, concrete
-from planner.solving.robustness import NOMINAL, Limit
 from planner.solving.scenarios import Scenario, later
 from planner.solving.targets import target_of
+from planner.solving.tie_break import NOMINAL, Limit
 
 BOUND_MAX_LAYERS = 1024
 """Up to this many layers the quadratic exact methods bound other plans, and improve old ones."""

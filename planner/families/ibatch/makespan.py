@@ -21,7 +21,7 @@ from planner.families.ibatch.evaluation import boundaries_of, evaluate, lasts_un
 from planner.families.ibatch.problem import Plan, Problem
 from planner.solving.deadline import Deadline
 from planner.solving.methods import Outcome
-from planner.solving.robustness import NOMINAL, Limit, most_robust
+from planner.solving.tie_break import NOMINAL, Limit, most_robust
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +96,7 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
 # Exact tie-breaking: among plans of least objective, the one least sensitive to delays.
 #
 # Problem: find the least S such that a plan has makespan at most M* and, with transfers t times and
-# computation c times as long, at most S (`planner.solving.robustness`). Method: a batch that starts
+# computation c times as long, at most S (`planner.solving.tie_break`). Method: a batch that starts
 # with layer a and arrives at E meets S if ``t·E + c·R_a <= S``, where R_a is the computation from
 # layer a on. So all limits together are one latest arrival per first layer (`Arrivals`). Earlier
 # arrivals dominate, so the exact methods carry over. An infeasible S is raised to the least value

@@ -23,8 +23,8 @@ from planner.families.iteration.plan import How, Plan, Way
 from planner.families.iteration.problem import Problem
 from planner.model.costs import AffineCost, DepthCost, TableCost
 from planner.model.errors import BrokenConstraintError, InvalidPlanError
-from planner.solving.robustness import Step, strained
 from planner.solving.simulator import Iteration
+from planner.solving.tie_break import Step, strained
 from planner.solving.transfers import Kind, Part, Transfer, undivided
 
 Costs = Mapping[How, Way]

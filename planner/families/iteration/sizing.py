@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from planner.families import yan
-from planner.families.collectives.nics import with_measured_nics
+from planner.families.collectives.prediction import with_measured_nics
 from planner.families.iteration.alternatives import Alternative
 from planner.families.iteration.evaluation import Evaluation
 from planner.families.iteration.family import JOINT, bound_under, solve_all

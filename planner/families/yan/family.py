@@ -20,8 +20,7 @@ from planner.model.profiles import Profile
 from planner.model.topologies import Switch
 from planner.model.units import counted
 from planner.model.validation import total
-from planner.solving.compare import IGNORE_MEMORY, MACHINES, Case, Column, Option, Place
-from planner.solving.comparison import Comparison
+from planner.solving.compare import IGNORE_MEMORY, MACHINES, Case, Column, Comparison, Option, Place
 from planner.solving.deadline import Deadline, TimeUpError
 from planner.solving.family import Family
 from planner.solving.methods import Method as AnyMethod

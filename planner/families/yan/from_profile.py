@@ -17,7 +17,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any, NamedTuple
 
-from planner.families.collectives.nics import with_measured_nics
+from planner.families.collectives.prediction import with_measured_nics
 from planner.families.yan.problem import MAX_MACHINES, Constants, Problem
 from planner.families.yan.units import neuron_layers, refuse_incomplete
 from planner.model.clusters import Cluster
