@@ -38,7 +38,6 @@ def add_parser(commands: Any) -> None:
         "planner export ddp plan.json -o buckets.json\n"
         "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json\n"
         "  planner export chakra plan.json --profile resnet18.json --ranks 8 -o resnet18\n"
-        "  planner export chakra plan.json --profile resnet18.json --messages -o resnet18\n"
         "  planner export mscclpp plan.json -o all-reduce.json",
     )
     parser.add_argument(
@@ -69,10 +68,6 @@ def add_parser(commands: Any) -> None:
             "chakra); default: 4",
             "--anyway": "write a plan that is slower, by the tool's rules, than the tool's default",
             "--ranks N": "traces to write (for chakra); default: what the plan is priced for",
-            "--messages": "each rank's sends and receives by the plan's program, in place of "
-            "collectives (for chakra)",
-            "--rank N": "only the trace of this rank (with --messages)",
-            "--bytes N": "size of what is summed up, where the plan is for any (with --messages)",
             "--algorithm NAME": "which program, if transfers are summed up by several (for msccl "
             "and mscclpp)",
             "--depth N": "in how many parts, if transfers are summed up in several (for msccl and "
