@@ -119,7 +119,6 @@ def _settings(
 ) -> dict[str, Any]:
     from planner.formats.exporters.frameworks import (
         ddp_settings,
-        deepspeed_pull_settings,
         deepspeed_settings,
         gradients_of,
         horovod_settings,
@@ -128,7 +127,6 @@ def _settings(
     )
     from planner.formats.exporters.fsdp2 import fsdp2_settings, fsdp2_unit_settings
     from planner.jsonio.fsdp import FsdpAnswer
-    from planner.jsonio.ibatch import IbatchAnswer
 
     if tool == "ddp":
         return ddp_settings(gradients_of(*answers))
@@ -138,10 +136,6 @@ def _settings(
         return fsdp2_settings(pulls_of(*answers))
     if tool == "horovod":
         return horovod_settings(gradients_of(*answers))
-    if tool == "deepspeed" and all(
-        isinstance(answer, IbatchAnswer) and answer.direction == "pull" for answer in answers
-    ):
-        return deepspeed_pull_settings(pulls_of(*answers), element_bytes)
     batches = gradients_of(*answers)
     sizes = _sizes(answers, graph)
     unknown = [piece.parameter for batch in batches for piece in batch.pieces]
