@@ -35,7 +35,7 @@ USUAL = (Part("", COLOURS[0]), Part("", GREY, "▒"))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BarRow:
     """A bar, stretch by stretch, and the text at its end."""
 
     name: str
@@ -49,7 +49,7 @@ class Bars:
 
     title: str
     unit: str  # the axis's label
-    rows: tuple[Row, ...]
+    rows: tuple[BarRow, ...]
     parts: tuple[Part, ...] = USUAL
     bound: float | None = None
     bound_text: str = ""
@@ -101,9 +101,9 @@ Panel: TypeAlias = Bars | Cells | str
 Panels: TypeAlias = Sequence[Sequence[Panel]]
 
 
-def row_of(name: str, value: float, text: str, part: int, parts: int = 2) -> Row:
+def row_of(name: str, value: float, text: str, part: int, parts: int = 2) -> BarRow:
     """Return a row whose bar has one stretch."""
-    return Row(name, tuple(value if place == part else 0.0 for place in range(parts)), text)
+    return BarRow(name, tuple(value if place == part else 0.0 for place in range(parts)), text)
 
 
 # ---
@@ -193,7 +193,9 @@ _NOBODY = "#F2F2F2"
 def draw_panels(figure: "Figure", panels: Panels) -> None:
     """Draw the rows of panels below each other."""
     rows = [
-        row for all_of in panels if (row := [one for one in all_of if not isinstance(one, str)])
+        row
+        for all_of in panels
+        if (row := [panel for panel in all_of if not isinstance(panel, str)])
     ]
     heights = [max(map(_height, row)) for row in rows]
     figure.set_size_inches(_WIDTH_INCHES, 0.4 + sum(heights))

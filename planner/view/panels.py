@@ -15,7 +15,7 @@ from planner.solving.views import (
     epoch_unit,
     share_text,
 )
-from planner.view.bars import Bars, Cells, Panel, Panels, Part, Row, row_of
+from planner.view.bars import BarRow, Bars, Cells, Panel, Panels, Part, row_of
 from planner.view.chart import Chart
 from planner.view.style import COLOURS, GREY, KINDS
 from planner.view.table import format_table
@@ -185,7 +185,7 @@ def scaling(chart: Chart[Scaling]) -> Panels:
     unit, scale = epoch_unit(max(layer.total_ns for layer in layers) // 2)
     whole = sum(layer.total_ns for layer in layers) or 1
     rows = tuple(
-        Row(
+        BarRow(
             layer.name,
             tuple(time / scale for time in layer.phases_ns),
             f"{epoch_text(layer.total_ns)} {layer.total_ns / whole:6.1%}",
