@@ -18,7 +18,7 @@ from peer_cases import BASELINE, PeerCase, Ratios, Standing, standings
 from planner.families.iteration import JOINT
 from planner.model.units import printable
 from planner.view.chart import shortened, shorter_title
-from planner.view.figure import figure_in, set_range, write_title
+from planner.view.figure import figure_in, set_logarithmic, write_title
 from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _draw_rows(axes: "Axes", chart: PeersChart, panel: _Panel, methods: Sequence
             _write(axes, at, panel.text(spread))
     _write(axes, -0.5, panel.column, above=True)
     axes.axvline(1, color=OUTLINE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
-    set_range(axes, "x", (low, high), logarithmic=True)
+    set_logarithmic(axes, "x", (low, high))
     powers = range(floor(log10(low)), floor(log10(high)) + 1)
     nice = [digit * 10.0**power for power in powers for digit in _NICE]
     shown = [tick for tick in nice if low <= tick <= high]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
 from planner.model.costs import DepthCost
-from planner.model.fitting import fit_affine, fit_table
+from planner.model.fitting import fit_affine
 from planner.model.validation import total
 from tests.strategies import affine_costs, table_costs
 
@@ -115,10 +115,6 @@ def test_fitted_costs_are_never_negative() -> None:
     fit = fit_affine([(100, 10), (200, 30), (400, 70)])  # the line through them starts below 0
     assert fit.cost.startup_ns >= 0
     assert fit.cost.ns_per_byte >= 0
-
-
-def test_a_table_holds_the_median_of_each_size() -> None:
-    assert fit_table([(10, 5), (10, 50), (10, 7), (20, 9)]).points == ((10, 7), (20, 9))
 
 
 @pytest.mark.parametrize("samples", [[], [(1, 1)], [(1, 1), (1, 2)], [(1, 0), (2, 1)]])

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 import planner
 from planner.cli import main
 from planner.families.collectives import check
-from planner.families.collectives.program import in_parts, layouts_of
+from planner.families.collectives.program import in_parts
 from planner.families.collectives.recipes import GENERATORS, Recipe, made, ranks_of
 from planner.formats import write_msccl
-from planner.formats.exporters.chakra import write_messages
 from planner.formats.exporters.mscclpp import write_mscclpp
 from planner.jsonio import bml_transfers
 from planner.jsonio.bml_answer import BmlAnswer
@@ -267,17 +266,13 @@ def test_transfers_by_several_programs_are_written_one_by_one(
         with pytest.raises(InvalidInputError, match=main_one) as caught:
             summing_program(plan_read, wrong)
         assert caught.value.path == "algorithm"
-    plan, profile = tmp_path / "plan.json", tmp_path / "profile.json"
+    plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(answer))
-    profile.write_text(json.dumps(MIXED["profile"]))
     assert main(["export", "mscclpp", str(plan)]) == 2
     assert "--algorithm: expected one by which" in capsys.readouterr().err
     for row in named:
         assert main(["export", "mscclpp", str(plan), "--algorithm", row["algorithm"]]) == 0
         assert json.loads(capsys.readouterr().out)["collective"] == "allreduce"
-    arguments = ["export", "chakra", str(plan), "--profile", str(profile), "--messages"]
-    assert main([*arguments, "-o", str(tmp_path / "mixed")]) == 0
-    assert len(list(tmp_path.glob("mixed.*.et"))) == programs[0].ranks
 
 
 def test_one_algorithm_has_one_program_at_all_depths() -> None:
@@ -313,9 +308,8 @@ def test_depths_are_exported_as_parts(tmp_path: Path, capsys: pytest.CaptureFixt
         assert caught.value.path == "depth"
     program, depth, _ = summing_program(plan_read, None, deep)
     assert depth == deep
-    plan, profile = tmp_path / "plan.json", tmp_path / "profile.json"
+    plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(answer))
-    profile.write_text(json.dumps(MIXED["profile"]))
     assert main(["export", "mscclpp", str(plan)]) == 2
     assert f"--depth: expected one at which transfers are summed up: 1, {deep}" in (
         capsys.readouterr().err
@@ -327,11 +321,6 @@ def test_depths_are_exported_as_parts(tmp_path: Path, capsys: pytest.CaptureFixt
             assert cut.chunks == chosen * program.chunks
             name = re.sub(r"[^a-z0-9]+", "-", cut.name).strip("-")
             assert capsys.readouterr().out == write(cut, name=name)
-    arguments = ["export", "chakra", str(plan), "--profile", str(profile), "--messages"]
-    assert main([*arguments, "--rank", "0", "-o", str(tmp_path / "deep")]) == 0
-    trace = (tmp_path / "deep.0.et").read_bytes()
-    for part in range(deep):
-        assert f" of part {part} ".encode() in trace
     assert main(["export", "msccl", str(_file(tmp_path, planned("cube"))), "--depth", "2"]) == 2
     assert "--depth: not with a plan of bml" in capsys.readouterr().err
 
@@ -352,7 +341,3 @@ def test_rounds_are_exported_as_parts(tmp_path: Path, capsys: pytest.CaptureFixt
     assert document["gpus"][0]["input_chunks"] == 3 * program.chunks
     assert main(["export", "msccl", plan]) == 0
     assert f'nchunksperloop="{3 * program.chunks}"' in capsys.readouterr().out
-    out = ["--messages", "--rank", "1", "--bytes", "9000", "-o", str(tmp_path / "bml")]
-    assert main(["export", "chakra", plan, *out]) == 0
-    layouts = layouts_of(program, 2250, 4, 3)
-    assert (tmp_path / "bml.1.et").read_bytes() == write_messages(program, 1, layouts)

@@ -15,8 +15,7 @@ from grids import grid, sections
 from planner.families.bigdl import METHODS, Problem, evaluate, solve
 from planner.jsonio import bigdl as bigdl_json
 from planner.model.network import Network
-from planner.view import Chart
-from planner.view.hot_spots import save_hot_spots
+from planner.view import DRAWINGS, Chart
 
 NAMES = [name for name in METHODS if name != "auto"]
 
@@ -129,10 +128,8 @@ def save(path: Path) -> None:
     """Draw the plan for 16 nodes beside the other ways."""
     problem = case(16)
     answer = bigdl_json.answer(problem, solve(problem))
-    save_hot_spots(
-        Chart(bigdl_json.headline(answer), bigdl_json.hot_spots(answer), answer.lower_bound_ns),
-        path,
-    )
+    drawn = Chart(bigdl_json.headline(answer), bigdl_json.hot_spots(answer), answer.lower_bound_ns)
+    DRAWINGS["bigdl"].save(drawn, path)
 
 
 def report() -> str:

@@ -42,7 +42,6 @@ def add_parser(commands: Any) -> None:
         "planner export ddp plan.json -o buckets.json\n"
         "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json\n"
         "  planner export chakra plan.json --profile resnet18.json --ranks 8 -o resnet18\n"
-        "  planner export chakra plan.json --profile resnet18.json --messages -o resnet18\n"
         "  planner export mscclpp plan.json -o all-reduce.json",
     )
     parser.add_argument(
@@ -73,10 +72,6 @@ def add_parser(commands: Any) -> None:
             "chakra); default: 4",
             "--anyway": "write a plan that is slower, by the tool's rules, than the tool's default",
             "--ranks N": "traces to write (for chakra); default: what the plan is priced for",
-            "--messages": "each rank's sends and receives by the plan's program, in place of "
-            "collectives (for chakra)",
-            "--rank N": "only the trace of this rank (with --messages)",
-            "--bytes N": "size of what is summed up, where the plan is for any (with --messages)",
             "--algorithm NAME": "which program, if transfers are summed up by several (for msccl "
             "and mscclpp)",
             "--depth N": "in how many parts, if transfers are summed up in several (for msccl and "
@@ -133,7 +128,6 @@ def _settings(
 ) -> dict[str, Any]:
     from planner.formats.exporters.frameworks import (
         ddp_settings,
-        deepspeed_pull_settings,
         deepspeed_settings,
         gradients_of,
         horovod_settings,
@@ -142,7 +136,6 @@ def _settings(
     )
     from planner.formats.exporters.fsdp2 import fsdp2_settings, fsdp2_unit_settings
     from planner.jsonio.fsdp import FsdpAnswer
-    from planner.jsonio.ibatch import IbatchAnswer
 
     if tool == "ddp":
         return ddp_settings(gradients_of(*answers))
@@ -152,10 +145,6 @@ def _settings(
         return fsdp2_settings(pulls_of(*answers))
     if tool == "horovod":
         return horovod_settings(gradients_of(*answers))
-    if tool == "deepspeed" and all(
-        isinstance(answer, IbatchAnswer) and answer.direction == "pull" for answer in answers
-    ):
-        return deepspeed_pull_settings(pulls_of(*answers), element_bytes)
     batches = gradients_of(*answers)
     sizes = _sizes(answers, graph)
     unknown = [piece.parameter for batch in batches for piece in batch.pieces]

@@ -9,9 +9,8 @@ from msgspec import UNSET
 
 from planner.cli.common import check_outputs, in_file, read, warn, write_document
 from planner.cli.writing import write_file
-from planner.families.collectives.layout import Layout
-from planner.families.collectives.program import in_parts, layouts_of
-from planner.formats.exporters.nccl_tuner import encode_rules, regret, rules_of
+from planner.families.collectives.program import in_parts
+from planner.formats.exporters.nccl_tuner import encode_rules, rules_of
 from planner.jsonio.network import decode_network
 from planner.model.errors import InvalidInputError, PlannerError
 from planner.model.graphs import Graph
@@ -69,82 +68,28 @@ def _planned(
 
 
 def write_traces(options: argparse.Namespace, graph: Graph | None) -> Sequence[str]:
-    """Write Chakra traces of one or all ranks; return the plan's warnings."""
+    """Write Chakra traces of all ranks; return the plan's warnings."""
+    from planner.formats.exporters.chakra import write_chakra
     from planner.programs import read_plan
 
     if options.output in (None, "-"):
         raise InvalidInputError("--output", "missing: there is a file for each rank")
     (path,) = options.plans
-    if options.rank is not None and not options.messages:
-        raise InvalidInputError("--rank", "only with --messages: without, all traces are alike")
-    if options.bytes is not None and not options.messages:
-        raise InvalidInputError("--bytes", "only with --messages")
     with in_file(path, but="--"):
         answer = read_plan(read(path))
-        write = _write_messages if options.messages else _write_collectives
-        write(options, answer, graph)
-    return answer.warnings or ()
-
-
-def _write_collectives(options: argparse.Namespace, answer: "Answer", graph: Graph | None) -> None:
-    from planner.formats.exporters.chakra import write_chakra
-
-    if graph is None:
-        raise InvalidInputError("--profile", "missing: a plan does not say which op needs which")
-    trace = write_chakra(answer, graph, element_bytes=options.element_bytes)
-    planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
-    ranks = options.ranks or planned or None
-    if ranks is None:
-        raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
-    integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
-    for rank in range(ranks):
-        write_file(f"{options.output}.{rank}.et", trace)
-
-
-def _write_messages(options: argparse.Namespace, answer: "Answer", graph: Graph | None) -> None:
-    """Write the sends and receives of an iteration, or of one synchronisation."""
-    from planner.formats.exporters.chakra import write_chakra, write_messages
-    from planner.jsonio.iteration_answer import IterationAnswer
-    from planner.programs.collectives import programs_of_transfers
-
-    ranks = programs_of_transfers(answer)[0].ranks
-    if options.ranks not in (None, ranks):
-        raise InvalidInputError("--ranks", f"expected {ranks}, as planned, got {options.ranks}")
-    if options.rank is not None:
-        integer(options.rank, "--rank", maximum=ranks - 1)
-    whose = range(ranks) if options.rank is None else (options.rank,)
-    if isinstance(answer, IterationAnswer):
         if graph is None:
             raise InvalidInputError(
                 "--profile", "missing: a plan does not say which op needs which"
             )
-        if options.bytes is not None:
-            raise InvalidInputError("--bytes", "the plan says how much is sent")
-        for rank in whose:
-            trace = write_chakra(answer, graph, rank, options.element_bytes)
+        trace = write_chakra(answer, graph, options.element_bytes)
+        planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
+        ranks = options.ranks or planned or None
+        if ranks is None:
+            raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
+        integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
+        for rank in range(ranks):
             write_file(f"{options.output}.{rank}.et", trace)
-        return
-    if graph is not None:
-        raise InvalidInputError("--profile", f"not with a plan of {answer.problem}")
-    planned = _planned(answer)
-    layouts = _layouts(options, planned)
-    for rank in whose:
-        write_file(f"{options.output}.{rank}.et", write_messages(planned.program, rank, layouts))
-
-
-def _layouts(options: argparse.Namespace, planned: "SummingProgram") -> list[Layout]:
-    size, width = planned.size_bytes, options.element_bytes
-    if options.bytes not in (None, size) and size is not None:
-        raise InvalidInputError("--bytes", f"expected {size}, which was planned for")
-    if size is None and options.bytes is None:
-        raise InvalidInputError("--bytes", "missing: the plan is for tensors of any size")
-    size = size if options.bytes is None else integer(options.bytes, "--bytes", minimum=1)
-    assert size is not None
-    if size % width:
-        raise InvalidInputError(
-            "--element-bytes", f"expected a divisor of {size} bytes, got {width}"
-        )
-    return layouts_of(planned.program, size // width, width, planned.depth)
+    return answer.warnings or ()
 
 
 # ---
@@ -152,7 +97,7 @@ def _layouts(options: argparse.Namespace, planned: "SummingProgram") -> list[Lay
 
 
 def write_tuner(options: argparse.Namespace) -> int:
-    """Write the rows, read them back, and print their loss against the best of the tables."""
+    """Write the rows, and print their number."""
     networks: dict[tuple[str, str], MeasuredNetwork] = {}
     files = []
     for argument in options.plans:
@@ -173,12 +118,7 @@ def write_tuner(options: argparse.Namespace) -> int:
     check_outputs({"--output": options.output}, files)
     rules = rules_of(networks)
     write_document(encode_rules(rules, "written by planner from measured tables"), options.output)
-    asked, mean, worst = regret(rules, networks)
-    summary = (
-        f"{counted(len(rules), 'row')}; {asked:,} sizes cost {mean:.3%} more than the best of the "
-        f"tables in the mean, {worst:.3%} at most"
-    )
-    warn([summary])
+    warn([counted(len(rules), "row")])
     return 0
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_TOTAL, exact, integer, set_exact, set_integer
@@ -46,38 +46,25 @@ class LinearPiece(NamedTuple):
         return self.value_ns + self.slope * (size - self.start)
 
 
-class TransferCost(Protocol):
-    """The time of one transfer as a function of its size."""
+class _Cost:
+    """What all costs share."""
 
-    @property
-    def startup_ns(self) -> int:
-        """Time of the smallest transfer: the least cost of cutting a transfer in two."""
-        ...
+    __slots__ = ()
 
-    @property
-    def is_monotone(self) -> bool:
-        """Whether a larger transfer never takes less time than a smaller one."""
-        ...
-
-    def cost_ns(self, size: int) -> int:
-        """Return the time of one transfer of `size` bytes, in nanoseconds, rounded up."""
-        ...
+    def times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `costs_ns`, with 2^63 - 1 for times that do not fit."""
+        raise NotImplementedError
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return `cost_ns` of every element of `sizes`; raise InvalidInputError beyond 63 bits."""
-        ...
-
-    def pieces(self) -> tuple[LinearPiece, ...]:
-        """Return the linear pieces; the unrounded time is the minimum over pieces at a size."""
-        ...
-
-    def __hash__(self) -> int:
-        """Return the same hash for equal costs; costs are immutable."""
-        ...
+        times = self.times(sizes)
+        if int(times.max(initial=0)) == _TOO_LONG:
+            raise InvalidInputError("network", "what a transfer takes must fit in 63 bits")
+        return times
 
 
 @dataclass(frozen=True, slots=True)
-class AffineCost:
+class AffineCost(_Cost):
     """Start-up cost plus time per byte, ``f(d) = α + β·d``.
 
     Parameters
@@ -114,10 +101,6 @@ class AffineCost:
         rate = self.ns_per_byte
         return self.startup_ns - (-size * rate.numerator // rate.denominator)
 
-    def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`; raise InvalidInputError beyond 63 bits."""
-        return _fitting(self.times(sizes))
-
     def times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return `costs_ns`, with 2^63 - 1 for times that do not fit."""
         rate, largest = self.ns_per_byte, int(sizes.max(initial=1))
@@ -128,7 +111,7 @@ class AffineCost:
 
 
 @dataclass(frozen=True, slots=True)
-class TableCost:
+class TableCost(_Cost):
     """A measured cost: linear between the points, extended by the last slope.
 
     A transfer smaller than the first point costs as much as the first point.
@@ -200,10 +183,6 @@ class TableCost:
         (x0, y0), (x1, y1) = points[upper - 1], points[upper]
         return y0 - (-(size - x0) * (y1 - y0) // (x1 - x0))
 
-    def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`; raise InvalidInputError beyond 63 bits."""
-        return _fitting(self.times(sizes))
-
     def times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return `costs_ns`, with 2^63 - 1 for times that do not fit."""
         import numpy as np
@@ -220,7 +199,7 @@ class TableCost:
 
 
 @dataclass(frozen=True, slots=True)
-class DepthCost:
+class DepthCost(_Cost):
     """A cost for each depth (number of chunks in flight); a transfer takes the cheapest.
 
     Parameters
@@ -269,14 +248,16 @@ class DepthCost:
         """Return the time of one transfer of `size` bytes at its best depth, rounded up."""
         return min(cost.cost_ns(size) for _, cost in self.by_depth)
 
-    def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`; raise InvalidInputError beyond 63 bits.
-
-        A depth whose own times do not fit is not chosen.
-        """
+    def times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `costs_ns`; a depth whose own times do not fit is not chosen."""
         import numpy as np
 
-        return _fitting(np.min([cost.times(sizes) for _, cost in self.by_depth], axis=0))
+        least: NDArray[np.int64] = np.min([cost.times(sizes) for _, cost in self.by_depth], axis=0)
+        return least
+
+
+TransferCost = AffineCost | TableCost | DepthCost
+"""The time of one transfer as a function of its size."""
 
 
 def scaled_cost(
@@ -334,13 +315,6 @@ def _one_by_one(cost: AffineCost | TableCost, sizes: "NDArray[np.int64]") -> "ND
 
     times = [min(cost.cost_ns(size), _TOO_LONG) for size in sizes.tolist()]
     return np.array(times, dtype=np.int64)
-
-
-def _fitting(times: "NDArray[np.int64]") -> "NDArray[np.int64]":
-    """Return the times; raise an error if one does not fit."""
-    if int(times.max(initial=0)) == _TOO_LONG:
-        raise InvalidInputError("network", "what a transfer takes must fit in 63 bits")
-    return times
 
 
 Line = tuple[Fraction, Fraction]  # an affine cost: start-up α (ns) and β (ns per byte)

@@ -219,17 +219,6 @@ def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
     return AffineFit(cost, float(np.median(errors)), float(errors.max()))
 
 
-def fit_table(samples: Iterable[tuple[int, int]]) -> TableCost:
-    """Return the table of the median time of each measured size.
-
-    Fewer than two sizes, or a negative last slope, are an InvalidInputError.
-    """
-    by_size: dict[int, list[int]] = {}
-    for size, time in _checked_samples(samples):
-        by_size.setdefault(size, []).append(time)
-    return TableCost(tuple((size, median_low(by_size[size])) for size in sorted(by_size)))
-
-
 def _checked_samples(samples: Iterable[Any]) -> list[tuple[int, int]]:
     table = [
         (integer(size, f"samples[{i}][0]"), integer(time, f"samples[{i}][1]", minimum=1))

@@ -143,8 +143,7 @@ def shard_in_units(
     for method in settings:
         if not hasattr(FSDPModule, method):
             raise PlannerError(
-                f"torch {torch.__version__} has no FSDPModule.{method}, which this plan needs: "
-                "planner export fsdp2 says what it costs without"
+                f"torch {torch.__version__} has no FSDPModule.{method}, which this plan needs"
             )
     modules = _modules(model, program)
     _check_parameters(model, program, modules, options.get("mp_policy"))

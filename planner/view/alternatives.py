@@ -1,4 +1,4 @@
-"""The alternatives to the plan: algorithms and modes, and other methods with bars."""
+"""The alternatives to the plan: algorithms and modes, and other methods."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -9,7 +9,7 @@ from planner.families.iteration import JOINT, Evaluation, Plan
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.model.units import format_ns, format_share
 from planner.solving.compare import Comparison
-from planner.view.html import Html, drawing, element, joined, listed, paragraph, table
+from planner.view.html import Html, element, joined, listed, paragraph, table
 from planner.view.wording import METHODS, by_reason, target_of, times
 
 ALTERNATIVES = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
@@ -108,43 +108,30 @@ def described(method: str, answer: IterationAnswer) -> str:
 
 def methods(peers: Peers, answer: IterationAnswer) -> Iterator[Html]:
     """Yield the table of all methods, and the methods without a plan."""
-    baseline = baseline_of(answer)
     if any(row.objective_ns for row in peers.rows):
         yield _peer_table(peers, answer)
-        above = "the bound is that of the verdict: it holds for the op order of this plan"
-        if time_of(peers, baseline):
-            line = f"The line across the speed-ups is {baseline}; "
-            yield paragraph(line, above, ".", class_="note")
-        else:
-            yield paragraph(above.capitalize(), ".", class_="note")
+        above = "The bound is that of the verdict: it holds for the op order of this plan."
+        yield paragraph(above, class_="note")
     without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
     without = [pair for pair in (*without, *peers.left_out) if pair[0] != answer.method]
     yield reasons("Methods without a plan here:", without)
 
 
 def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
-    """Return the table of all methods that have a plan, with bars."""
+    """Return the table of all methods that have a plan."""
     shown = [row for row in peers.rows if row.objective_ns]
     baseline, bound_ns = baseline_of(answer), answer.lower_bound_ns
     base = time_of(peers, baseline)
-    gains = [_ratio(base, peer.objective_ns) for peer in shown]
-    above = [_ratio(peer.objective_ns, bound_ns) for peer in shown]
-    most = max((speedup for speedup in gains if speedup), default=1.0)
-    farthest = max((ratio - 1 for ratio in above if ratio), default=0.0)
     rows: list[tuple[str, ...]] = []
-    for peer, gain, distance in zip(shown, gains, above, strict=True):
+    for peer in shown:
         assert peer.objective_ns is not None
         assert peer.plan is not None
         travels = f"{' + '.join(peer.plan.algorithms)}, {peer.plan.mode}"
-        far = 0.0 if distance is None else max(distance - 1, 0)
-        faster = (
-            "–" if gain is None else _measured(_bar(gain / most, "gain", 1 / most), times(gain))
-        )
-        farther: str = "–"
-        if distance is not None:
-            share = far / farthest if farthest else 0.0
-            text = "below it" if distance < 1 else format_share(far)
-            farther = _measured(_bar(share, "far"), text)
+        faster = times(base / peer.objective_ns) if base else "–"
+        farther = "–"
+        if bound_ns:
+            below = peer.objective_ns < bound_ns
+            farther = "below it" if below else format_share(peer.objective_ns / bound_ns - 1)
         known = described(peer.method, answer)
         rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster, farther))
     header = (*_HEADER, f"speed-up over {baseline}", "above the bound")
@@ -152,24 +139,3 @@ def _peer_table(peers: Peers, answer: IterationAnswer) -> Html:
     return table(
         "Methods by the time of an iteration", header, rows, words=3, marked=place, class_="peers"
     )
-
-
-def _ratio(over: int | None, under: int | None) -> float | None:
-    return over / under if over and under else None
-
-
-def _measured(bar: Html, text: str) -> Html:
-    """Return a bar with its number, aligned with the others."""
-    return joined(bar, element("span", text, class_="value"))
-
-
-def _bar(share: float, kind: str, line: float | None = None) -> Html:
-    """Return a bar of a share of the width, with a line across at the share `line`."""
-    parts = [
-        element(
-            "rect", x=0, y=1, width=max(100 * share, 0.6 if share else 0), height=8, class_=kind
-        )
-    ]
-    if line is not None:
-        parts.append(element("path", d=f"M{100 * line:.2f} 0V10", class_="one"))
-    return drawing("bar", (101, 10), *parts, preserveAspectRatio="none")

@@ -8,13 +8,11 @@ from typing import Any
 from planner.jsonio import PROBLEMS
 from planner.jsonio.heads import Head
 from planner.model.errors import InvalidInputError
-from planner.view.bars import save_bars, text_bars
+from planner.view.bars import Panels, draw_panels, text_panels
 from planner.view.chart import Chart
+from planner.view.figure import figure_in, write_title
 from planner.view.gantt import save_gantt
-from planner.view.groups import save_groups, text_groups
-from planner.view.hot_spots import save_hot_spots, text_hot_spots
-from planner.view.panels import save_scaling
-from planner.view.scaling import text_scaling
+from planner.view.panels import compared, groups, hot_spots, scaling
 from planner.view.text import text_gantt
 from planner.view.trace import save_trace
 
@@ -49,15 +47,29 @@ class Drawing:
         raise InvalidInputError(str(path), expected)
 
 
+def _charted(panels_of: Callable[[Chart[Any]], Panels], untimed: str) -> Drawing:
+    """Return the drawing of plans that are shown in panels."""
+
+    def text(chart: Chart[Any], width: int) -> str:
+        return text_panels(chart.title, panels_of(chart), width)
+
+    def save(chart: Chart[Any], path: Path) -> None:
+        with figure_in(path) as figure:
+            write_title(figure, chart.title)
+            draw_panels(figure, panels_of(chart))
+
+    return Drawing(text, save, untimed)
+
+
 GANTT = Drawing(text_gantt, save_gantt)
 
 DRAWINGS: Mapping[str, Drawing] = {
     "ibatch": GANTT,
     "caramel": GANTT,
-    "yan": Drawing(text_scaling, save_scaling, "a configuration says only how long they take"),
-    "bml": Drawing(text_bars, save_bars, "a comparison says only how long they take"),
-    "drizzle": Drawing(text_groups, save_groups, "a group size says only how often"),
-    "bigdl": Drawing(text_hot_spots, save_hot_spots, "turns say only in which order"),
+    "yan": _charted(scaling, "a configuration says only how long they take"),
+    "bml": _charted(compared, "a comparison says only how long they take"),
+    "drizzle": _charted(groups, "a group size says only how often"),
+    "bigdl": _charted(hot_spots, "turns say only in which order"),
     "fsdp": GANTT,
     "iteration": GANTT,
     "overlap": GANTT,

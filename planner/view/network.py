@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.model.units import unit_of
-from planner.view.figure import POINTS, figure_in, frame, set_range, write_title
+from planner.view.figure import figure_in, set_logarithmic, write_title
 from planner.view.style import COLOURS, OUTLINE
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def save_network(title: str, curves: Sequence[Curve], path: Path) -> None:
         for axes, curve in zip(panels, curves, strict=True):
             _draw(axes, curve, scale)
             ends = curve.sizes[0] / _UNIT / _ROOM, curve.sizes[-1] / _UNIT * _ROOM
-            set_range(axes, "x", ends, logarithmic=True)
-            set_range(axes, "y", limits, logarithmic=True)
+            set_logarithmic(axes, "x", ends)
+            set_logarithmic(axes, "y", limits)
             axes.set_xlabel("size (kB)")
             axes.set_ylabel(f"time of the slowest rank ({unit})")
             axes.legend(fontsize=8.5, frameon=False, loc="upper left")
@@ -66,6 +66,13 @@ def _draw(axes: "Axes", curve: Curve, scale: int) -> None:
         ecolor=OUTLINE,
         elinewidth=0.7,
         label="measured (median, quartiles)",
-        **POINTS,
+        marker="o",
+        markersize=4,
+        markerfacecolor=COLOURS[0],
+        markeredgecolor=OUTLINE,
+        markeredgewidth=0.5,
     )
-    frame(axes, curve.title, grid=True)
+    axes.set_title(curve.title, fontsize=10, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
+    axes.set_axisbelow(True)

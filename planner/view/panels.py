@@ -1,333 +1,271 @@
-"""A job configuration as a figure: where its time goes, and alternatives below.
-
-The alternatives are a map of the best time over workers and replicas and the Pareto front of time
-over machines if known, otherwise the ranking of configurations. At the bottom is the sensitivity to
-the constants, if known.
-"""
+"""What is drawn of plans that are no timelines: the panels of each family."""
 
 from collections.abc import Sequence
-from itertools import pairwise
-from math import dist, hypot
-from typing import TYPE_CHECKING
 
-from planner.model.units import printable
+from planner.model.units import format_ns, printable, three_digits, unit_of
 from planner.solving.views import (
     PHASES,
-    ConstantsRegret,
+    Compared,
+    Groups,
+    HotSpots,
     LayerTime,
     Point,
-    Range,
     Scaling,
     epoch_text,
     epoch_unit,
+    share_text,
 )
-from planner.view.chart import Chart, shortened
-from planner.view.figure import (
-    POINTS,
-    X,
-    Y,
-    draw_rows,
-    draw_star,
-    frame,
-    label_rows,
-    legend_above,
-    note,
-    saving,
-    set_range,
-    set_ticks,
-    write_ends,
-)
-from planner.view.scaling import factor_text, grouped, slowdown_text
-from planner.view.style import COLOURS, GREY, KINDS, OUTLINE
+from planner.view.bars import BarRow, Bars, Cells, Panel, Panels, Part, row_of
+from planner.view.chart import Chart
+from planner.view.style import COLOURS, GREY, KINDS
+from planner.view.table import format_table
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.text import Annotation
-    from matplotlib.transforms import Bbox
+_MAX_ROWS = 24
+
+
+def above_bound(time_ns: int, bound_ns: int | None) -> str:
+    """Return the distance of a time to the bound: 3.21%, and from twice on 12.3×."""
+    if time_ns == bound_ns:
+        return "the lower bound"
+    if not bound_ns:
+        return ""
+    longer = slowdown_text(time_ns, bound_ns)
+    return f"{longer} the bound" if longer.endswith("×") else f"{longer} above the bound"
+
+
+def slowdown_text(time_ns: int, best_ns: int) -> str:
+    """Return the slowdown against the best time: 0%, 3.21%, and from twice on 12.3×."""
+    if time_ns == best_ns or not best_ns:
+        return "0%"
+    ratio = time_ns / best_ns
+    if ratio >= 2:
+        return f"{ratio:.4g}×"
+    return "<0.01%" if ratio < 1.00005 else f"{ratio - 1:.2%}"
+
 
 # ---
-# Heat map of the best epoch time over workers per replica and replicas.
+# BML: time and switches of each algorithm, the fastest first.
 
-_MAX_VECTOR_CELLS = 1500
-"""More cells are drawn as an image; as shapes they would make the file too large."""
-_MAX_OUTLINED_CELLS = 400
-_MAX_LINEAR = 40
-"""Larger axes are logarithmic: W·R <= N leaves most of a linear square empty."""
+_TOPOLOGIES = {"bcube": Part("BCube", COLOURS[0]), "fattree": Part("Fat-Tree", COLOURS[1])}
+
+_MOST_OF_MEDIAN = 3
+"""Longer times (multiples of the median) are cut, so that the others stay distinguishable."""
 
 
-def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None:
-    """Draw one cell per pair, and a star on the best."""
-    from matplotlib.collections import PolyCollection
-    from matplotlib.colors import LogNorm, Normalize
+def compared(chart: Chart[tuple[Compared, ...]]) -> tuple[tuple[Bars, Bars], ...]:
+    """Return the times and the switches; the chart's bound is one on times on a BCube."""
+    rows = sorted(chart.view, key=lambda row: (row.time_ns, row.switches, row.name))
+    places, bound = [list(_TOPOLOGIES).index(row.topology) for row in rows], chart.lower_bound_ns
+    limit = max(_MOST_OF_MEDIAN * rows[len(rows) // 2].time_ns, bound or 0)
+    unit, scale = unit_of(min(rows[-1].time_ns, limit))
+    pairs = list(zip(rows, places, strict=True))
+    times = Bars(
+        "time of one synchronisation",
+        f"time ({unit})",
+        tuple(
+            row_of(row.name, row.time_ns / scale, format_ns(row.time_ns), at) for row, at in pairs
+        ),
+        tuple(_TOPOLOGIES.values()),
+        None if bound is None else bound / scale,
+        "" if bound is None else f"lower bound on BCube {format_ns(bound)}",
+        limit / scale,
+    )
+    switches = Bars(
+        "cost of the network",
+        "switches",
+        tuple(row_of(row.name, row.switches, _count(row.switches), at) for row, at in pairs),
+        tuple(_TOPOLOGIES.values()),
+    )
+    return ((times, switches),)
 
-    times = [max(point.epoch_ns, 1) for point in points]
-    unit, scale = epoch_unit(min(times))
-    low, high = min(times) / scale, max(times) / scale
-    norm = LogNorm(low, high) if high > low else Normalize(low * 0.9, low * 1.1)
-    columns = _edges(sorted({point.workers for point in points}))
-    rows = _edges(sorted({point.replicas for point in points}))
-    cells = []
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < 10**9 else f"{number:.3g}"
+
+
+# ---
+# BigDL: concurrent pulls at each node in each turn, and the time of each method.
+
+
+def hot_spots(chart: Chart[HotSpots]) -> Panels:
+    """Return a map per order of pulls, and the times."""
+    spots, bound = chart.view, chart.lower_bound_ns
+    most = max((pulls for _, rows in spots.maps for row in rows for pulls in row), default=0)
+    maps = [
+        Cells(
+            f"pulls of gradients at once, {name}",
+            "nodes",
+            "turns",
+            "nodes that pull gradients from it at once",
+            rows,
+            (1, most),
+            spots.nodes,
+        )
+        for name, rows in spots.maps
+    ]
+    unit, scale = unit_of(spots.ranking[-1][1])
+    rows = []
+    for name, time in spots.ranking:
+        text = f"{format_ns(time)}  {above_bound(time, bound)}".rstrip()
+        rows.append(row_of(name, time / scale, text, int(name != spots.method)))
+    times = Bars(
+        "every way to synchronise",
+        f"time of one synchronisation ({unit})",
+        tuple(rows),
+        bound=None if bound is None else bound / scale,
+        bound_text="" if bound is None else f"lower bound {format_ns(bound)}",
+    )
+    return [maps, [times]] if maps else [[times]]
+
+
+# ---
+# Drizzle: overhead and time of a group by its size, with both limits.
+
+
+def groups(chart: Chart[Groups]) -> tuple[tuple[Bars, Bars], ...]:
+    """Return the overheads and the times; of many sizes those around the chosen one."""
+    view = chart.view
+    start = max(view.points.index(view.chosen) - _MAX_ROWS // 2, 0)
+    points = view.points[max(min(start, len(view.points) - _MAX_ROWS), 0) :][:_MAX_ROWS]
+    parts = (Part("chosen", COLOURS[0]), Part("", GREY, "▒"))
+    longest = view.max_group_ns
+    unit, scale = unit_of(points[-1].group_time_ns if longest is None else longest)
+    shares, times = [], []
     for point in points:
-        left, right = columns[point.workers]
-        bottom, top = rows[point.replicas]
-        cells.append([(left, bottom), (right, bottom), (right, top), (left, top)])
-    as_shapes = len(cells) <= _MAX_VECTOR_CELLS
-    collection = PolyCollection(
-        cells,
-        cmap="viridis_r",
-        norm=norm,
-        edgecolors="white" if len(cells) <= _MAX_OUTLINED_CELLS else "face",
-        linewidths=0.4,
-        rasterized=not as_shapes,
+        size, part = f"{point.group_size:,}", int(point != view.chosen)
+        breaks = view.breaks(point)
+        share = share_text(point.overhead) + (f", {breaks}" if breaks else "")
+        shares.append(row_of(size, 100 * point.overhead, share, part))
+        time = point.group_time_ns
+        times.append(row_of(size, time / scale, format_ns(time), part))
+    most = 100 * view.max_overhead
+    return (
+        (
+            Bars(
+                "scheduling, by iterations scheduled at once",
+                "overhead (% of an iteration)",
+                tuple(shares),
+                parts,
+                most,
+                f"limit {share_text(view.max_overhead)}",
+                _MOST_OF_MEDIAN * most or None,
+            ),
+            Bars(
+                "how long the job goes without a decision",
+                f"time of a group ({unit})",
+                tuple(times),
+                parts,
+                None if longest is None else longest / scale,
+                "" if longest is None else f"limit {format_ns(longest)}",
+                None if longest is None else _MOST_OF_MEDIAN * longest / scale,
+            ),
+        ),
     )
-    collection.set_array([time / scale for time in times])
-    axes.add_collection(collection)
-    draw_star(axes, best.workers, best.replicas, clip_on=False)
-    for which, edges in ((X, columns), (Y, rows)):
-        ends = list(edges.values())
-        logarithmic = max(edges) > _MAX_LINEAR
-        limits = ends[0][0], ends[-1][1]
-        set_range(axes, which, limits, logarithmic=logarithmic, whole=True)
-    axes.set_xlabel("workers of a replica")
-    axes.set_ylabel("replicas of the model")
-    frame(axes, f"★ best: {best.words}, {epoch_text(best.epoch_ns)}")
-    bar = axes.figure.colorbar(collection, ax=axes, pad=0.02)
-    bar.set_label(f"time of an epoch ({unit})")
-    if high > low:
-        set_ticks(bar.ax.yaxis, low, high, ends=True)
-
-
-def _edges(values: list[int]) -> dict[int, tuple[float, float]]:
-    """Return the edges of each value's cell, half way to its neighbours."""
-    middles = [(a + b) / 2 for a, b in pairwise(values)]
-    last = values[-1] - middles[-1] if middles else 0.5
-    edges = [values[0] - 0.5, *middles, values[-1] + last]
-    return dict(zip(values, pairwise(edges), strict=True))
 
 
 # ---
-# Sensitivity as bars: the factors of each constant between which the configuration stays best.
+# Yan: where the time of an epoch goes, by layer, and other configurations.
 
-_LEAST = 4.0
-"""The axis spans at least this factor in both directions."""
-_MOST = 1000.0
-"""The axis spans at most this factor; longer bars end with an arrow."""
-_BEYOND = 1.25
-"""A bar without an end exceeds the farthest end by this factor."""
-_ROOM = 1.07
-"""The logarithmic axis is this factor longer, for the numbers behind the ends."""
-
-
-def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: ConstantsRegret | None) -> None:
-    """Draw one bar per constant, with arrows where no end was found."""
-    ends = [end for factors in ranges for end in (factors.low, factors.high) if end is not None]
-    reach = max([_LEAST, *(max(end, 1 / end) for end in ends)])
-    reach = min(reach, _MOST) * _BEYOND
-    for row, factors in enumerate(ranges):
-        low = min(max(factors.low or 0.0, 1 / reach), reach)
-        high = reach if factors.high is None else max(min(factors.high, reach), 1 / reach)
-        axes.barh(
-            [row],
-            [high - low],
-            0.5,
-            left=[low],
-            color=COLOURS[0],
-            edgecolor=OUTLINE,
-            linewidth=0.4,
-        )
-        for end, at, marker, side in ((factors.low, low, "<", -1), (factors.high, high, ">", 1)):
-            shown = end is not None and 1 / reach <= end <= reach
-            if not shown:
-                axes.plot([at], [row], marker=marker, color=OUTLINE, markersize=5, clip_on=False)
-            if end is not None:
-                offset, ha = (side * (4 if shown else 8), 0), "left" if side > 0 else "right"
-                note(axes, factor_text(end), (at, row), offset, ha=ha, va="center", fontsize=8)
-    axes.axvline(1, color=OUTLINE, linewidth=0.8)
-    names = [shortened(printable(factors.constant), _MAX_NAME) for factors in ranges]
-    label_rows(axes, names)
-    set_range(axes, "x", (reach**-_ROOM, reach**_ROOM), logarithmic=True)
-    axes.set_xlabel("factor of the constant, all others as given")
-    title = "factors of a constant with which this stays the best"
-    if regret is not None:
-        title += f"; {regret.words}"
-    axes.set_title(title, fontsize=10, loc="left")
-
-
-# ---
-# Pareto front of epoch time over machines, as a step chart.
-
-_LOGARITHMIC = 8
-"""Both axes are logarithmic if machines or times span more than this factor."""
-_FEW = 60
-_MAX_LABELS = 250
-"""More labels are thinned out beforehand; most have no room anyway."""
-_TOUCHING_POINTS = 6
-"""Points at this distance or less (points) count as one for labels."""
-_CHARACTER_INCHES = 0.08
-_AXES_SHARE = 0.7
-"""Least share of a panel's width that the axes take without their labels."""
-
-
-def draw_front(
-    axes: "Axes", points: tuple[Point, ...], best: Point, width_inches: float
-) -> "list[Annotation]":
-    """Draw one step per configuration and a star on the best; return their labels."""
-    unit, scale = epoch_unit(points[-1].epoch_ns)
-    machines = [point.machines for point in points]
-    times = [max(point.epoch_ns, 1) / scale for point in points]
-    axes.step(machines, times, where="post", color=COLOURS[5], linewidth=1.4)
-    axes.plot(
-        machines,
-        times,
-        linestyle="",
-        **{**POINTS, "markersize": 5 if len(points) <= _FEW else 2.5},
-    )
-    draw_star(axes, best.machines, max(best.epoch_ns, 1) / scale)
-    wide = any(max(values) > _LOGARITHMIC * min(values) for values in (machines, times))
-    room = _CHARACTER_INCHES * (len(points[-1].label) + 3) / (_AXES_SHARE * width_inches)
-    for which, values, margin in ((X, machines, room / (1 - room)), (Y, times, 0.08)):
-        low, high = min(values), max(values)
-        logarithmic = wide and high > low
-        set_range(
-            axes,
-            which,
-            _with_margins(low, high, margin, logarithmic=logarithmic),
-            logarithmic=logarithmic,
-            whole=which == X,
-        )
-    axes.set_xlabel("machines")
-    axes.set_ylabel(f"time of an epoch ({unit})")
-    frame(axes, "the best with so many: workers × replicas + servers", grid=True)
-    labels = []
-    step = -(-len(points) // _MAX_LABELS)
-    rows = list(zip(points, machines, times, strict=True))
-    for point, machine, time in rows[(len(rows) - 1) % step :: step]:
-        offset = (8 if point == best else 5, 4)
-        label = note(axes, point.label, (machine, time), offset, fontsize=8)
-        label.set_in_layout(False)
-        labels.append(label)
-    return labels
-
-
-def _with_margins(
-    low: float, high: float, margin: float, *, logarithmic: bool
-) -> tuple[float, float]:
-    """Return limits with room for markers, and for labels at the high end."""
-    if logarithmic:
-        ratio = high / low
-        return low / ratio**0.06, high * ratio**margin
-    length = high - low or max(low, 1) / 2
-    return max(0.0, low - 0.06 * length), high + margin * length
-
-
-def thin_out(labels: "Sequence[Annotation]") -> None:
-    """Hide labels that overlap others or are nearer to another point.
-
-    Touching points count as one.
-    """
-    from matplotlib.transforms import Bbox
-
-    if not labels:
-        return
-    axes = labels[0].axes
-    assert axes is not None
-    touching = _TOUCHING_POINTS * axes.figure.dpi / 72
-    points = [tuple(axes.transData.transform(annotation.xy)) for annotation in labels]
-    taken: list[Bbox] = []
-    for place in [len(labels) - 1, *range(len(labels) - 1)]:
-        label, own = labels[place], points[place]
-        box = label.get_window_extent()
-        others = [point for point in points if dist(point, own) > touching]
-        strange = any(_distance(box, point) <= _distance(box, own) for point in others)
-        if strange or any(box.overlaps(covered) for covered in taken):
-            label.set_visible(False)
-        else:
-            taken.append(Bbox.from_extents(box.x0 - 3, box.y0 - 1, box.x1 + 3, box.y1 + 1))
-
-
-def _distance(box: "Bbox", point: "Sequence[float]") -> float:
-    """Return the distance between a point and a box."""
-    x, y = point
-    return hypot(max(box.x0 - x, 0.0, x - box.x1), max(box.y0 - y, 0.0, y - box.y1))
-
-
-_WIDTH_INCHES = 11.0
-_ROW_INCHES = 0.22
-_PANEL_INCHES = 4.3
-_MAX_LAYERS = 48
-_MAX_RANKED = 24
-_MAX_NAME = 24
-_COLOURS = dict(
-    zip(
+_PHASES = tuple(
+    Part(name, colour, letter)
+    for name, colour, letter in zip(
         PHASES,
         (KINDS["forward"], KINDS["backward"], COLOURS[3], KINDS["all_reduce"], KINDS["pull"]),
+        "fbucw",
         strict=True,
     )
 )
+_CONFIGURATIONS = "workers × replicas + servers"
 
 
-def _fill(figure: "Figure", chart: Chart[Scaling]) -> None:
-    scaling = chart.view
-    layers = grouped(scaling.layers, _MAX_LAYERS)
-    ranked = scaling.ranking[:_MAX_RANKED]
-    maps = bool(scaling.landscape) + bool(scaling.front)
-    above = 0.9 + _ROW_INCHES * len(layers)
-    below = _PANEL_INCHES if maps else 0.9 + _ROW_INCHES * len(ranked)
-    heights = [above, below]
-    if scaling.ranges:
-        heights.append(0.9 + _ROW_INCHES * len(scaling.ranges))
-    figure.set_size_inches(_WIDTH_INCHES, 0.4 + sum(heights))
-    grid = figure.add_gridspec(len(heights), max(maps, 1), height_ratios=heights)
-    _draw_layers(figure.add_subplot(grid[0, :]), layers)
-    lower = [figure.add_subplot(grid[1, place]) for place in range(max(maps, 1))]
-    if scaling.ranges:
-        draw_ranges(figure.add_subplot(grid[2, :]), scaling.ranges, scaling.regret)
-    if scaling.landscape:
-        draw_landscape(lower[0], scaling.landscape, scaling.best)
-    if scaling.front:
-        labels = draw_front(lower[-1], scaling.front, scaling.best, _WIDTH_INCHES / maps)
-        figure.draw_without_rendering()  # computes the positions of the axes
-        thin_out(labels)
-    if not maps:
-        _draw_ranking(lower[0], ranked, len(scaling.ranking))
-
-
-save_scaling = saving(_fill)
-
-
-def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
-    """Draw one bar per layer, stacked from its phases."""
+def scaling(chart: Chart[Scaling]) -> Panels:
+    """Return the layers, the ranking, and what else is known."""
+    view = chart.view
+    layers = grouped(view.layers, _MAX_ROWS)
     unit, scale = epoch_unit(max(layer.total_ns for layer in layers) // 2)
-    starts = [0] * len(layers)
-    for phase, name in enumerate(PHASES):
-        lengths = [layer.phases_ns[phase] for layer in layers]
-        drawn = [length / scale for length in lengths]
-        left = [start / scale for start in starts]
-        draw_rows(axes, drawn, _COLOURS[name], left=left, label=name)
-        starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-    label_rows(axes, [shortened(layer.name, _MAX_NAME) for layer in layers])
-    whole = sum(starts)
-    ends = [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
-    write_ends(axes, ends, 0.09)
-    axes.xaxis.set_major_formatter("{x:,g}")
-    axes.set_xlabel(f"time in an epoch ({unit})")
-    axes.set_title("where the time of an epoch goes, by layer", fontsize=10, loc="left")
-    legend_above(axes, len(PHASES), "lower right")
+    whole = sum(layer.total_ns for layer in layers) or 1
+    rows = tuple(
+        BarRow(
+            layer.name,
+            tuple(time / scale for time in layer.phases_ns),
+            f"{epoch_text(layer.total_ns)} {layer.total_ns / whole:6.1%}",
+        )
+        for layer in layers
+    )
+    axis = f"time in an epoch ({unit})"
+    panels: list[list[Panel]] = [
+        [Bars("where the time of an epoch goes, by layer", axis, rows, _PHASES)]
+    ]
+    first = view.ranking[:_MAX_ROWS]
+    more = "the best of each"
+    if len(first) < len(view.ranking):
+        more = f"the first {len(first)} of {len(view.ranking)}"
+    panels.append([_configurations(f"{_CONFIGURATIONS}, {more}", first, view.best)])
+    if view.front:
+        each = -(-len(view.front) // _MAX_ROWS)
+        some = view.front[(len(view.front) - 1) % each :: each]  # the last one is among them
+        title = f"the best with so many machines: {_CONFIGURATIONS}"
+        panels[-1].append(_configurations(title, some, view.best, machines=True))
+    if view.landscape:
+        panels.append([_landscape(view.landscape, view.best)])
+    if view.ranges or view.regret is not None:
+        panels.append([_ranges(view)])
+    return panels
 
 
-def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
-    """Draw one bar per configuration, the best first."""
-    unit, scale = epoch_unit(points[-1].epoch_ns)
-    colours = [COLOURS[0], *[GREY] * (len(points) - 1)]
-    draw_rows(axes, [point.epoch_ns / scale for point in points], colours)
-    label_rows(axes, [point.label for point in points])
-    ends = [(points[0].epoch_ns / scale, epoch_text(points[0].epoch_ns))]
-    for point in points[1:]:
-        slower = slowdown_text(point.epoch_ns, points[0].epoch_ns)
+def _configurations(
+    title: str, points: Sequence[Point], best: Point, *, machines: bool = False
+) -> Bars:
+    unit, scale = epoch_unit(max(point.epoch_ns for point in points))
+    rows = []
+    for point in points:
+        slower = slowdown_text(point.epoch_ns, best.epoch_ns)
         sign = "" if slower.endswith("×") or slower.startswith("<") else "+"
-        ends.append((point.epoch_ns / scale, f"{epoch_text(point.epoch_ns)} ({sign}{slower})"))
-    write_ends(axes, ends, 0.17)
-    axes.set_xlabel(f"time of an epoch ({unit})")
-    shown = f"the first {len(points)} of {count}" if len(points) < count else "the best of each"
-    axes.set_title(f"workers × replicas + servers, {shown}", fontsize=10, loc="left")
+        text = epoch_text(point.epoch_ns) + (f" ({sign}{slower})" if slower != "0%" else "")
+        name = f"{point.machines:,}: {point.label}" if machines else point.label
+        rows.append(row_of(name, point.epoch_ns / scale, text, int(point != best)))
+    return Bars(title, f"time of an epoch ({unit})", tuple(rows))
+
+
+def _landscape(points: Sequence[Point], best: Point) -> Cells:
+    times = {(point.replicas, point.workers): max(point.epoch_ns, 1) for point in points}
+    unit, scale = epoch_unit(min(times.values()))
+    down, across = (max(pair[place] for pair in times) for place in (0, 1))
+    values = tuple(
+        tuple(times.get((row, column), 0) / scale for column in range(1, across + 1))
+        for row in range(1, down + 1)
+    )
+    return Cells(
+        "the best for each number of workers and replicas",
+        "workers of a replica",
+        "replicas of the model",
+        f"time of an epoch ({unit})",
+        values,
+        (min(times.values()) / scale, max(times.values()) / scale),
+        down,
+        first=1,
+        star=(best.workers, best.replicas),
+    )
+
+
+def _ranges(view: Scaling) -> str:
+    rows = [
+        [row.constant, *("–" if end is None else three_digits(end) for end in (row.low, row.high))]
+        for row in view.ranges
+    ]
+    text = "factors of each constant between which this configuration stays the best\n"
+    text += format_table(["constant", "stays best from", "to"], rows)
+    return text if view.regret is None else f"{text}\n{view.regret.words}"
+
+
+def grouped(layers: Sequence[LayerTime], most: int) -> list[LayerTime]:
+    """Return at most `most` rows: single layers, or ranges of equal length."""
+    if len(layers) <= most:
+        return [LayerTime(printable(layer.name), layer.phases_ns) for layer in layers]
+    each = -(-len(layers) // most)
+    ranges = []
+    for start in range(0, len(layers), each):
+        members = layers[start : start + each]
+        sums = tuple(map(sum, zip(*(layer.phases_ns for layer in members), strict=True)))
+        ranges.append(LayerTime(f"layers {start} … {start + len(members) - 1}", sums))
+    return ranges

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from planner.solving.timeline import Kind
 
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")
-DARK = ("#0072B2", "#D55E00")
 GREY = "#9A9A9A"
 OUTLINE = "#333333"
 SOFT = "#565c66"

@@ -180,7 +180,7 @@ def test_tuner(network: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "nccl-tuner", *choices]) == 0
     out, err = capsys.readouterr()
     assert "allreduce,1024,16777216,ring,simple,-1,2,2,-1,-1" in out
-    assert "0.000% at most" in err
+    assert "row" in err
     assert main(["export", "nccl-tuner", network]) == 2
 
 

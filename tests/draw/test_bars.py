@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.solving.views import Compared
-from planner.view.bars import CUT, panels_of, save_bars, sorted_rows, text_bars
+from planner.view import DRAWINGS
+from planner.view.bars import CUT, Bars
 from planner.view.chart import Chart
+from planner.view.panels import compared as panels_of_times
 
 TEXT = {"svg.fonttype": "none"}
 
@@ -21,6 +23,19 @@ BarChart: TypeAlias = Chart[tuple[Compared, ...]]
 
 def comparison_bars(title: str, rows: Iterable[Compared], bound: int | None = None) -> BarChart:
     return Chart(title, tuple(rows), bound)
+
+
+def panels_of(chart: BarChart) -> tuple[Bars, Bars]:
+    (row,) = panels_of_times(chart)
+    return row
+
+
+def text_bars(chart: BarChart, width: int = 80) -> str:
+    return DRAWINGS["bml"].text(chart, width)
+
+
+def names_in(chart: BarChart) -> list[str]:
+    return [row.name for row in panels_of(chart)[0].rows]
 
 
 def compared(bound: int | None = 95_000_000, longest: int = 2 * 10**9) -> BarChart:
@@ -37,7 +52,7 @@ def compared(bound: int | None = 95_000_000, longest: int = 2 * 10**9) -> BarCha
 def saved(chart: BarChart, folder: Path, name: str = "p.svg") -> str:
     mpl = pytest.importorskip("matplotlib")
     with mpl.rc_context(TEXT):
-        save_bars(chart, folder / name)
+        DRAWINGS["bml"].save(chart, folder / name)
     return (folder / name).read_text(encoding="utf-8")
 
 
@@ -47,13 +62,13 @@ def drawn(chart: BarChart) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from planner.view.bars import _fill
+    from planner.view.bars import draw_panels
     from planner.view.figure import write_title
 
     figure = Figure(dpi=140, layout="constrained")
     FigureCanvasAgg(figure)
     write_title(figure, chart.title)
-    _fill(figure, chart)
+    draw_panels(figure, panels_of_times(chart))
     figure.draw_without_rendering()
     return figure
 
@@ -91,7 +106,7 @@ def test_text_bars_are_in_proportion(switches: list[int], width: int) -> None:
 
 def test_comparison_is_sorted_and_says_what_is_what() -> None:
     chart = compared()
-    names = [row.name for row in sorted_rows(chart)]
+    names = names_in(chart)
     assert (names[0], names[-1]) == ("bml_bcube", "ring_fattree")
     text = text_bars(chart, 100)
     assert lines_with(text, "bml_bcube", "98 ms")
@@ -104,8 +119,7 @@ def test_ties_are_sorted_by_switches_and_then_by_name() -> None:
     rows = [Compared("b", "fattree", 5, 3), Compared("a", "fattree", 5, 3)]
     rows.append(Compared("c", "bcube", 5, 2))
     for order in (rows, rows[::-1]):
-        names = [row.name for row in sorted_rows(comparison_bars("t", order))]
-        assert names == ["c", "a", "b"]
+        assert names_in(comparison_bars("t", order)) == ["c", "a", "b"]
 
 
 def test_a_few_long_bars_are_cut_and_marked() -> None:
@@ -199,5 +213,5 @@ def test_names_are_no_formulas_and_no_control_characters(tmp_path: Path) -> None
 def test_every_format_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("p.png", "p.pdf"):  # the others here are SVG
-        save_bars(compared(), tmp_path / name)
+        DRAWINGS["bml"].save(compared(), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000

@@ -11,7 +11,7 @@ from planner.families.bigdl import Exchange, pulls_at_once
 from planner.model.errors import InvalidInputError
 from planner.solving.views import MAX_CELLS, HotSpots
 from planner.view import DRAWINGS, Chart
-from planner.view.hot_spots import above_bound, save_hot_spots, text_hot_spots
+from planner.view.panels import above_bound, hot_spots
 
 TIMES = (("rotated", 100), ("reduce", 1000), ("same_order", 150))
 
@@ -29,9 +29,13 @@ def chart(bound: int | None = 100, nodes: int = 6, **change: Any) -> Chart[HotSp
     return Chart("bigdl · rotated", spots(nodes, **change), bound)
 
 
+def text_hot_spots(drawn: Chart[HotSpots], width: int) -> str:
+    return DRAWINGS["bigdl"].text(drawn, width)
+
+
 def written(drawn: Chart[HotSpots], folder: Path, name: str = "p.svg") -> str:
     pytest.importorskip("matplotlib")
-    save_hot_spots(drawn, folder / name)
+    DRAWINGS["bigdl"].save(drawn, folder / name)
     return (folder / name).read_text() if name.endswith("svg") else ""
 
 
@@ -45,12 +49,13 @@ def test_text_counts_the_pulls_of_each_turn() -> None:
 
 
 def test_text_has_a_bar_a_method_in_proportion() -> None:
-    lines = text_hot_spots(chart(), 90).split("\n\n")[-1].splitlines()
-    assert [line.split()[0] for line in lines] == ["rotated", "same_order", "reduce"]
+    lines = text_hot_spots(chart(), 90).split("\n\n")[-1].splitlines()[1:]
+    names = ["rotated", "same_order", "reduce", "lower"]
+    assert [line.split()[0] for line in lines] == names
     lengths = [len(re.findall("[█▒]", line)) for line in lines]
     assert lengths[2] == pytest.approx(10 * lengths[0], abs=5)
     assert lengths[1] == pytest.approx(1.5 * lengths[0], abs=1)
-    assert ["█" in line for line in lines] == [True, False, False]
+    assert ["█" in line for line in lines] == [True, False, False, False]
     assert lines[0].endswith("100 ns  the lower bound")
     assert lines[1].endswith("150 ns  50.00% above the bound")
     assert lines[2].endswith("1 µs  10× the bound")
@@ -121,13 +126,13 @@ def test_pictures_hold_one_cell_a_turn_and_node() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.view.hot_spots import _fill
+    from planner.view.bars import draw_panels
 
     figure = Figure()
-    _fill(figure, chart(nodes=40))
-    maps = [axes.images[0] for axes in figure.axes if axes.images]
-    shapes = [image.get_array() for image in maps]
-    assert [array.shape for array in shapes if array is not None] == [(32, 32)] * 2
+    draw_panels(figure, hot_spots(chart(nodes=40)))
+    maps = [axes.collections[0] for axes in figure.axes if "turns" in axes.get_ylabel()]
+    counts = [image.get_array() for image in maps]
+    assert [array.size for array in counts if array is not None] == [32 * 32] * 2
     assert maps[0].get_clim() == maps[1].get_clim()
     bars = next(axes for axes in figure.axes if "synchronise" in axes.get_title("left"))
     assert len(bars.patches) == len(TIMES)
@@ -141,4 +146,4 @@ def test_pictures_hold_one_cell_a_turn_and_node() -> None:
 def test_traces_are_refused_with_a_reason() -> None:
     with pytest.raises(InvalidInputError, match="a trace shows when things happen"):
         DRAWINGS["bigdl"].writer(Path("plan.json.gz"))
-    assert DRAWINGS["bigdl"].writer(Path("plan.pdf")) is save_hot_spots
+    assert DRAWINGS["bigdl"].writer(Path("plan.pdf")) == DRAWINGS["bigdl"].save

@@ -1,8 +1,7 @@
 """Pictures of configurations: where the time goes, the ranking, the map and the staircase."""
 
 from dataclasses import replace
-from itertools import pairwise
-from math import hypot
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from planner.solving.views import (
     epoch_text,
 )
 from planner.view import DRAWINGS, GANTT, Chart
-from planner.view.panels import save_scaling
-from planner.view.scaling import grouped, slowdown_text, text_scaling
+from planner.view.bars import Cells
+from planner.view.panels import grouped, slowdown_text
+from planner.view.panels import scaling as panels_of
 from tests.thorough import THOROUGH
 
 
@@ -61,9 +61,13 @@ def chart(**change: Any) -> Chart[Scaling]:
     return Chart("yan · exact", replace(scaling(maps=False), **change), 7)
 
 
+def text_scaling(drawn: Chart[Scaling], width: int = 80) -> str:
+    return DRAWINGS["yan"].text(drawn, width)
+
+
 def saved(drawn: Chart[Scaling], folder: Path, name: str = "p.svg") -> str:
     pytest.importorskip("matplotlib")
-    save_scaling(drawn, folder / name)
+    DRAWINGS["yan"].save(drawn, folder / name)
     return (folder / name).read_text() if name.endswith("svg") else ""
 
 
@@ -74,7 +78,7 @@ def test_text_has_a_bar_a_layer_in_proportion() -> None:
     )
     lines = text_scaling(chart(layers=layers), 70).splitlines()
     assert lines[0] == "yan · exact"
-    conv, full = lines[2:4]
+    conv, full = lines[3:5]
     bar = conv.split()[1]
     assert set(bar) == set("fbuc")
     assert bar.count("b") == pytest.approx(2 * bar.count("f"), abs=1)
@@ -86,18 +90,17 @@ def test_text_has_a_bar_a_layer_in_proportion() -> None:
 
 
 def test_text_has_the_ranking_with_the_slowdown() -> None:
-    points = (Point(4, 4, 4, 10**10), Point(2, 8, 4, 15 * 10**9))
-    text = text_scaling(chart(ranking=points))
-    rows = [line.split() for line in text.split("\n\n")[3].splitlines()]
-    names = ["rank", "workers", "replicas", "servers", "machines", "epoch", "slower", "by"]
-    assert rows[0] == names
-    assert rows[2] == ["1", "4", "4", "4", "20", "10", "s", "0%"]
-    assert rows[3] == ["2", "2", "8", "4", "20", "15", "s", "50.00%"]
+    points = (Point(4, 4, 4, 10**10), Point(2, 8, 4, 15 * 10**9), Point(1, 8, 4, 25 * 10**9))
+    rows = text_scaling(chart(ranking=points, best=points[0])).split("\n\n")[2].splitlines()[1:]
+    assert [row.split()[0] for row in rows] == ["4×4+4", "2×8+4", "1×8+4"]
+    assert ["█" in row for row in rows] == [True, False, False]
+    ends = ("10 s", "15 s (+50.00%)", "25 s (2.5×)")
+    assert all(row.endswith(end) for row, end in zip(rows, ends, strict=True))
 
 
 def test_text_shows_the_other_parts_only_if_there_are_any() -> None:
     bare = text_scaling(chart())
-    for words in ("best for each number", "factors of each constant"):
+    for words in ("the best with so many", "factors of each constant"):
         assert words not in bare
     full = scaling()
     more = chart(
@@ -106,7 +109,7 @@ def test_text_shows_the_other_parts_only_if_there_are_any() -> None:
         regret=ConstantsRegret(0.02, 0.00001, 0.25),
     )
     text = text_scaling(more)
-    assert "best for each number of machines" in text
+    assert "the best with so many machines" in text
     row = next(line for line in text.splitlines() if line.startswith("muladd_ns"))
     assert row.split() == ["muladd_ns", "0.5", "–"]
     assert "every constant off by 25%: at most 2.00% slower than the best, <0.01% on" in text
@@ -171,96 +174,40 @@ def test_panels_are_those_there_is_something_for(
     for panel in ("where the time of an epoch goes", *words):
         assert panel in text
     for other in ("the best of each", "replicas of the model", "the best with so many"):
-        assert (other in text) == (other in words)
-    axes = 1 + max(landscape + front, 1) + landscape  # the map comes with a colour bar
+        assert (other in text) == (other in (*words, "the best of each"))
+    axes = 2 + front + 2 * landscape  # the map comes with a colour bar
     assert text.count('id="axes_') == axes
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("maps", "regret"), [(False, None), (True, ConstantsRegret(0.031, 0.0, 0.25))]
-)
-def test_sensitivity_has_a_panel_of_its_own(
-    maps: bool, regret: ConstantsRegret | None, tmp_path: Path
-) -> None:
-    pytest.importorskip("matplotlib")
-    import matplotlib as mpl
-
-    ranges = (
-        Range("muladd_ns", 0.374, None),
-        Range("$x$", None, None),
-        Range("latency_ns", 1e-200, 5e-324),
-        Range("nic_bits_per_s", 1.0, 1e300),
-    )
-    drawn = Chart("yan", replace(scaling(maps=maps), ranges=ranges, regret=regret))
-    with mpl.rc_context({"svg.fonttype": "none"}):
-        text = saved(drawn, tmp_path)
-    for words in ("muladd_ns", "0.374", "$x$", "factor of the constant", "stays the best"):
-        assert words in text
-    assert ("at most 3.10% slower than the best, 0% on average" in text) == (regret is not None)
-    assert ("slower than the best" in text) == (regret is not None)
-
-
-def test_the_colour_bar_has_a_number_at_both_ends() -> None:
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    from planner.view.figure import set_ticks
-    from planner.view.panels import draw_landscape
-
-    figure = Figure()
-    points = (Point(1, 1, 1, 445 * 10**9), Point(1, 2, 1, 97_345_678_900))
-    draw_landscape(figure.add_subplot(), points, points[1])
-    texts = [label.get_text() for label in figure.axes[1].get_yticklabels()]
-    assert (texts[0], texts[-1]) == ("97.3", "445")
-    for low, high, expected in (
-        (1.0, 100.0, ["1", "2", "5", "10", "20", "50", "100"]),
-        (99.0, 201.0, ["99", "125", "150", "175", "201"]),
-        (12345.6, 12345.7, ["12,345.6", "12,345.7"]),
-        (4.9, 20345.0, ["4.9", "10", "100", "1,000", "10,000", "20,345"]),
-    ):
-        axis = Figure().add_subplot().yaxis
-        set_ticks(axis, low, high, ends=True)
-        axis.axes.set_ylim(low, high)
-        found = [label.get_text() for label in axis.get_ticklabels()]
-        assert (found[0], found[-1]) == (expected[0], expected[-1])
-        if len(expected) > 2:
-            assert found == expected
+def test_long_fronts_and_rankings_are_thinned_out() -> None:
+    points = tuple(Point(1, replicas, 1, 10**15 // replicas) for replicas in range(1, 1001))
+    found = panels_of(chart(ranking=points[::-1], best=points[-1], front=points))
+    ranking, front = found[1]
+    assert not isinstance(ranking, str | Cells)
+    assert not isinstance(front, str | Cells)
+    assert ranking.title.endswith("the first 24 of 1000")
+    assert len(ranking.rows) == len(front.rows) == 24
+    assert front.rows[-1].name == "1,001: 1×1000+1"
+    assert front.rows[-1].lengths[0]  # the best stands out
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steepness", [0.001, 0.1, 1, 3])
-@pytest.mark.parametrize("machines", [9, 20, 100] if THOROUGH else [9, 100])
-def test_labels_are_nearest_to_their_own_points(machines: int, steepness: float) -> None:
+@pytest.mark.parametrize("machines", [2, 20, 250])
+def test_no_text_lies_on_another(machines: int) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from planner.view.panels import draw_front, thin_out
+    from planner.view.bars import draw_panels
 
-    front = tuple(
-        Point(1, replicas, 1, round(10**12 / replicas**steepness))
-        for replicas in range(1, machines)
-    )
-    figure = Figure(figsize=(5.5, 4), layout="constrained")
+    figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    labels = draw_front(axes, front, front[-1], 5.5)
+    draw_panels(figure, panels_of(Chart("yan", scaling(machines))))
     figure.draw_without_rendering()
-    thin_out(labels)
-    touching = 6 * figure.dpi / 72
-    points = [axes.transData.transform(label.xy) for label in labels]
-
-    def distance(box: Any, point: Any) -> float:
-        x, y = min(max(point[0], box.x0), box.x1), min(max(point[1], box.y0), box.y1)
-        return hypot(point[0] - x, point[1] - y)
-
-    assert labels[-1].get_visible()
-    for label, own in zip(labels, points, strict=True):
-        if label.get_visible():
-            box = label.get_window_extent()
-            apart = [one for one in points if hypot(*(one - own)) > touching]
-            assert all(distance(box, one) > distance(box, own) for one in apart)
+    texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels())]
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    assert max(box.x1 for box in boxes) <= figure.bbox.x1
 
 
 def test_names_are_no_formulas(tmp_path: Path) -> None:
@@ -287,68 +234,32 @@ def test_a_trace_is_refused_with_the_reason() -> None:
             assert error.value.message.endswith(ending)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machines", [9, 20, 1000 if THOROUGH else 250])
-@pytest.mark.parametrize("width", [5.5, 11.0])
-def test_labels_do_not_lie_on_one_another(machines: int, width: float) -> None:
-    pytest.importorskip("matplotlib")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from planner.view.panels import draw_front, thin_out
-
-    front = tuple(Point(1, replicas, 1, 10**15 // replicas) for replicas in range(1, machines))
-    figure = Figure(figsize=(width, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    labels = draw_front(axes, front, front[-1], width)
-    figure.draw_without_rendering()
-    thin_out(labels)
-    kept = [label for label in labels if label.get_visible()]
-    assert labels[-1] in kept
-    assert labels[-1].get_text() == front[-1].label
-    assert len(kept) > 2
-    boxes = [label.get_window_extent() for label in kept]
-    assert not any(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[:place])
-    assert max(box.x1 for box in boxes) <= figure.bbox.x1
-
-
 @pytest.mark.parametrize("machines", [2, 20, 100])
-def test_the_map_has_a_cell_a_pair_and_cells_do_not_overlap(machines: int) -> None:
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    from planner.view.panels import draw_landscape
-
+def test_the_map_has_a_cell_a_pair(machines: int) -> None:
     drawn = scaling(machines)
-    axes = Figure().add_subplot()
-    draw_landscape(axes, drawn.landscape, drawn.best)
-    cells = [path.get_extents() for path in axes.collections[0].get_paths()]
-    assert len(cells) == len(drawn.landscape)
-    for one, cell in zip(drawn.landscape, cells, strict=True):
-        assert cell.x0 < one.workers < cell.x1
-        assert cell.y0 < one.replicas < cell.y1
-    rows: dict[float, list[Any]] = {}
-    for cell in cells:
-        rows.setdefault(cell.y0, []).append(cell)
-    for row in rows.values():
-        for left, right in pairwise(sorted(row, key=lambda cell: cell.x0)):
-            assert left.x1 <= right.x0
+    (cells,) = panels_of(Chart("yan", drawn))[-1]
+    assert isinstance(cells, Cells)
+    for one in drawn.landscape:
+        value = cells.values[one.replicas - 1][one.workers - 1]
+        assert value * cells.ends[0] >= cells.ends[0] ** 2
+        assert value <= cells.ends[1]
+    assert sum(value > 0 for row in cells.values for value in row) == len(drawn.landscape)
+    assert cells.star == (drawn.best.workers, drawn.best.replicas)
 
 
 def test_ticks_are_numbers_a_person_reads() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.view.figure import set_range
+    from planner.view.figure import set_logarithmic
 
     for limits, expected in (
-        ((0.5, 999), ["1", "2", "5", "10", "20", "50", "100", "200", "500"]),
+        ((0.5, 999), ["0.5", "1", "2", "5", "10", "20", "50", "100", "200", "500"]),
         ((3, 2e7), ["10", "100", "1,000", "10,000", "100,000", "1e+06", "1e+07"]),
         ((1.1, 1.9), ["1.2", "1.4", "1.6", "1.8"]),
     ):
         axes = Figure().add_subplot()
-        set_range(axes, "x", limits, logarithmic=True, whole=True)
+        set_logarithmic(axes, "x", limits)
         assert [label.get_text() for label in axes.get_xticklabels()] == expected
 
 

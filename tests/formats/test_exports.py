@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import planner
 from planner.formats.exporters.frameworks import (
     ddp_settings,
-    deepspeed_pull_settings,
     deepspeed_settings,
     gradients_of,
     horovod_settings,
@@ -261,15 +260,6 @@ def test_deepspeed_needs_sizes_in_whole_elements() -> None:
         deepspeed_settings(planned, SIZES, element_bytes=16)
     with pytest.raises(InvalidInputError, match="each parameter of the plan once"):
         deepspeed_settings(planned, SIZES, order=["a.weight"])
-    with pytest.raises(NotApplicableError, match="with layer_bytes"):
-        deepspeed_pull_settings((Batch((Piece("a.weight"),)),))
-
-
-def test_deepspeed_s_third_stage_reproduces_no_batch() -> None:
-    settings = deepspeed_pull_settings(pulls_of(PULL))
-    assert settings["zero_optimization"]["stage"] == 3
-    assert settings["zero_optimization"]["stage3_prefetch_bucket_size"] == 320
-    assert settings["planner"]["exact"] == []
 
 
 def test_every_field_is_one_its_tool_reads() -> None:
@@ -278,12 +268,9 @@ def test_every_field_is_one_its_tool_reads() -> None:
     assert set(horovod["params"]) <= {"fusion_threshold_mb", "cycle_time_ms", "cache_capacity"}
     assert type(horovod["params"]["fusion_threshold_mb"]) is int  # as the command line has it
     stage2 = deepspeed_settings(gradients_of(caramel()), SIZES)["zero_optimization"]
-    stage3 = deepspeed_pull_settings(pulls_of(PULL))["zero_optimization"]
     known = {"stage", "contiguous_gradients", "overlap_comm", "reduce_bucket_size"}
     # A plan of gradients says nothing of allgather_bucket_size.
     assert set(stage2) == known
-    of_stage3 = {"stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"}
-    assert set(stage3) == known | of_stage3
 
 
 def test_horovodrun_reads_the_settings(tmp_path: Path) -> None:
@@ -298,13 +285,8 @@ def test_horovodrun_reads_the_settings(tmp_path: Path) -> None:
 
 def test_deepspeed_reads_the_settings() -> None:
     config = pytest.importorskip("deepspeed.runtime.config")
-    for settings in (
-        deepspeed_settings(gradients_of(caramel()), SIZES),
-        deepspeed_pull_settings(pulls_of(PULL)),
-    ):
-        read = config.DeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, **settings})
-        zero = settings["zero_optimization"]
-        assert read.zero_config.stage == zero["stage"]
-        assert read.zero_config.reduce_bucket_size == zero["reduce_bucket_size"]
-        prefetched = zero.get("stage3_prefetch_bucket_size", 50_000_000)
-        assert read.zero_config.prefetch_bucket_size == prefetched
+    settings = deepspeed_settings(gradients_of(caramel()), SIZES)
+    read = config.DeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, **settings})
+    assert read.zero_config.stage == 2
+    zero = settings["zero_optimization"]
+    assert read.zero_config.reduce_bucket_size == zero["reduce_bucket_size"]

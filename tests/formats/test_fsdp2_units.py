@@ -13,11 +13,10 @@ from planner.cli import main
 from planner.families import fsdp
 from planner.families.fsdp import Plan, Unit
 from planner.families.fsdp.baselines import RULES
-from planner.formats.exporters.fsdp2 import fsdp2_unit_settings
-from planner.jsonio.fsdp import FsdpAnswer, answer
+from planner.jsonio.fsdp import answer
 from planner.model.costs import AffineCost
 from planner.model.errors import InvalidInputError, NotApplicableError
-from planner.programs import UnitProgram, program_of, read_plan
+from planner.programs import UnitProgram, program_of
 from planner.programs.units import units_of
 
 COST = AffineCost(1, Fraction(1))
@@ -55,7 +54,6 @@ def test_each_unit_is_a_call_with_what_it_prefetches(tmp_path: Path) -> None:
     backwards = [unit["backward_prefetch"] for unit in found["units"]]
     assert backwards == [[first], [first], [second], [third]]
     assert found["settings"] == {}
-    assert found["without"] == []
 
 
 def test_what_streams_would_do_otherwise_is_refused() -> None:
@@ -84,23 +82,6 @@ def test_replicas_are_the_first_dimension_of_the_mesh(tmp_path: Path) -> None:
     found = settings(tmp_path, meshes=[mesh])
     assert found["mesh"] == [3, 2]
     assert found["mesh_dim_names"] == ["replicate", "shard"]
-
-
-def test_what_torch_lacks_has_its_price() -> None:
-    """A slow scatter is not waited for before a long computation, with a second buffer."""
-    slow = {"startup_ns": 100, "ns_per_byte": 3}
-    mesh = {**REQUEST["meshes"][0], "reduce_scatter": slow}
-    changes = {"meshes": [mesh], "channels": "two", "method": "auto"}
-    request = {**REQUEST, **changes, "backward_ns": [1500, 9000, 100, 1500]}
-    planned = read_plan(planner.solve_or_raise(request))
-    assert isinstance(planned, FsdpAnswer)
-    found = fsdp2_unit_settings(planned)
-    without = {row["method"]: row["iteration_ns"] for row in found["without"]}
-    assert without.keys() == found["settings"].keys()
-    assert found["settings"]["set_reduce_scatter_max_input_buffers"] > 1
-    assert without["set_reduce_scatter_max_input_buffers"] > found["iteration_ns"]
-    best = planner.solve_or_raise({**request, "channels": "one"})
-    assert without["set_separate_reduce_scatter_group"] >= best["lower_bound_ns"]
 
 
 def test_typed_plans_are_the_same_programs() -> None:

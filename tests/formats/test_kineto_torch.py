@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from planner.families.yan.units import refuse_incomplete
 from planner.formats import read_kineto
 from planner.model.graphs import Graph
-from planner.profiling.shapes import describe
 
 
 class Tied(nn.Module):
@@ -50,87 +48,6 @@ def convolutional() -> tuple[nn.Module, Tensor]:
         nn.Linear(6 * 4 * 4, 5),
     )
     return model.double(), torch.randn(2, 3, 8, 8).double()
-
-
-def pooled() -> tuple[nn.Module, Tensor]:
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 5, stride=2, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(3, stride=2, padding=1),
-        nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=4),
-        nn.AdaptiveAvgPool2d(3),
-        nn.Flatten(),
-        nn.Linear(72, 6),
-    )
-    return model, torch.randn(4, 3, 17, 21)
-
-
-class Attending(nn.Module):
-    """Attention between two projections."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(20, 16)
-        self.norm = nn.LayerNorm(16)
-        self.inner = nn.Linear(16, 48)
-        self.outer = nn.Linear(16, 16)
-
-    def forward(self, words: Tensor) -> Tensor:
-        """Return states."""
-        mixed = [
-            part.unflatten(-1, (2, 8)).transpose(1, 2)
-            for part in self.inner(self.norm(self.embedding(words))).chunk(3, -1)
-        ]
-        read = nn.functional.scaled_dot_product_attention(*mixed)
-        states: Tensor = self.outer(read.transpose(1, 2).flatten(-2))
-        return states
-
-
-def attending() -> tuple[nn.Module, Tensor]:
-    return Attending(), torch.randint(0, 20, (4, 7))
-
-
-def recorded(model: nn.Module, data: Tensor, file: Path) -> None:
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        record_shapes=True,
-        schedule=schedule(wait=0, warmup=1, active=1, repeat=1),
-        on_trace_ready=lambda done: done.export_chrome_trace(str(file)),
-    ) as profiler:
-        for _ in range(2):
-            model(data).square().mean().backward()
-            model.zero_grad()
-            profiler.step()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [pooled, convolutional, attending])
-def test_layers_are_what_a_profile_of_the_model_says(
-    make: Callable[[], tuple[nn.Module, Tensor]], tmp_path: Path
-) -> None:
-    model, data = make()
-    recorded(model, data, tmp_path / "trace.json")
-    imported, _ = read_kineto(
-        (tmp_path / "trace.json").read_bytes(), name="m", source="m", batch_size=len(data)
-    )
-    shaped = ("conv", "pool", "full", "norm", "embedding")
-    described = describe(model, (data,), len(data))
-    assert described is not None
-    # What attention follows is called so by a profile, and stands beside it in a trace.
-    named = {kind: kind for kind in shaped} | {"attention": "full"}
-    assert [
-        (layer.kind, layer.output_shape, layer.kernel, layer.stride, layer.weights)
-        for layer in imported.layers
-        if layer.kind in shaped
-    ] == [
-        (named[layer.kind], layer.output_shape, layer.kernel, layer.stride, layer.weights)
-        for layer in described
-        if layer.kind in named
-    ]
-    assert sum(layer.connections or 0 for layer in imported.layers) == sum(
-        layer.connections or 0 for layer in described
-    )
-    refuse_incomplete(imported)
 
 
 def tied() -> tuple[nn.Module, Tensor]:

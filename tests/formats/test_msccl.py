@@ -10,8 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from planner import InvalidInputError
-from planner.families.bml import Schedule, TreePlan
-from planner.families.bml.schedule import Detour
+from planner.families.bml import Schedule
 from planner.families.collectives import RAIL_PROGRAMS
 from planner.families.collectives.exchange import (
     bml_program,
@@ -70,7 +69,7 @@ def outcome(
 
 
 def written(bcube: BCube) -> tuple[Blocks, int]:
-    return parse(write_msccl(Schedule(bcube), name="bml")), bcube.k * bcube.servers
+    return parse(write_msccl(bml_program(bcube), name="bml")), bcube.k * bcube.servers
 
 
 @pytest.mark.parametrize("in_place", PLACES)
@@ -164,21 +163,21 @@ def test_sends_the_sums_of_the_schedule(bcube: BCube) -> None:
 
 @pytest.mark.parametrize("bcube", [*CUBES, BCube(4, 2)], ids=str)
 def test_keeps_the_rules_of_the_format(bcube: BCube) -> None:
-    text = write_msccl(Schedule(bcube), name="bml 1", protocol="LL", min_bytes=8, max_bytes=64)
+    text = write_msccl(bml_program(bcube), name="bml 1")
     assert text.startswith("<algo ")
     algo = ET.fromstring(text)
     chunks = bcube.k * bcube.servers
     assert algo.attrib == {
         "name": "bml 1",
-        "proto": "LL",
+        "proto": "Simple",
         "nchannels": str(bcube.k),
         "nchunksperloop": str(chunks),
         "ngpus": str(bcube.servers),
         "coll": "allreduce",
         "inplace": "1",
         "outofplace": "1",
-        "minBytes": "8",
-        "maxBytes": "64",
+        "minBytes": "0",
+        "maxBytes": "0",
     }
     for rank, gpu in enumerate(algo):
         sizes = {"i_chunks": str(chunks), "o_chunks": str(chunks), "s_chunks": "0"}
@@ -254,7 +253,7 @@ def test_what_is_written_is_within_every_other_limit_of_the_runtime() -> None:
 
 
 def test_the_same_schedule_is_written_in_the_same_way() -> None:
-    first, second = (write_msccl(Schedule(BCube(3, 2)), name="bml") for _ in range(2))
+    first, second = (write_msccl(bml_program(BCube(3, 2)), name="bml") for _ in range(2))
     assert first == second
 
 
@@ -317,51 +316,8 @@ def test_messages_of_many_chunks_are_several() -> None:
     assert [step.length for step in first.steps] == [71, 71, 71, 43]
 
 
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        Schedule(BCube(2, 2), dead=frozenset({1})),
-        Schedule(BCube(2, 2), detours=(Detour(0, 0, 0, 1, ()),), left_out=(2, 3)),
-    ],
-    ids=["dead", "detour"],
-)
-def test_schedules_around_failures_are_refused(schedule: Schedule) -> None:
-    with pytest.raises(InvalidInputError, match="without failures") as caught:
-        write_msccl(schedule, name="bml")
-    assert caught.value.path == "schedule"
-
-
-def test_other_plans_are_refused() -> None:
-    plan: Any = TreePlan(BCube(2, 1), (), ())
-    with pytest.raises(InvalidInputError, match="got a TreePlan") as caught:
-        write_msccl(plan, name="bml")
-    assert caught.value.path == "schedule"
-
-
-def test_rounds_are_parts() -> None:
-    text = write_msccl(Schedule(BCube(2, 2), rounds=2), name="bml")
-    assert text == write_msccl(in_parts(bml_program(BCube(2, 2)), 2), name="bml")
-
-
 @pytest.mark.parametrize("name", ["", "x" * 256, 'a"b', "a<b", "a&b", "é", "a\n", "a\tb", 3])
 def test_a_name_the_parser_cannot_read_is_refused(name: Any) -> None:
     with pytest.raises(InvalidInputError, match="printable ASCII") as caught:
-        write_msccl(Schedule(BCube(2, 1)), name=name)
+        write_msccl(bml_program(BCube(2, 1)), name=name)
     assert caught.value.path == "name"
-
-
-@pytest.mark.parametrize(
-    ("options", "path"),
-    [
-        ({"protocol": "simple"}, "protocol"),
-        ({"protocol": []}, "protocol"),
-        ({"min_bytes": -1}, "min_bytes"),
-        ({"max_bytes": 1.5}, "max_bytes"),
-        ({"min_bytes": 8, "max_bytes": 7}, "max_bytes"),
-    ],
-    ids=str,
-)
-def test_wrong_options_are_refused(options: dict[str, Any], path: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        write_msccl(Schedule(BCube(2, 1)), name="bml", **options)
-    assert caught.value.path == path

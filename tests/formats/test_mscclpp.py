@@ -164,9 +164,7 @@ def test_parts_are_summed_up_in_every_order(recipe: Recipe, parts: int, kind: Ch
 
 
 def test_the_document_is_what_the_executor_reads() -> None:
-    text = write_mscclpp(
-        made(Recipe("ring", (2,))), name="a ring", channel="memory", min_bytes=32, max_bytes=64
-    )
+    text = write_mscclpp(made(Recipe("ring", (2,))), name="a ring", channel="memory")
     document = json.loads(text)
     [first, _] = document.pop("gpus")
     assert document == {
@@ -178,8 +176,8 @@ def test_the_document_is_what_the_executor_reads() -> None:
         "num_threads_per_block": 1024,
         "use_double_scratch_buffer": False,
         "buffer_alignment": 16,
-        "min_message_size": 32,
-        "max_message_size": 64,
+        "min_message_size": 0,
+        "max_message_size": MAX_BYTES,
     }
     [block] = first.pop("threadblocks")
     assert first == {
@@ -261,9 +259,6 @@ def test_what_cannot_be_said_is_refused_with_the_reason(
     [
         ({"name": "<a>"}, "name"),
         ({"channel": "switch"}, "channel"),
-        ({"min_bytes": -1}, "min_bytes"),
-        ({"min_bytes": 9, "max_bytes": 8}, "max_bytes"),
-        ({"max_bytes": MAX_BYTES + 1}, "max_bytes"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], path: str) -> None:

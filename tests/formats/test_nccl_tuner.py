@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.formats.exporters.nccl_tuner import Rule, encode_rules, regret, rules_of
+from planner.formats.exporters.nccl_tuner import Rule, encode_rules, rules_of
 from planner.model.measured import Measured, MeasuredNetwork
 
 CHOICES = (("ring", "simple"), ("tree", "ll"), ("nvls", "ll128"))
@@ -53,9 +53,6 @@ def test_every_size_takes_what_costs_least(
         (rule,) = [one for one in rules if one.least_bytes <= size <= one.most_bytes]
         taken = costs[rule.algorithm, rule.protocol].cost_ns(size)
         assert taken <= min(cost.cost_ns(size) for cost in costs.values()) + 2  # rounding
-    asked, mean, worst = regret(rules, networks, 1000)
-    assert asked >= 1000
-    assert 0 <= mean <= worst
 
 
 def test_the_switch_is_where_the_tables_cross() -> None:

@@ -1,6 +1,5 @@
 """Spark's event logs: what is kept of them, whatever they are packed in and wherever they end."""
 
-import gzip
 import json
 import random
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from planner.model.errors import InvalidInputError, MissingExtraError
 from tests.formats.spark_logs import (
     END,
     START,
-    Event,
     head,
     iteration,
     job_end,
@@ -93,7 +91,7 @@ def lz4(data: bytes) -> bytes:
     return b"".join(packed) + b"LZ4Block" + b"\x10" + bytes(12)
 
 
-PACKED: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd, "lz4": lz4}
+PACKED: dict[str, Callable[[bytes], bytes]] = {"zstd": zstd, "lz4": lz4}
 
 
 @pytest.mark.parametrize("codec", list(PACKED))
@@ -268,60 +266,6 @@ def test_a_job_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
 def test_ends_without_a_start_are_passed_over(tmp_path: Path) -> None:
     events = [*head(), job_end(7, START), task(9, 0, START, 5), *iteration(0, START), END]
     assert len(read_spark_log(written(tmp_path / "app", events)).jobs) == 1
-
-
-def without_times(events: list[Event]) -> list[Event]:
-    """Return the events as Spark before 1.3 writes them."""
-    old = []
-    for event in events:
-        name = event["Event"]
-        if name == "SparkListenerExecutorAdded":
-            continue
-        missing = {"SparkListenerJobStart": "Submission Time", "SparkListenerJobEnd": "Completion"}
-        key = missing.get(name, "none")
-        old.append({name: value for name, value in event.items() if not name.startswith(key)})
-    return old
-
-
-def completed(number: int, start: int, end: int) -> Event:
-    info = {"Stage ID": number, "Number of Tasks": 4, "Submission Time": start}
-    return {
-        "Event": "SparkListenerStageCompleted",
-        "Stage Info": {**info, "Completion Time": end},
-    }
-
-
-def test_jobs_without_times_last_as_long_as_their_stages(tmp_path: Path) -> None:
-    whole = read_spark_log(written(tmp_path / "new", loop(5)))
-    old = read_spark_log(written(tmp_path / "old", without_times(loop(5))))
-    # The first task is launched with the job; the last one ends 63 ms later.
-    assert [(job.start_ns, job.end_ns) for job in old.jobs] == [
-        (job.start_ns, job.start_ns + 63 * MS) for job in whole.jobs
-    ]
-    assert all(job.complete for job in old.jobs)
-    assert any("5 jobs without a time of submission" in text for text in old.warnings)
-    (found,) = loops_of(old.jobs)
-    assert (found.wall_ns, found.iterations) == (120 * MS, 4)
-    stages = []
-    for event in without_times(loop(5)):
-        if event["Event"] == "SparkListenerJobEnd":
-            time = START + 120 * event["Job ID"]
-            stages.append(completed(2 * event["Job ID"], time - 2, time + 45))
-            stages.append(completed(2 * event["Job ID"] + 1, time + 46, time + 70))
-        stages.append(event)
-    told = read_spark_log(written(tmp_path / "told", stages))
-    assert [(job.start_ns, job.end_ns) for job in told.jobs] == [
-        (job.start_ns - 2 * MS, job.start_ns + 70 * MS) for job in whole.jobs
-    ]
-
-
-def test_the_directory_of_an_old_log_is_read(tmp_path: Path) -> None:
-    folder = tmp_path / "app"
-    folder.mkdir()
-    for name in ("SPARK_VERSION_1.1.0", "APPLICATION_COMPLETE"):
-        (folder / name).write_text("")
-    written(folder / "EVENT_LOG_1", without_times(loop(5)))
-    assert len(read_spark_log(folder).jobs) == 5
 
 
 @pytest.mark.parametrize(

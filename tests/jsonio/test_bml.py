@@ -17,7 +17,7 @@ from planner.jsonio.bml_answer import answer
 from planner.model.errors import InvalidInputError
 from planner.solving.methods import REPLAN
 from planner.view import Chart, plan_chart
-from planner.view.bars import sorted_rows
+from planner.view.panels import compared
 from tests import schemas
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CONTRACT, CUT, NIC, changed
@@ -48,7 +48,8 @@ def read_again(document: dict[str, Any]) -> Chart[Any]:
 
 def drawn_names(document: dict[str, Any]) -> list[str]:
     """Return the names of the bars of an answer that is read again, in their order."""
-    return [row.name for row in sorted_rows(read_again(document))]
+    times, _ = compared(read_again(document))[0]
+    return [row.name for row in times.rows]
 
 
 def test_the_contracts_example() -> None:

@@ -10,7 +10,7 @@ from planner.model.network import Network
 from planner.model.topologies import BCube
 from planner.model.units import format_ns
 from planner.model.validation import MAX_TOTAL
-from planner.view.bars import panels_of
+from planner.view.panels import compared
 from tests.jsonio.bml_requests import CONTRACT, NIC, changed
 from tests.jsonio.test_bml import EVERYBODY, answered, ask_once, drawn_names, read_again
 from tests.jsonio.test_caramel_answers import broken
@@ -46,7 +46,7 @@ def test_what_is_drawn_of_an_answer() -> None:
     assert set(names) == {"this plan", *found["comparison"]}
     assert chart.title.startswith("A synchronisation of 9 servers on BCube(3, 2) takes ")
     assert format_ns(found["objective_ns"]) in chart.title
-    panel, _ = panels_of(chart)
+    panel, _ = compared(chart)[0]
     times = dict(zip(names, panel.values, strict=True))
     scale = found["objective_ns"] / times["this plan"]
     for name, row in found["comparison"].items():

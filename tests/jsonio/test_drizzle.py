@@ -15,8 +15,7 @@ from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schem
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE
 from planner.solving.views import Groups
-from planner.view import Chart
-from planner.view.groups import save_groups, text_groups
+from planner.view import DRAWINGS, Chart
 from tests import schemas
 from tests.drizzle.drizzle_strategies import problems
 
@@ -86,9 +85,9 @@ def test_limits_that_are_rounded_to_an_end_are_read_again(
     answer, content = decode_answer(data)
     assert answer.max_overhead == content.max_overhead == echo
     chart = Chart("limits", content)
-    assert "<- chosen" in text_groups(chart)
+    assert "█ chosen" in DRAWINGS["drizzle"].text(chart, 80)
     pytest.importorskip("matplotlib")
-    save_groups(chart, tmp_path / "p.svg")
+    DRAWINGS["drizzle"].save(chart, tmp_path / "p.svg")
 
 
 def test_numbers_of_numpy_are_what_they_print() -> None:

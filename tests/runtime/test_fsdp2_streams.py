@@ -8,6 +8,7 @@ of a GPU. What FSDP2 waits for where is FSDP2's own code.
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -33,9 +34,11 @@ from planner.families import fsdp
 from planner.families.fsdp import Mesh, Plan, Problem
 from planner.families.fsdp.baselines import RULES
 from planner.families.fsdp.evaluation import Evaluation, Schedule, evaluate, follow
-from planner.formats.exporters.fsdp2 import needed, without
+from planner.families.fsdp.problem import Channels
+from planner.formats.exporters.fsdp2 import BUFFERS, SEPARATE, needed
 from planner.model.costs import AffineCost
 from planner.programs import program_of
+from planner.programs.units import by_streams
 from planner.runtime import fsdp2
 from planner.runtime.fsdp2 import as_fsdp2
 from tests.runtime.launching import launch
@@ -303,6 +306,15 @@ def as_planned(
         with mock.patch.object(fsdp2, "needed", return_value=rest):
             found = timed(problem, lambda: as_fsdp2(make(), program, mesh))
         yield f"{about} without {missing}", seed, found, foreseen(follow(left, loads, channels))
+
+
+def without(plan: Plan, channels: Channels, method: str) -> tuple[Plan, Channels]:
+    """Return what remains of a plan without a method of FSDP2's, which the checker may refuse."""
+    if method == SEPARATE:
+        return plan, "one"
+    if method == BUFFERS:
+        return replace(plan, buffers=1), channels
+    return by_streams(plan, channels), channels
 
 
 def in_order(spans: list[Span]) -> list[Span]:

@@ -203,11 +203,6 @@ def sizes_of(elements: int, parts: int) -> list[int]:
     return [quotient + (part < rest) for part in range(min(parts, elements))]
 
 
-def layouts_of(program: Program, elements: int, element_bytes: int, parts: int) -> list[Layout]:
-    """Return the chunk layout of each part, relative to the start of that part."""
-    return [program.layout(size, element_bytes) for size in sizes_of(elements, parts)]
-
-
 def in_parts(program: Program, parts: int) -> Program:
     """Return the program in `parts` pipelined parts; one part is the program itself.
 

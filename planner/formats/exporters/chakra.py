@@ -2,24 +2,22 @@
 
 Method: one trace per rank, for one iteration from the start of a backward pass to the end of the
 next forward pass. An op is a compute node with its time. A transfer is an all-reduce node, or
-`depth` at once; or a rank's messages (below) with a node of no time as
-their end. ``data_deps`` are the only dependencies that Chakra's feeder obeys: an op waits for the
-ops it reads, the op before it and the transfers of its parameters; a transfer for the ops that
-update its gradients and the transfer before it. Times are whole microseconds; each op ends at the
-rounded sum of the times up to it, so the total is off by less than one.
+`depth` at once with a node of no time as their end. ``data_deps`` are the only dependencies that
+Chakra's feeder obeys: an op waits for the ops it reads, the op before it and the transfers of its
+parameters; a transfer for the ops that update its gradients and the transfer before it. Times are
+whole microseconds; each op ends at the rounded sum of the times up to it, so the total is off by
+less than one.
 
 Complexity: O(ops + dependencies + transfers · parameters). Source: mlcommons/chakra 1.0.0.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import UNSET
 
-from planner.families.collectives.layout import Layout
-from planner.families.collectives.program import Message, Program, layouts_of, sizes_of
+from planner.families.collectives.program import sizes_of
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.transfers import OpTimes, TransferDocument
@@ -27,7 +25,6 @@ from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.graphs import Graph
 from planner.model.validation import shown
 from planner.programs import Answer, read_plan
-from planner.programs.collectives import programs_of_transfers
 
 # ---
 # The wire format of Chakra's execution traces: a file's version, and its nodes.
@@ -36,12 +33,12 @@ from planner.programs.collectives import programs_of_transfers
 # and Nodes, each preceded by its length. Attributes have the types that Chakra's feeder reads.
 # Complexity: linear in the bytes.
 
-COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
+COMPUTE, COLLECTIVE = 4, 7
 """Values of the enumeration NodeType."""
 
 _VERSION = "0.0.4"
-_ATTRIBUTES = {"comm_type": 9, "comm_size": 9, "comm_src": 7, "comm_dst": 7, "comm_tag": 7}
-"""The field number of each attribute's value: int64 (9) or int32 (7)."""
+_INT64 = 9
+"""The field number of an attribute's value."""
 
 
 def trace(nodes: Iterable[bytes]) -> bytes:
@@ -64,7 +61,7 @@ def node(
     message += _integer(7, micros) if micros else b""
     message += _bytes(10, _text(1, "is_cpu_op") + _integer(27, 0))
     for key, value in attributes.items():
-        message += _bytes(10, _text(1, key) + _integer(_ATTRIBUTES[key], value))
+        message += _bytes(10, _text(1, key) + _integer(_INT64, value))
     return message
 
 
@@ -94,125 +91,15 @@ def _varint(value: int) -> bytes:
     return bytes(groups)
 
 
-# ---
-# A collective program as a rank's sends and receives in a Chakra execution trace.
-#
-# Problem: a trace with collectives leaves the algorithm to the simulator. Write the planned one,
-# message by message. Method: each message with bytes is a send node and a receive node, matched by
-# a tag: its number among the messages between the two ranks. A send waits for the receives that
-# last wrote its data, and for all that add to it; receives wait for nothing of the program. A
-# part's send also waits for the same send of the part before it, as on one connection. Additions
-# take no time; the simulator chooses NICs. Complexity: linear in the messages times their chunks.
-# Source: Chakra's feeder (mlcommons/chakra 1.0.0), whose attributes these are.
-
-
-class MessageNode(NamedTuple):
-    """One end of a message: `kind` is `SEND` or `RECEIVE`, `needs` are earlier nodes."""
-
-    name: str
-    kind: int
-    needs: tuple[int, ...]
-    attributes: dict[str, int]
-
-
-def message_nodes(
-    program: Program,
-    rank: int,
-    layouts: Sequence[Layout],
-    tags: Counter[tuple[int, int]] | None = None,
-) -> list[MessageNode]:
-    """Return a rank's sends and receives in the order of steps, sends first.
-
-    `layouts` are those of the parts, each one step behind the one before. `tags` counts the earlier
-    messages between each two ranks, and is updated; all ranks have to begin with the same.
-    """
-    tags = Counter() if tags is None else tags
-    written: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # by part, buffer, chunk
-    sent: dict[Message, int] = {}
-    nodes: list[MessageNode] = []
-    both = [*program.sends(rank), *program.receives(rank)]
-    every = [(part, message) for part in range(len(layouts)) for message in both]
-
-    def order(pair: tuple[int, Message]) -> tuple[int, int, bool, Message]:
-        part, message = pair  # sends of a step precede its receives
-        return message.step + part, part, message.sender != rank, message
-
-    for part, message in sorted(every, key=order):
-        size = layouts[part].span(message.first, message.stop - message.first)
-        if not size:
-            continue
-        sends = message.sender == rank
-        ends = message.sender, message.receiver
-        buffer = message.source if sends else message.target
-        cells = [(part, buffer, chunk) for chunk in range(message.first, message.stop)]
-        needs = set[int]()
-        if sends:
-            needs = {number for cell in cells for number in written.get(cell, ())}
-            needs |= {sent[message]} if message in sent else set()
-            sent[message] = len(nodes)
-        else:
-            for cell in cells:
-                written[cell] = [*(written[cell] if message.adds else ()), len(nodes)]
-        word = "send" if sends else "receive"
-        peer = f"to rank {message.receiver}" if sends else f"from rank {message.sender}"
-        of = f" of part {part}" if len(layouts) > 1 else ""
-        nodes.append(
-            MessageNode(
-                f"{word} chunks {message.first}…{message.stop - 1}{of} {peer}, step {message.step}",
-                SEND if sends else RECEIVE,
-                tuple(sorted(needs)),
-                {
-                    "comm_size": size,
-                    "comm_src": message.sender,
-                    "comm_dst": message.receiver,
-                    "comm_tag": tags[ends],
-                },
-            )
-        )
-        tags[ends] += 1
-    return nodes
-
-
-def write_messages(program: Program, rank: int, layouts: Sequence[Layout]) -> bytes:
-    """Return the trace of a rank that only runs a program once.
-
-    Parameters
-    ----------
-    program : Program
-        The program of all ranks.
-    rank : int
-        The rank whose trace is returned.
-    layouts : sequence of Layout
-        Chunk layouts of the parts: `planner.families.collectives.program.layouts_of`.
-    """
-    return trace(encoded(message_nodes(program, rank, layouts), 1, ()))
-
-
-def encoded(nodes: Sequence[MessageNode], first: int, needs: Sequence[int]) -> list[bytes]:
-    """Return the nodes, numbered from `first`; each also waits for the nodes in `needs`."""
-    return [
-        node(
-            first + place,
-            message.name,
-            message.kind,
-            (*needs, *(first + number for number in message.needs)),
-            0,
-            message.attributes,
-        )
-        for place, message in enumerate(nodes)
-    ]
-
-
 _ALL_REDUCE = 0  # value of the enumeration CollectiveCommType
 
 
 def write_chakra(
     plan: bytes | Mapping[str, Any] | Answer,
     graph: Graph,
-    rank: int | None = None,
     element_bytes: int = 1,
 ) -> bytes:
-    """Return the execution trace of a rank.
+    """Return the execution trace, which is the same for all ranks.
 
     Parameters
     ----------
@@ -220,11 +107,8 @@ def write_chakra(
         The plan, as JSON text, plain values or an answer.
     graph : Graph
         The graph of the profile that was planned for.
-    rank : int, optional
-        The rank whose sends and receives the trace lists in each transfer, by the program that the
-        transfer names. Without it transfers are collectives, and all ranks have the same trace.
     element_bytes : int
-        Messages and parts are whole multiples of this size, if all transfers are.
+        Parts are whole multiples of this size, if all transfers are.
 
     Raises
     ------
@@ -291,43 +175,26 @@ def write_chakra(
     ]
     sizes = [group.bytes for group in transfers]
     width = element_bytes if all(size % element_bytes == 0 for size in sizes) else 1
-    if rank is None:
-        parts: Iterable[list[MessageNode]] = (
-            _at_once(size // width, width, depth) for size, depth in zip(sizes, depths, strict=True)
-        )
-    else:
-        programs = programs_of_transfers(answer)
-        ranks = programs[0].ranks
-        if not 0 <= rank < ranks:
-            raise InvalidInputError("rank", f"expected an integer < {ranks}, got {rank}")
-        tags: Counter[tuple[int, int]] = Counter()
-        parts = (
-            message_nodes(program, rank, layouts_of(program, size // width, width, depth), tags)
-            for program, size, depth in zip(programs, sizes, depths, strict=True)
-        )
     sent: list[bytes] = []
     first = 1 + len(waits)
-    for place, (number, several) in enumerate(zip(transfer_ids, parts, strict=True), start=1):
-        name, waited = f"transfer {place}", waits[number]
-        if rank is None and len(several) == 1:
-            sent.append(node(number, name, COLLECTIVE, waited, 0, several[0].attributes))
+    for number, size, depth in zip(transfer_ids, sizes, depths, strict=True):
+        name, waited = f"transfer {number - len(backward)}", waits[number]
+        parts = [
+            {"comm_type": _ALL_REDUCE, "comm_size": elements * width}
+            for elements in sizes_of(size // width, depth)
+        ]
+        if len(parts) == 1:
+            sent.append(node(number, name, COLLECTIVE, waited, 0, parts[0]))
             continue
-        sent += encoded(several, first, sorted(waited))
-        all_sent = range(first, first + len(several))
-        sent.append(node(number, name, COMPUTE, {*waited, *all_sent}, 0, {}))
-        first += len(several)
+        at_once = range(first, first + len(parts))
+        sent += [
+            node(place, f"part {part}", COLLECTIVE, waited, 0, known)
+            for part, (place, known) in enumerate(zip(at_once, parts, strict=True))
+        ]
+        sent.append(node(number, name, COMPUTE, {*waited, *at_once}, 0, {}))
+        first += len(parts)
     nodes[len(backward) : len(backward)] = sent
     return trace(nodes)
-
-
-def _at_once(elements: int, width: int, depth: int) -> list[MessageNode]:
-    """Return the all-reduces of the parts of a transfer."""
-    return [
-        MessageNode(
-            f"part {part}", COLLECTIVE, (), {"comm_type": _ALL_REDUCE, "comm_size": size * width}
-        )
-        for part, size in enumerate(sizes_of(elements, depth))
-    ]
 
 
 def _check(

@@ -195,9 +195,7 @@ def horovod_settings(batches: Sequence[Batch]) -> dict[str, Any]:
 # the model's parameters in reverse and closes a bucket once it has ``--ddp-bucket-size`` elements;
 # a plan made for Megatron comes out exactly. Method: simulate the rule for the size of each planned
 # batch; keep the size with which most batches come out exactly, then the one with the fewest
-# buckets. For pull plans, DeepSpeed's stage 3 gathers a module when it is called, plus about
-# ``stage3_prefetch_bucket_size`` elements of the next ones; that is set to the largest planned
-# batch, and no batch is reproduced.
+# buckets.
 # Guarantee: none on the distance to the plan. The listed buckets are the tool's for parameters of
 # one type, DeepSpeed's if gradients become ready in the given order, Megatron's without its
 # distributed optimiser, which pads and starts others.
@@ -207,10 +205,6 @@ def horovod_settings(batches: Sequence[Batch]) -> dict[str, Any]:
 _DEEPSPEED_NOTE = (
     "DeepSpeed passes over 'planner'. Sizes are in elements. 'exact' are the planned batches that "
     "DeepSpeed's rule reproduces, by position in the plan; 'buckets' is all it makes, in order."
-)
-_PULL_NOTE = (
-    "DeepSpeed passes over 'planner'. Sizes are in elements. Stage 3 gathers module by module and "
-    "has no setting for what travels together: no planned batch is reproduced."
 )
 _MEGATRON_NOTE = (
     "'arguments' are those of the training script; sizes are in elements. 'exact' are the planned "
@@ -236,36 +230,13 @@ def deepspeed_settings(
         raise InvalidInputError("order", "expected each parameter of the plan once")
     size, made = _nearest(names, elements, filled, fitting_buckets)
     return {
-        "zero_optimization": _zero(2, size),
-        "planner": {**made, "note": _DEEPSPEED_NOTE},
-    }
-
-
-def deepspeed_pull_settings(batches: Sequence[Batch], element_bytes: int = 4) -> dict[str, Any]:
-    """Return the configuration of ZeRO stage 3 nearest to a pull plan, as plain values."""
-    largest = 0
-    for number, batch in enumerate(batches):
-        if batch.size_bytes is None:
-            raise NotApplicableError(
-                f"batches[{number}]", "expected a plan with layer_bytes: sizes are what is set"
-            )
-        largest = max(largest, _divided(batch.size_bytes, element_bytes, f"batches[{number}]"))
-    return {
         "zero_optimization": {
-            **_zero(3, largest),
-            "stage3_prefetch_bucket_size": largest,
-            "stage3_param_persistence_threshold": 0,
+            "stage": 2,
+            "contiguous_gradients": True,
+            "overlap_comm": True,
+            "reduce_bucket_size": size,
         },
-        "planner": {"batches": len(batches), "exact": [], "note": _PULL_NOTE},
-    }
-
-
-def _zero(stage: int, bucket_size: int) -> dict[str, Any]:
-    return {
-        "stage": stage,
-        "contiguous_gradients": True,
-        "overlap_comm": True,
-        "reduce_bucket_size": bucket_size,
+        "planner": {**made, "note": _DEEPSPEED_NOTE},
     }
 
 

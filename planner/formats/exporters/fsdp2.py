@@ -11,19 +11,15 @@ Source: torch.distributed.fsdp._fully_shard of PyTorch 2.13.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from msgspec import UNSET
-
-from planner.families.fsdp.evaluation import follow
-from planner.families.fsdp.problem import Channels, Plan
 from planner.formats.exporters.frameworks import whole_names
-from planner.jsonio.fsdp import FsdpAnswer, plan_of
+from planner.jsonio.fsdp import FsdpAnswer
 from planner.model.errors import NotApplicableError
 from planner.programs import Batch, UnitProgram, program_of
-from planner.programs.units import Lists, by_streams
+from planner.programs.units import Lists
 
 _NOTE = (
     "Call fully_shard on the modules of each group, groups in the order of shard_order, then on "
@@ -99,17 +95,10 @@ def fsdp2_settings(batches: Sequence[Batch]) -> dict[str, Any]:
 
 
 # ---
-# Plans of fully sharded training as settings of FSDP2, and the cost of settings that are missing.
+# Plans of fully sharded training as settings of FSDP2: a method for each setting of a plan
+# (`planner.programs.UnitProgram`), some of them new or private.
 #
-# Problem: FSDP2 has a method for each setting of a plan (`planner.programs.UnitProgram`), some of
-# them new or private. List the calls, and the iteration time if one is not available. Method: the
-# simulator runs the plan without the setting:
-#
-# - without ``set_reduce_scatter_max_input_buffers`` one input is kept;
-# - without ``set_separate_reduce_scatter_group`` there is one channel;
-# - without ``_set_unshard_async_op`` FSDP2's own streams gather (`planner.programs.units`).
-#
-# Complexity: O(units) per setting. Source: torch.distributed.fsdp._fully_shard of PyTorch 2.13.
+# Source: torch.distributed.fsdp._fully_shard of PyTorch 2.13.
 
 ASYNCHRONOUS = "_set_unshard_async_op"
 BUFFERS = "set_reduce_scatter_max_input_buffers"
@@ -121,9 +110,9 @@ _UNITS_NOTE = (
     "reshard_after_forward=…) for each unit, then fully_shard(model, mesh=mesh), which has no "
     "parameters of its own; then the methods in settings on the model, and of the first module of "
     "each unit set_modules_to_forward_prefetch and set_modules_to_backward_prefetch with the "
-    "modules listed (itself: nothing, in place of FSDP2's own choice). without: what an iteration "
-    "takes if the installed torch lacks a method. planner.runtime.fsdp2.as_fsdp2 does all of this, "
-    "and on CPUs makes collectives asynchronous, which FSDP2 waits for there."
+    "modules listed (itself: nothing, in place of FSDP2's own choice). "
+    "planner.runtime.fsdp2.as_fsdp2 does all of this, and on CPUs makes collectives asynchronous, "
+    "which FSDP2 waits for there."
 )
 
 
@@ -152,7 +141,6 @@ def fsdp2_unit_settings(answer: FsdpAnswer) -> dict[str, Any]:
         "settings": dict(needed(program)),
         "iteration_ns": answer.iteration_ns,
         "peak_bytes": answer.peak_bytes,
-        "without": list(_without(answer, program)),
         "note": _UNITS_NOTE,
     }
 
@@ -177,27 +165,3 @@ def needed(program: UnitProgram) -> Iterator[tuple[str, Any]]:
         yield BUFFERS, program.buffers
     if program.separate:
         yield SEPARATE, True
-
-
-def _without(answer: FsdpAnswer, program: UnitProgram) -> Iterator[dict[str, Any]]:
-    """Yield the iteration time without each setting that the plan needs."""
-    plan, loads = plan_of(answer)
-    assert answer.mesh is not UNSET
-    for method, _ in needed(program):
-        remains, channels = without(plan, answer.channels, method)
-        time = follow(remains, loads, channels, apart=answer.mesh.own_links).iteration_ns
-        yield {"method": method, "iteration_ns": time}
-
-
-def without(plan: Plan, channels: Channels, method: str) -> tuple[Plan, Channels]:
-    """Return the plan and channels that remain without a method.
-
-    The plan may be one that the checker refuses: a gather for the backward pass may leave in the
-    forward step of its own unit, as streams only know that the unit's parameters have been used up
-    to then.
-    """
-    if method == SEPARATE:
-        return plan, "one"
-    if method == BUFFERS:
-        return replace(plan, buffers=1), channels
-    return by_streams(plan, channels), channels

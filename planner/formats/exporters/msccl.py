@@ -14,17 +14,11 @@ attributes and limits: parser of msccl-executor-nccl.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Literal, get_args
 from xml.etree import ElementTree as ET
 
-from planner.families.bml.program import program_of
-from planner.families.bml.schedule import Schedule
-from planner.families.collectives.program import OWN, Message, Program, in_parts
+from planner.families.collectives.program import OWN, Message, Program
 from planner.model.errors import InvalidInputError
-from planner.model.validation import integer, shown
-
-Protocol = Literal["Simple", "LL", "LL128"]
-"""NCCL's protocols: most bandwidth, least latency, and in between on NVLink."""
+from planner.model.validation import shown
 
 MAX_GPUS = 1024  # ranks for which the runtime's parser has room
 MAX_PEERS = 32  # sending, and receiving, thread blocks on one channel
@@ -35,59 +29,38 @@ MAX_ELEMENTS = 4095  # XML elements that a rank reads
 MAX_NAME = 255  # characters of a name: the parser writes without checking
 
 
-def write_msccl(
-    program: Program | Schedule,
-    *,
-    name: str,
-    protocol: Protocol = "Simple",
-    min_bytes: int = 0,
-    max_bytes: int = 0,
-) -> str:
-    """Return an all-reduce in MSCCL's XML, with one GPU per rank.
+def write_msccl(program: Program, *, name: str) -> str:
+    """Return an all-reduce in MSCCL's XML, with one GPU per rank, for buffers of any size.
 
     The runtime uses it for buffers whose number of elements is a multiple of the chunks.
 
     Parameters
     ----------
-    program : Program or Schedule
-        An all-reduce with chunks of one size; a BML schedule must have no failures.
+    program : Program
+        An all-reduce with chunks of one size.
     name : str
         Name of the algorithm: printable ASCII without quotes, ``&``, ``<`` and ``>``.
-    protocol : str
-        "Simple", "LL" or "LL128".
-    min_bytes, max_bytes : int
-        Sizes of the buffers to use it for; a `max_bytes` of 0 sets no limit.
 
     Raises
     ------
     InvalidInputError
         If the format cannot express the program, or it is too large for the runtime.
     """
-    if not isinstance(program, Program):
-        _check_schedule(program)
-        program = in_parts(program_of(program), program.rounds)
     check_all_reduce(program, "MSCCL")
     _check_program(program)
     check_name(name)
-    if protocol not in get_args(Protocol):
-        raise InvalidInputError(
-            "protocol", f"expected one of 'Simple', 'LL', 'LL128', got {shown(protocol)}"
-        )
-    integer(min_bytes, "min_bytes")
-    if integer(max_bytes, "max_bytes"):
-        integer(max_bytes, "max_bytes", minimum=min_bytes)
     algo = _element(
         "algo",
         name=name,
-        proto=protocol,
+        proto="Simple",
         nchannels=program.links,
         nchunksperloop=program.chunks,
         ngpus=program.ranks,
         coll="allreduce",
         inplace=1,
         outofplace=1,
-        minBytes=min_bytes,
-        maxBytes=max_bytes,
+        minBytes=0,
+        maxBytes=0,  # no limit
     )
     # Ranks are written one by one, so only one rank's elements are in memory. The runtime's parser
     # knows no XML declaration.
@@ -203,22 +176,6 @@ def _step(number: int, kind: str, source: str, chunks: range, wait: tuple[int, i
 
 def _element(tag: str, **attributes: str | int) -> ET.Element:
     return ET.Element(tag, {key: str(value) for key, value in attributes.items()})
-
-
-def _check_schedule(schedule: Schedule) -> None:
-    """Refuse schedules that the format cannot express or the runtime would not load."""
-    if not isinstance(schedule, Schedule):
-        raise InvalidInputError(
-            "schedule",
-            f"expected the schedule of Algorithm 1, got a {type(schedule).__name__}: "
-            "chunks of MSCCL are all of one size",
-        )
-    if schedule.changed:
-        raise InvalidInputError(
-            "schedule",
-            "expected a schedule without failures: MSCCL has no ranks that take no part, and no "
-            "way to keep a NIC from being used",
-        )
 
 
 def _check_program(program: Program) -> None:

@@ -20,7 +20,7 @@ from planner.families.collectives.program import OWN, Message, Program
 from planner.formats.exporters.msccl import check_all_reduce, check_name
 from planner.formats.exporters.mscclpp_blocks import MAX_AT_ONCE, Channel, Chunks, Operation, Rank
 from planner.model.errors import InvalidInputError
-from planner.model.validation import integer, shown
+from planner.model.validation import shown
 
 ChannelKind = Literal["port", "memory"]
 """Transfer by DMA or RDMA (port), or by thread stores into a peer's memory (memory)."""
@@ -40,8 +40,6 @@ def write_mscclpp(
     *,
     name: str,
     channel: ChannelKind = "port",
-    min_bytes: int = 0,
-    max_bytes: int = MAX_BYTES,
 ) -> str:
     """Return an all-reduce as a plan of MSCCL++, in place, with one GPU per rank.
 
@@ -55,8 +53,6 @@ def write_mscclpp(
         Name of the plan: printable ASCII without quotes, ``&``, ``<`` and ``>``.
     channel : {"port", "memory"}
         How ranks reach each other: ``memory`` only within one machine or one domain of NVLink.
-    min_bytes, max_bytes : int
-        Sizes of the buffers to use it for.
 
     Raises
     ------
@@ -69,8 +65,6 @@ def write_mscclpp(
     check_name(name)
     if channel not in get_args(ChannelKind):
         raise InvalidInputError("channel", f"expected 'port' or 'memory', got {shown(channel)}")
-    integer(min_bytes, "min_bytes", maximum=MAX_BYTES)
-    integer(max_bytes, "max_bytes", minimum=min_bytes, maximum=MAX_BYTES)
     places, sizes = _places(program)
     gpus = []
     for rank in range(program.ranks):
@@ -90,8 +84,8 @@ def write_mscclpp(
         "num_threads_per_block": 1024,
         "use_double_scratch_buffer": False,
         "buffer_alignment": 16,
-        "min_message_size": min_bytes,
-        "max_message_size": max_bytes,
+        "min_message_size": 0,
+        "max_message_size": MAX_BYTES,
     }
     return json.dumps(document, indent=1) + "\n"
 

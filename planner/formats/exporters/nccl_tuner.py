@@ -6,8 +6,7 @@ measured sizes and where two costs cross. Rows name the ends of these intervals,
 ranks and hosts: ``collective,minbytes,maxbytes,algorithm,protocol,channels,nodes,ranks,pipeops,
 regbuff``. -1 leaves a choice to NCCL, or matches anything; the first matching row counts; a line
 has at most 255 characters.
-Guarantee: each row has the cheapest choice at every size that all choices were measured for;
-`regret` measures it over many sizes.
+Guarantee: each row has the cheapest choice at every size that all choices were measured for.
 Complexity: O(choices² · sizes). Source: README and parser of plugins/tuner/example of NVIDIA/nccl.
 """
 
@@ -118,26 +117,3 @@ def encode_rules(rules: Sequence[Rule], about: str) -> str:
     if long is not None:
         raise InvalidInputError("", f"a line of more than {_MAX_LINE} bytes: {shown(long)}")
     return "\n".join([*lines, ""])
-
-
-def regret(
-    rules: Sequence[Rule], networks: Mapping[Choice, MeasuredNetwork], queries: int = 10_000
-) -> tuple[int, float, float]:
-    """Return the number of sizes queried, and the mean and largest relative regret of the rules.
-
-    At least `queries` sizes are queried, spaced geometrically.
-    """
-    groups = _grouped(networks)
-    each = -(-queries // max(len(groups), 1))
-    regrets: list[float] = []
-    for key, costs in groups.items():
-        own = [rule for rule in rules if (rule.collective, rule.ranks, rule.hosts) == key]
-        if not own:  # no size was measured with all choices
-            continue
-        low, high = max(own[0].least_bytes, 1), own[-1].most_bytes
-        for place in range(each + 1):
-            size = min(round(low * (high / low) ** (place / each)), high)
-            rule = next(rule for rule in own if size <= rule.most_bytes)
-            best = min(cost.cost_ns(size) for cost in costs.values())
-            regrets.append(costs[rule.algorithm, rule.protocol].cost_ns(size) / best - 1)
-    return len(regrets), sum(regrets) / max(len(regrets), 1), max(regrets, default=0.0)

@@ -11,11 +11,9 @@ backward ops; a parameter is named after the op that reads it first and its shap
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from math import prod
 from statistics import median
 from typing import BinaryIO
 
-from planner.formats.importers.kineto_shapes import shapes_of
 from planner.formats.importers.kineto_steps import TrainingStep, busy_ns, step_ns, steps_of
 from planner.formats.importers.kineto_trace import Trace, clock_remarks, read_trace
 from planner.model.errors import InvalidInputError
@@ -91,7 +89,7 @@ def profile_in(
         [round(STATISTICS[statistic](row)) for row in rows], lasts_ns, statistic
     )
     ahead = len(first.forward)
-    layers, graph = _model(first, times[:ahead], times[ahead:], batch_size)
+    layers, graph = _model(first, times[:ahead], times[ahead:])
     warnings = [
         *_missing(trace),
         *clock_remarks(trace),
@@ -126,7 +124,6 @@ def _model(
     step: TrainingStep,
     forward_ns: Sequence[int],
     backward_ns: Sequence[int],
-    batch_size: int | None,
 ) -> tuple[tuple[Layer, ...], Graph]:
     names = unique_names(step.forward)
     backward = unique_names(
@@ -156,12 +153,9 @@ def _model(
         for reader, _, _, gradient in rows
     )
     owned: list[list[Parameter]] = [[] for _ in names]
-    counts = [0] * len(names)
     for name, (reader, _, _, gradient) in zip(parameter_names, rows, strict=True):
         updated, read = op_names[len(names) + gradient.node], op_names[reader]
         owned[reader].append(Parameter(name, gradient.size_bytes, (updated,), (read,)))
-        counts[reader] += prod(gradient.shape)
-    shapes = shapes_of(step.operators, counts, batch_size)
     layer_backward = [0] * len(names)
     place = len(names) - 1
     for node, duration in zip(step.backward, backward_ns, strict=True):
@@ -174,10 +168,9 @@ def _model(
             backward_ns=backward,
             parameter_bytes=sum(parameter.size_bytes for parameter in own),
             parameters=tuple(parameter.name for parameter in own),
-            **shape,
         )
-        for name, forward, backward, own, shape in zip(
-            names, forward_ns, layer_backward, owned, shapes, strict=True
+        for name, forward, backward, own in zip(
+            names, forward_ns, layer_backward, owned, strict=True
         )
     )
     return layers, Graph(ops, tuple(parameter for own in owned for parameter in own))

@@ -2,8 +2,8 @@
 
 Kept are complete events ("ph": "X") of operators, of the ranges around them and of the device. Kept
 arguments say which autograd node an operator made (``Sequence number``), which runtime call started
-a kernel (``correlation``), what a collective moved, and the inputs of gradients, messages and
-layers (``Input Dims``, ``Input type``). The profiler numbers host events (``Ev Idx``); missing
+a kernel (``correlation``), what a collective moved, and the inputs of gradients and messages
+(``Input Dims``, ``Input type``). The profiler numbers host events (``Ev Idx``); missing
 numbers were removed, or never written. Categories of traces before torch 1.12 are mapped to today's
 names.
 
@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from planner.formats.importers.kineto_shapes import LAYERS, Inputs, inputs_of
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
 
@@ -85,7 +84,6 @@ class Event:
     dims: Any  # shapes and types of the inputs of gradients and messages, as in the file
     types: Any
     message: CollectiveRecord | None = None
-    inputs: Inputs | None = None  # of an operator that may be a layer
 
     @property
     def path(self) -> str:
@@ -99,7 +97,6 @@ class _Arguments(msgspec.Struct, frozen=True, gc=False):
     correlation: Any = None
     dims: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
-    concrete: Any = msgspec.field(default=None, name="Concrete Inputs")
     number: Any = msgspec.field(default=None, name="Ev Idx")
     older_number: Any = msgspec.field(default=None, name="Profiler Event Index")
     collective: Any = msgspec.field(default=None, name="Collective name")
@@ -167,8 +164,6 @@ class Kept:
         args = (raw.args if read else None) or _NOTHING
         shaped = category not in DEVICE and raw.name.startswith(_SHAPED)
         thread = (raw.pid, raw.tid)
-        layer = raw.name in LAYERS and category == "cpu_op"
-        inputs = inputs_of(args.dims, args.concrete) if layer else None  # the same in every step
         self.by_category[category].append(
             Event(
                 name=self._seen.setdefault(raw.name, raw.name),
@@ -182,7 +177,6 @@ class Kept:
                 dims=args.dims if shaped else None,
                 types=args.types if shaped else None,
                 message=None if args.collective is None else _message(args),
-                inputs=self._seen.setdefault(inputs, inputs),
             )
         )
 

@@ -21,7 +21,6 @@ from typing import Any
 
 from planner.formats.importers.communication_kernels import library_of
 from planner.formats.importers.kineto_events import ACCUMULATE, RUN, STEP, Event
-from planner.formats.importers.kineto_shapes import Inputs
 from planner.formats.importers.kineto_trace import Call, Trace
 from planner.model.errors import InvalidInputError
 from planner.model.validation import MAX_VALUE, shown
@@ -163,7 +162,6 @@ class TrainingStep:
 
     name: str
     forward: tuple[str, ...]
-    operators: tuple[tuple[str, Inputs | None], ...]  # of each forward op, with its inputs
     backward: tuple[BackwardOp, ...]
     gradients: tuple[Gradient, ...]  # in order of completion
     times: Times  # of the ops, forward ones first
@@ -243,7 +241,6 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
             f"{call.module}/{call.event.name}" if call.module else call.event.name
             for call, *_ in forward
         ),
-        operators=tuple((call.event.name, call.event.inputs) for call, *_ in forward),
         backward=tuple(
             BackwardOp(node.name.removeprefix(RUN), None if place is None else place_of[place])
             for node, place in zip(nodes, makers, strict=True)

@@ -33,7 +33,6 @@ from planner.formats.importers.spark_log import (
     LogStart,
     ShuffleRead,
     ShuffleWrite,
-    StageCompleted,
     StageInfo,
     StageSubmitted,
     TaskEnd,
@@ -61,15 +60,6 @@ class _Stage:
     busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
     sums: list[int] = field(default_factory=lambda: [0] * _SUMS)  # as of `Spent`
     disturbed: int = 0
-    start: int | None = None
-    end: int | None = None
-
-    def lasted(self, start: int | None, end: int | None) -> None:
-        """Extend start and end by the given times."""
-        if start is not None and start >= 0:
-            self.start = start if self.start is None else min(start, self.start)
-        if end is not None and end >= 0:
-            self.end = end if self.end is None else max(end, self.end)
 
 
 @dataclass(slots=True)
@@ -97,7 +87,6 @@ class _Reader:
         self.ended = False
         self.unreadable: list[str] = []
         self.why: dict[str, list[str]] = {}  # by event: why lines of it could not be read
-        self.untimed = 0
         self.events = self.tasks = self.started = 0
         self.cut = ""
 
@@ -146,8 +135,6 @@ class _Reader:
                 self._task(event)
             case StageSubmitted(info):
                 self._submitted(info)
-            case StageCompleted(info) if info.number in self.stages:
-                self.stages[info.number].lasted(info.submitted, info.completed)
             case JobStart():
                 self.started += 1
                 self.running[event.number] = _Running(event, _group(event.properties))
@@ -176,7 +163,6 @@ class _Reader:
             owner.again += 1
             if info.attempt and info.tasks < before.info.tasks:
                 stage = before  # only tasks whose output was lost run again; the others count
-        stage.lasted(info.submitted, None)
         owner.attempts[info.number] = self.stages[info.number] = stage
 
     def _task(self, event: TaskEnd) -> None:
@@ -185,7 +171,6 @@ class _Reader:
         if stage is None:
             return
         info, metrics = event.info, event.metrics
-        stage.lasted(info.launched, info.finished)
         if event.reason.get("Reason") != "Success" or info.speculative:
             stage.disturbed += 1
         if event.reason.get("Reason") != "Success" or metrics is None:
@@ -224,7 +209,7 @@ class _Reader:
             len(stage.done) >= stage.info.tasks for stage in stages
         )
         sums = [sum(column) for column in zip(*(stage.sums for stage in stages), strict=True)]
-        start, end = self._lasted(job.start.time, event.time, stages)
+        start, end = job.start.time * _MS, event.time * _MS
         if not 0 <= start <= end <= _MAX_NS:
             start, end, complete = 0, 0, False
         self.jobs.append(
@@ -241,20 +226,6 @@ class _Reader:
             )
         )
 
-    def _lasted(
-        self, start: int | None, end: int | None, stages: tuple[_Stage, ...]
-    ) -> tuple[int, int]:
-        """Return start and end of a job (ns), -1 where unknown.
-
-        A job without own times lasted as long as its stages.
-        """
-        known = start is not None and start >= 0, end is not None and end >= 0
-        self.untimed += not all(known)
-        starts = [start] if known[0] else [stage.start for stage in stages]
-        ends = [end] if known[1] else [stage.end for stage in stages]
-        first = min((time for time in starts if time is not None), default=-1)
-        return first * _MS, max((time for time in ends if time is not None), default=-1) * _MS
-
     def _shape(self, stages: tuple[_Stage, ...]) -> tuple[StageShape, ...]:
         """Return the shape of a job; equal shapes are one object."""
         places = {stage.info.number: place for place, stage in enumerate(stages)}
@@ -262,7 +233,7 @@ class _Reader:
             StageShape(
                 stage.info.name,
                 stage.info.tasks,
-                tuple(places[parent] for parent in _read_by(stage, stages) if parent in places),
+                tuple(places[parent] for parent in stage.info.parents if parent in places),
             )
             for stage in stages
         )
@@ -272,7 +243,7 @@ class _Reader:
         """Return the computation time of the longest chain of stages (ns)."""
         ends: dict[int, int] = {}
         for stage in stages:  # a stage has a higher number than those it reads
-            before = max((ends.get(parent, 0) for parent in _read_by(stage, stages)), default=0)
+            before = max((ends.get(parent, 0) for parent in stage.info.parents), default=0)
             ends[stage.info.number] = before + self._busiest(stage)
         return max(ends.values(), default=0) * _MS
 
@@ -285,14 +256,6 @@ class _Reader:
                 slots = max(len(stage.done), 1)
             longest = max(longest, single, -(-together // slots))
         return longest
-
-
-def _read_by(stage: _Stage, stages: tuple[_Stage, ...]) -> tuple[int, ...]:
-    """Return the stages that a stage reads; if unknown, the one before it."""
-    if stage.info.parents is not None:
-        return stage.info.parents
-    place = stages.index(stage)
-    return (stages[place - 1].info.number,) if place else ()
 
 
 def read_spark_log(path: Path, progress: Callable[[int], None] | None = None) -> Application:
@@ -346,12 +309,6 @@ def read_events(lines: Iterable[Line], warnings: Iterable[str] = ()) -> Applicat
         doubts.append(
             f"{counted(len(reader.unreadable), 'line')} that cannot be read ({first}"
             f"{', …' if len(reader.unreadable) > 3 else ''}): what needs them is left out"
-        )
-    if reader.untimed:
-        doubts.append(
-            f"{counted(reader.untimed, 'job')} without a time of submission or completion, as "
-            "Spark before 1.3 writes them: taken to last from the first submission of a stage, or "
-            "launch of a task, to the last completion"
         )
     unknown = reader.used - set(reader.cores)
     if unknown:

@@ -1,4 +1,4 @@
-"""The lines of Spark's event logs, of any length, plain or packed by zstd, gzip or LZ4.
+"""The lines of Spark's event logs, of any length, plain or packed by zstd or LZ4.
 
 Problem: a log is a file of JSON lines, of gigabytes, plain or compressed by one of Spark's codecs,
 or a rolling directory of such files, of which the first may have been compacted. Method: a file's
@@ -11,7 +11,6 @@ LZ4BlockOutputStream of lz4-java for the form of its blocks.
 """
 
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import chain
@@ -26,8 +25,6 @@ PIECE = 1 << 20  # bytes that are read at once
 MAX_LINE = 1 << 28  # longest line (bytes): plans of SQL may have some megabytes
 
 _ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
-_OLD = re.compile(r"EVENT_LOG_\d+")
-"""The log in the directory that Spark before 1.3 writes, next to files that name its version."""
 _LZ4 = b"LZ4Block"
 _LZ4_HEADER = 21
 _RAW, _PACKED = 0x10, 0x20
@@ -45,9 +42,6 @@ def parts_of(path: Path) -> tuple[list[Path], list[str]]:
     """Return the files of a log in order, and warnings about missing ones."""
     if not path.is_dir():
         return [path], []
-    old = sorted(file for file in path.iterdir() if _OLD.fullmatch(file.name))
-    if old:
-        return old, []
     rolled = {}
     first = 0
     for file in path.iterdir():
@@ -116,8 +110,6 @@ def _unpacked(pieces: Iterator[bytes], warn: Callable[[str], None]) -> Iterator[
         step = 1 << 14
         small = (piece[at : at + step] for piece in again for at in range(0, len(piece), step))
         return _whole(map(unpacking.decompress, small), "zstd", warn, zstandard.ZstdError)
-    if first.startswith(b"\x1f\x8b"):
-        return _whole(_gzip(again), "gzip", warn, zlib.error)
     if first.startswith(_LZ4):
         block = _codec("lz4.block")
         damages = (ValueError, RuntimeError, block.LZ4BlockError)
@@ -147,19 +139,6 @@ def _codec(name: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise MissingExtraError(name.partition(".")[0], "spark-events") from error
-
-
-def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    unpack = zlib.decompressobj(wbits=31)
-    for piece in pieces:
-        data = piece
-        while data:
-            yield unpack.decompress(data, PIECE)
-            data = unpack.unconsumed_tail
-            if unpack.eof:
-                data = unpack.unused_data
-                unpack = zlib.decompressobj(wbits=31)
-    yield unpack.flush()
 
 
 def _lz4(pieces: Iterator[bytes], block: Any, warn: Callable[[str], None]) -> Iterator[bytes]:
@@ -197,16 +176,14 @@ class StageInfo(msgspec.Struct, frozen=True, gc=False):
     attempt: int = _named("Stage Attempt ID", 0)
     name: str = _named("Stage Name", "")
     tasks: int = _named("Number of Tasks", 0)
-    parents: tuple[int, ...] | None = _named("Parent IDs", None)  # not before Spark 1.5
-    submitted: int | None = _named("Submission Time", None)
-    completed: int | None = _named("Completion Time", None)
+    parents: tuple[int, ...] = _named("Parent IDs", ())
 
 
 class JobStart(msgspec.Struct, frozen=True, gc=False):
     """A job was submitted."""
 
     number: int = msgspec.field(name="Job ID")
-    time: int | None = _named("Submission Time", None)  # not before Spark 1.3
+    time: int = msgspec.field(name="Submission Time")
     stages: tuple[int, ...] = _named("Stage IDs", ())
     properties: dict[str, Any] | None = _named("Properties", None)
 
@@ -215,18 +192,12 @@ class JobEnd(msgspec.Struct, frozen=True, gc=False):
     """A job has ended."""
 
     number: int = msgspec.field(name="Job ID")
-    time: int | None = _named("Completion Time", None)  # not before Spark 1.3
+    time: int = msgspec.field(name="Completion Time")
     result: dict[str, Any] = _named("Job Result", {})
 
 
 class StageSubmitted(msgspec.Struct, frozen=True, gc=False):
     """A stage was submitted."""
-
-    info: StageInfo = msgspec.field(name="Stage Info")
-
-
-class StageCompleted(msgspec.Struct, frozen=True, gc=False):
-    """A stage is complete."""
 
     info: StageInfo = msgspec.field(name="Stage Info")
 
@@ -317,7 +288,7 @@ DECODERS = {
     f"SparkListener{kind.__name__}".encode(): msgspec.json.Decoder(kind)
     for kind in (
         *(LogStart, ApplicationStart, ApplicationEnd, EnvironmentUpdate, ExecutorAdded),
-        *(JobStart, JobEnd, StageSubmitted, StageCompleted, TaskEnd),
+        *(JobStart, JobEnd, StageSubmitted, TaskEnd),
     )
 }
 """The decoder of each event, by its name."""
