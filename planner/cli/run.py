@@ -31,7 +31,6 @@ from planner.cli.run_report import Ran, as_json, report
 from planner.cli.telling import Progress
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
-from planner.model.machine import Load
 from planner.model.topologies import BCube
 from planner.model.units import counted
 from planner.view import GANTT, Chart
@@ -147,7 +146,6 @@ def run(options: argparse.Namespace) -> int:
     from planner.runtime import join
     from planner.runtime.collectives.interpreter import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
-    from planner.runtime.measuring.explained import machine_of
     from planner.runtime.measuring.measured import timeline_of
     from planner.runtime.measuring.trial import run_ddp, run_plan, watching
 
@@ -158,7 +156,6 @@ def run(options: argparse.Namespace) -> int:
         redirect_stdout(sys.stderr),  # keep the model's own prints out of the report
         join(options.timeout, interfaces) as world,
     ):
-        threads, before = torch.get_num_threads(), Load.now()
         all_reduce = None if bcube is None else BcubeAllReduce(world, bcube.n, bcube.k)
 
         def optimizer() -> Any:
@@ -176,13 +173,13 @@ def run(options: argparse.Namespace) -> int:
             planned, plain = _alternated(options, follow, default, shown=world.rank == 0)
         except InvalidPlanError as error:
             raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
-        machine = machine_of(world, threads, before)
+        threads = world.gather("threads", str(torch.get_num_threads()))
         if "picture" in writers:
             with watching(model) as moments:
                 watched = follow(steps=_DRAWN, warmup=1)
     if world.rank:
         return 0
-    ran = Ran(options, answers, planned, plain, machine, world.size)
+    ran = Ran(options, answers, planned, plain, tuple(map(int, threads)))
     if options.json:
         write_json(as_json(ran), None)
     else:

@@ -35,8 +35,8 @@ STEP = [
 
 def test_a_step_lasts_between_calls_and_waits_count_where_they_happen() -> None:
     steps = steps_of(STEP)
-    assert steps[1] == StepTime(120, 20 + 10, 60, 40)
-    assert steps[2] == StepTime(80, 30, 61, 19)
+    assert steps[1] == StepTime(120, 20 + 10, 60, 40, 60 - 20 + 40)
+    assert steps[2] == StepTime(80, 30, 61, 19, 58 - 30 + 19)
 
 
 def test_an_unfinished_step_is_none() -> None:
@@ -131,12 +131,17 @@ def _ibatch(direction: str) -> IbatchAnswer:
 
 
 def test_each_plan_predicts_what_it_is_about() -> None:
-    steps = [StepTime(100, 60, 50, 50), StepTime(140, 70, 60, 80), StepTime(120, 80, 55, 65)]
+    steps = [
+        StepTime(100, 60, 50, 50, 40),
+        StepTime(140, 70, 60, 80, 70),
+        StepTime(120, 80, 55, 65, 40),
+    ]
     caramel = _caramel()
     rows = {row.name: row for row in compared([caramel], steps)}
     assert rows["step"].predicted_ns == 10 + 20 + 64 + 5
     assert rows["exposed communication"].predicted_ns == 69
     assert rows["step"].measured_ns == (100, 140, 120)
+    assert rows["computation"] == MeasuredTime("computation", 10 + 20, (40, 70, 40))
     assert rows["step"].median_ns == 120
     assert rows["step"].error == pytest.approx(99 / 120 - 1)  # it took longer: too short
     pull, push = _ibatch("pull"), _ibatch("push")
@@ -145,7 +150,7 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert rows["backward phase"].predicted_ns == push.makespan_ns
     assert rows["step"].predicted_ns == pull.objective_ns + push.objective_ns  # type: ignore[operator]
     rows = {row.name: row for row in compared([pull], steps)}
-    assert "backward phase" not in rows
+    assert not {"backward phase", "computation"} & set(rows)
     assert rows["step"] == MeasuredTime("step", None, (100, 140, 120))
     assert rows["step"].error is None
     assert MeasuredTime("x", 0, (5,)).error == -1
@@ -169,6 +174,6 @@ def test_slices_predict_the_synchronisation() -> None:
         )
     )
     assert isinstance(answer, BigdlAnswer)
-    rows = {row.name: row for row in compared([answer], [StepTime(9, 8, 7, 6)])}
+    rows = {row.name: row for row in compared([answer], [StepTime(9, 8, 7, 6, 1)])}
     assert rows["exposed communication"].predicted_ns == answer.objective_ns
     assert rows["step"].predicted_ns is None
