@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from planner.programs import Answer, Program
     from planner.runtime.measuring.trial import Trial
 
-_DRAWN = 5
-"""Steps from which one is drawn; watching takes time, so their times do not count."""
-
 _ABOUT = """\
 Every rank of a job runs this command: start it with torchrun, or any launcher that
 sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. PLAN is a plan of planner plan, or
@@ -109,7 +106,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--picture",
         metavar="FILE",
-        help="draw a step as predicted above one of rank 0, in layers (.svg, .png)",
+        help="draw a step as predicted above one of rank 0 (.svg, .png)",
     )
     parser.add_argument(
         "--trace", metavar="FILE", help="write a step of all ranks for Perfetto (.json, .json.gz)"
@@ -147,7 +144,7 @@ def run(options: argparse.Namespace) -> int:
     from planner.runtime.collectives.interpreter import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
     from planner.runtime.measuring.measured import timeline_of
-    from planner.runtime.measuring.trial import run_ddp, run_plan, watching
+    from planner.runtime.measuring.trial import run_ddp, run_plan
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -174,9 +171,6 @@ def run(options: argparse.Namespace) -> int:
         except InvalidPlanError as error:
             raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
         threads = world.gather("threads", str(torch.get_num_threads()))
-        if "picture" in writers:
-            with watching(model) as moments:
-                watched = follow(steps=_DRAWN, warmup=1)
     if world.rank:
         return 0
     ran = Ran(options, answers, planned, plain, tuple(map(int, threads)))
@@ -187,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
         usual = [step.step_ns for trial in planned for step in trial.steps]
-        chart = Chart(*beside_each_other(name, answers, watched.events[0], moments, usual))
+        chart = Chart(*beside_each_other(name, answers, planned[-1].events[0], usual))
         with replacing(options.picture) as place:
             writers["picture"](chart, place)
     if "trace" in writers:
