@@ -7,10 +7,10 @@ open is refused. Complexity: O(parts).
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from planner.families import bigdl, caramel, fsdp, ibatch, iteration
 from planner.families.collectives.recipes import Recipe
@@ -27,6 +27,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
 from planner.jsonio.transfers import TransferDocument
+from planner.jsonio.types import or_none
 from planner.model.errors import InvalidInputError
 from planner.model.validation import shown
 from planner.programs.forms import (
@@ -114,7 +115,6 @@ def through_a_driver(method: str) -> InvalidInputError:
 # Answers of the JSON interface as programs.
 
 Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | FsdpAnswer | IbatchAnswer | IterationAnswer
-ValueT = TypeVar("ValueT")
 
 
 def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
@@ -144,7 +144,7 @@ def read_answer(answer: Answer) -> Program | Layers:
     An answer that leaves the program open is an `InvalidInputError`.
     """
     if isinstance(answer, CaramelAnswer):
-        sizes = _known(answer.parameter_bytes) or {}
+        sizes = or_none(answer.parameter_bytes) or {}
         groups = (
             Batch(_named_pieces(group, sizes), group.bytes, group.depth) for group in answer.groups
         )
@@ -155,21 +155,21 @@ def read_answer(answer: Answer) -> Program | Layers:
             )
         return GradientProgram(tuple(groups), answer.barrier)
     if isinstance(answer, IterationAnswer):
-        pushed = _known(answer.parameter_bytes) or {}
-        pulled = _known(answer.pull_bytes) or pushed
+        pushed = or_none(answer.parameter_bytes) or {}
+        pulled = or_none(answer.pull_bytes) or pushed
         recipes, rows = recipes_of(answer), []
-        for transfer in _known(answer.transfers) or ():
+        for transfer in or_none(answer.transfers) or ():
             pieces = _named_pieces(transfer, pulled if transfer.kind == "pull" else pushed)
-            recipe = recipes[_known(transfer.algorithm)]
-            batch = Batch(pieces, transfer.bytes, _known(transfer.depth) or 1, recipe)
+            recipe = recipes[or_none(transfer.algorithm)]
+            batch = Batch(pieces, transfer.bytes, or_none(transfer.depth) or 1, recipe)
             rows.append((transfer.kind, batch))
         return transfers(rows, barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):
-        batches = _known(answer.batches) or ()
-        names = _known(answer.layer_parameters)
-        return Layers(answer.direction, batches, names, _known(answer.layer_bytes))
+        batches = or_none(answer.batches) or ()
+        names = or_none(answer.layer_parameters)
+        return Layers(answer.direction, batches, names, or_none(answer.layer_bytes))
     if isinstance(answer, BigdlAnswer):
-        slices, order = _known(answer.slices), _known(answer.pulls())
+        slices, order = or_none(answer.slices), or_none(answer.pulls())
         if slices is None or order is None:
             raise through_a_driver(answer.method)
         return SliceProgram(slices, order)
@@ -177,7 +177,7 @@ def read_answer(answer: Answer) -> Program | Layers:
         plan, loads = plan_of(answer)
         assert answer.mesh is not UNSET
         mesh = answer.mesh.replicas, answer.mesh.shards
-        return units_of(_known(answer.layer_names), plan, loads, mesh, answer.channels)
+        return units_of(or_none(answer.layer_names), plan, loads, mesh, answer.channels)
     raise InvalidInputError(
         "problem",
         f"a plan of {answer.problem} says how to sum up, not what to send when: give a plan of "
@@ -190,7 +190,7 @@ def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
 
     The recipe is None for the ring if the answer does not describe it, and with a single worker.
     """
-    synchronisation = _known(answer.synchronisation)
+    synchronisation = or_none(answer.synchronisation)
     if synchronisation is None:
         return {None: None}
     recipes: dict[str | None, Recipe | None] = {}
@@ -205,15 +205,11 @@ def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
 
 
 def _named_pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:
-    part = _known(transfer.part) or {}
+    part = or_none(transfer.part) or {}
     return tuple(
         piece_of(name, *part[name], sizes.get(name)) if name in part else Piece(name)
         for name in transfer.parameters
     )
-
-
-def _known(value: ValueT | UnsetType) -> ValueT | None:
-    return None if value is UNSET else value
 
 
 # ---

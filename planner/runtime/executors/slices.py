@@ -30,19 +30,9 @@ from planner.runtime.world.world import World
 
 
 class SliceExecutor(SlicedExecutor):
-    """Executes a `SliceProgram`.
+    """Executes a `SliceProgram` for parameters of one data type.
 
     In `trace` a batch is a turn: "push" of gradients, "pull" of weights.
-
-    Parameters
-    ----------
-    model : Module
-        See `Executor`; its trainable parameters have one data type.
-    program, world
-        See `Executor`.
-    optimizer : Optimizer
-        An elementwise one of torch's, before its first step. Until `close`, its groups hold this
-        rank's part of the parameters.
     """
 
     def __init__(

@@ -162,11 +162,6 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
     return tuple(MeasuredTime(name, predicted[name], values[name]) for name in shown)
 
 
-def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime, ...]:
-    """Return the times of each batch's transfers in the steps from `first` on."""
-    return batches_of([(ranks, first)])
-
-
 def batches_of(runs: Iterable[tuple[Sequence[Iterable[Event]], int]]) -> tuple[BatchTime, ...]:
     """Return the times of each batch over several runs of a plan, given as (events, first step)."""
     lengths: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = {}

@@ -9,7 +9,6 @@ from planner.programs import read_plan
 from planner.runtime.measuring.measured import (
     MeasuredTime,
     StepTime,
-    batch_times,
     batches_of,
     compared,
     slowest,
@@ -70,16 +69,16 @@ def test_the_slowest_rank_counts_field_by_field() -> None:
 def test_batches_take_as_long_as_on_the_slowest_rank() -> None:
     slow = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
     for ranks in ([STEP, slow], [slow, STEP]):
-        times = {(one.direction, one.batch): one.measured_ns for one in batch_times(ranks, 0)}
+        times = {(one.direction, one.batch): one.measured_ns for one in batches_of([(ranks, 0)])}
         assert times == {("", 0): (25,), ("", 1): (75,)}
 
 
 def test_what_waits_for_the_last_rank_is_told_from_what_the_network_takes() -> None:
     early = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
-    (first, second) = batch_times([STEP, early], 0)
+    (first, second) = batches_of([([STEP, early], 0)])
     assert (first.sending_ns, first.waited_ns) == ((20,), (5,))
     assert (second.sending_ns, second.waited_ns) == ((70,), (5,))
-    assert batch_times([STEP], 0)[0].waited_ns == (0,)
+    assert batches_of([([STEP], 0)])[0].waited_ns == (0,)
     (both, _) = batches_of([([STEP, early], 0), ([STEP], 0)])
     assert (both.measured_ns, both.waited_ns) == ((25, 20), (5, 0))
 
