@@ -31,7 +31,6 @@ from planner.profiling.timing import (
     repeated,
     time_bare,
     time_layers,
-    versions,
     warnings_of,
     with_threads,
 )
@@ -161,7 +160,7 @@ def measure(
             warmup=warmup,
             repetitions=repetitions,
             statistic=statistic,
-            versions=versions(),
+            versions=machine.versions(torch=str(torch.__version__)),
             notes=(
                 *notes,
                 *notes_of(model, structure, sums, bare, runs, spread, tried, statistic),

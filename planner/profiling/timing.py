@@ -334,7 +334,7 @@ def _on_device(model: nn.Module) -> bool:
 
 
 # ---
-# The processor and the software versions behind a measurement.
+# The processor behind a measurement.
 
 
 def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
@@ -342,8 +342,3 @@ def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     accelerators = sorted({torch.cuda.get_device_name(device) for device in devices})
     return "; ".join([machine.processor(described), *accelerators])
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of planner, Python and torch."""
-    return machine.versions(torch=str(torch.__version__))
