@@ -62,9 +62,9 @@ MOST_MESSAGES = 16
 _ANY_PARTS = lcm(*range(1, PARTS + 1))
 
 
-def most_columns(columns: int, column_bytes: int) -> int:
+def most_columns(columns: int, column_bytes: int, least_bytes: int = LEAST_BYTES) -> int:
     """Return the largest number of columns of a message, for a batch of the given columns."""
-    messages = max(min(-(-columns * column_bytes // LEAST_BYTES), MOST_MESSAGES), 1)
+    messages = max(min(-(-columns * column_bytes // least_bytes), MOST_MESSAGES), 1)
     return max(-(-columns // messages), 1)
 
 

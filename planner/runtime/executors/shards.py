@@ -25,6 +25,7 @@ from planner.model.errors import InvalidPlanError
 from planner.programs import Batch, Piece, ShardProgram, with_pieces
 from planner.programs.forms import Direction
 from planner.runtime.collectives.halves import (
+    LEAST_BYTES,
     Halves,
     ProgramHalves,
     in_turn,
@@ -198,13 +199,14 @@ def messages_of(
     parameters: Mapping[str, nn.Parameter],
     cells: Mapping[nn.Parameter, Sequence[Elements]],
     ranks: int,
+    least_bytes: int = LEAST_BYTES,
 ) -> tuple[SliceMessage, ...]:
-    """Return the messages of a batch; a single one below `LEAST_BYTES`."""
+    """Return the messages of a batch; a single one below `least_bytes`."""
     messages = []
     for dtype, pieces in by_dtype(batch.pieces, parameters).items():
         carried = [(cell, -(-len(cell) // ranks)) for cell in cells_in(pieces, parameters, cells)]
         total = sum(width for _, width in carried)
-        most = most_columns(total, ranks * dtype.itemsize)
+        most = most_columns(total, ranks * dtype.itemsize, least_bytes)
         columns: list[Columns] = []
         width = 0
         for cell, end in carried:
