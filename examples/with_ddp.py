@@ -1,4 +1,4 @@
-"""DDP with a plan's buckets, sent in the plan's order; and how far plain DDP is from the plan.
+"""DDP with a plan's buckets, sent in the plan's order, beside plain DDP.
 
 torchrun --nproc-per-node 2 examples/with_ddp.py
 """
@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from planner.programs import program_of
-from planner.runtime import audit, follow_order
+from planner.runtime import follow_order
 from planner.runtime.ddp import as_ddp
 
 
@@ -37,18 +37,11 @@ def main() -> None:
     program = program_of(plan_for(options.plan, make_model(), inputs, target="ddp"))
 
     plain = DistributedDataParallel(make_model())
-    seen = audit(plain, program)
     ddp_s = train(plain, options.steps)
     planned = as_ddp(make_model(), program)
     follow_order(planned, program)
     plan_s = train(planned, options.steps)
 
-    if distributed.get_rank() == 0:
-        last = seen.steps[-1]
-        print(
-            f"plain DDP: {seen.share_as_planned(last):.0%} of the bytes in batches of the plan, "
-            f"{seen.out_of_order(last)} of them the other way round"
-        )
     show(distributed.get_rank(), ddp_s, plan_s)
     del plain, planned  # before the group they use
     gc.collect()

@@ -35,7 +35,6 @@ def test_a_quiet_machine_is_not_warned_about() -> None:
     ("change", "said"),
     [
         ({"threads": 3}, "3 threads on 2 processors"),
-        ({"threads": 4, "ranks": 2}, "2 ranks with 4 threads in all on 2 processors"),
         ({"others": 0.9}, "other processes kept 0.9 of 2 processors busy, and 2 were needed"),
         ({"others": 1.4, "threads": 1}, "and 1 was needed here"),
         ({"spread": Spread(0.5, 0.2)}, "whole iterations spreads over 50% of the median"),
@@ -87,7 +86,6 @@ def test_the_excess_is_in_bounds() -> None:
 def test_others_are_what_is_counted_beyond_ones_own() -> None:
     start = Load(10.0, 1.0, 100.0)
     assert Load(12.0, 2.0, 104.0).others(start) == pytest.approx(1.5)
-    assert Load(12.0, 2.0, 104.0).others(start, own_s=4.0) == 0
     assert Load(12.0, 9.0, 104.0).others(start) == 0  # ticks of two clocks
     assert Load(10.1, 1.0, 101.0).others(start) is None
     assert Load(12.0, 2.0, None).others(start) is None

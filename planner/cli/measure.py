@@ -14,7 +14,7 @@ from planner.cli.parsing import check_integers, given, load_model, seconds
 from planner.cli.telling import Progress
 from planner.jsonio import encode_profile
 from planner.model.errors import InvalidInputError
-from planner.model.profiles import STATISTICS, Profile
+from planner.model.profiles import Profile
 from planner.model.units import counted, format_bytes, format_ns, printable
 
 # ---
@@ -82,12 +82,6 @@ def add_parser(commands: Any) -> None:
         help="of torch; default: OMP_NUM_THREADS, else 1, as torchrun gives each rank",
     )
     parser.add_argument(
-        "--statistic",
-        choices=list(STATISTICS),
-        default="median",
-        help="how the repetitions become one time; default: median",
-    )
-    parser.add_argument(
         "--optimizer",
         choices=["sgd", "adam"],
         help="time its updates too, as those of `planner run`; default: none",
@@ -134,7 +128,7 @@ def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
 
     model, inputs = load_model(options.factory, options.input, options.batch_size)
     name = options.name or options.factory.partition(":")[2]
-    asked = given(options, ("input", "batch_size", "threads", "statistic", "optimizer"))
+    asked = given(options, ("input", "batch_size", "threads", "optimizer"))
     more: dict[str, Any] = {}
     if options.optimizer:
         from planner.profiling.samples import optimizer_of
@@ -151,7 +145,6 @@ def _measured(options: argparse.Namespace, threads: int | None) -> Profile:
         batch_size=options.batch_size,
         threads=threads,
         repeat_s=options.time_limit,
-        statistic=options.statistic,
         progress=lambda done, of: progress(f"{name}: run", done, of),
         **more,
     )

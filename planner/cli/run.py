@@ -31,7 +31,6 @@ from planner.cli.run_report import Ran, as_json, report
 from planner.cli.telling import Progress
 from planner.cli.writing import replacing
 from planner.model.errors import InvalidInputError, InvalidPlanError, PlannerError
-from planner.model.machine import Load
 from planner.model.topologies import BCube
 from planner.model.units import counted
 from planner.view import GANTT, Chart
@@ -39,9 +38,6 @@ from planner.view import GANTT, Chart
 if TYPE_CHECKING:
     from planner.programs import Answer, Program
     from planner.runtime.measuring.trial import Trial
-
-_DRAWN = 5
-"""Steps from which one is drawn; watching takes time, so their times do not count."""
 
 _ABOUT = """\
 Every rank of a job runs this command: start it with torchrun, or any launcher that
@@ -110,7 +106,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--picture",
         metavar="FILE",
-        help="draw a step as predicted above one of rank 0, in layers (.svg, .png)",
+        help="draw a step as predicted above one of rank 0 (.svg, .png)",
     )
     parser.add_argument(
         "--trace", metavar="FILE", help="write a step of all ranks for Perfetto (.json, .json.gz)"
@@ -147,9 +143,8 @@ def run(options: argparse.Namespace) -> int:
     from planner.runtime import join
     from planner.runtime.collectives.interpreter import BcubeAllReduce
     from planner.runtime.measuring.drawn import beside_each_other
-    from planner.runtime.measuring.explained import machine_of
     from planner.runtime.measuring.measured import timeline_of
-    from planner.runtime.measuring.trial import run_ddp, run_plan, watching
+    from planner.runtime.measuring.trial import run_ddp, run_plan
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -158,7 +153,6 @@ def run(options: argparse.Namespace) -> int:
         redirect_stdout(sys.stderr),  # keep the model's own prints out of the report
         join(options.timeout, interfaces) as world,
     ):
-        threads, before = torch.get_num_threads(), Load.now()
         all_reduce = None if bcube is None else BcubeAllReduce(world, bcube.n, bcube.k)
 
         def optimizer() -> Any:
@@ -176,13 +170,10 @@ def run(options: argparse.Namespace) -> int:
             planned, plain = _alternated(options, follow, default, shown=world.rank == 0)
         except InvalidPlanError as error:
             raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
-        machine = machine_of(world, threads, before)
-        if "picture" in writers:
-            with watching(model) as moments:
-                watched = follow(steps=_DRAWN, warmup=1)
+        threads = world.gather("threads", str(torch.get_num_threads()))
     if world.rank:
         return 0
-    ran = Ran(options, answers, planned, plain, machine, world.size)
+    ran = Ran(options, answers, planned, plain, tuple(map(int, threads)))
     if options.json:
         write_json(as_json(ran), None)
     else:
@@ -190,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
         usual = [step.step_ns for trial in planned for step in trial.steps]
-        chart = Chart(*beside_each_other(name, answers, watched.events[0], moments, usual))
+        chart = Chart(*beside_each_other(name, answers, planned[-1].events[0], usual))
         with replacing(options.picture) as place:
             writers["picture"](chart, place)
     if "trace" in writers:

@@ -19,9 +19,7 @@ from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
 from planner.model.units import counted, format_bytes, format_ns
 from planner.programs.from_plans import recipes_of
-from planner.runtime.measuring.explained import against, explained, other_threads
 from planner.runtime.measuring.measured import batches_of, compared, predicted_transfers
-from planner.solving.diagnostics import Circumstances
 from planner.view.table import format_table
 
 if TYPE_CHECKING:
@@ -41,14 +39,18 @@ _WAITED = (
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Alternating trials of plans and of DDP, and the conditions on rank 0 during them."""
+    """Alternating trials of plans and of DDP, and the threads of each rank."""
 
     options: argparse.Namespace
     answers: "Sequence[Answer]"
     planned: "Sequence[Trial]"
     plain: "Sequence[Trial]"
-    machine: Circumstances
-    ranks: int
+    threads: Sequence[int]
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return len(self.threads)
 
 
 def report(ran: Ran) -> str:
@@ -62,7 +64,6 @@ def report(ran: Ran) -> str:
     rows = [_row(measured) for measured in compared(ran.answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
     lines += ["", format_table(header, rows), f"off by: {ERROR_SIGN}", "", *_batches(ran)]
-    lines += ["", *explained(ran.answers, ran.planned, ran.machine)]
     if ran.plain:
         lines += ["", _standing(_against(ran), ran.plain)]
     return "\n".join(lines) + "\n"
@@ -95,7 +96,6 @@ def as_json(ran: Ran) -> str:
             )
             for batch, predicted, size in _transfers(ran)
         ),
-        explanations=explained(ran.answers, ran.planned, ran.machine),
         ddp_step_ns=tuple(step.step_ns for step in _times(ran.plain)) if ran.plain else UNSET,
         against_ddp=_against(ran) if ran.plain else UNSET,
     )
@@ -144,9 +144,21 @@ def _warnings(ran: Ran) -> list[str]:
             f"summed up by BML on BCube({bcube}): predictions are for that only if the "
             "plan's network was measured with calibrate network --bcube"
         )
-    warnings += other_threads(answers, ran.machine.each)
+    warnings += other_threads(answers, ran.threads)
     known_before = [text for answer in answers for text in answer.warnings or ()]
     return [*warnings, *warning_lines(list(dict.fromkeys(known_before)))]
+
+
+def other_threads(answers: "Sequence[Answer]", ranks: Sequence[int]) -> tuple[str, ...]:
+    """Return a warning if ranks compute with other threads than the profiles of the plans."""
+    profiled = {answer.profile_threads for answer in answers if answer.profile_threads is not UNSET}
+    if not profiled or profiled == set(ranks):
+        return ()
+    planned = " and ".join(counted(count, "thread") for count in sorted(profiled))
+    least, most = min(ranks), max(ranks)
+    here = counted(most, "thread") if least == most else f"{least} to {most} threads"
+    text = f"the profile was measured with {planned}, a rank here computes with {here}"
+    return (f"{text}: give planner profile and planner run the same --threads",)
 
 
 def _times(trials: "Sequence[Trial]") -> "list[StepTime]":
@@ -219,6 +231,18 @@ def _against(ran: Ran) -> RatioReport:
             / median(step.step_ns for step in planned.steps)
             for planned, plain in zip(ran.planned, ran.plain, strict=True)
         ]
+    )
+
+
+def against(ratios: Sequence[float]) -> RatioReport:
+    """Return the interval of a ratio over at least one round; a single one tells no difference.
+
+    The true median lies in the interval with probability 1 - 2^(1-n) for n rounds.
+    """
+    low, high = min(ratios), max(ratios)
+    differs = len(ratios) > 1 and not low <= 1 <= high
+    return RatioReport(
+        median=median(ratios), low=low, high=high, rounds=len(ratios), differs=differs
     )
 
 

@@ -62,6 +62,5 @@ class RunReport(Struct, frozen=True, kw_only=True):
     warmup: int
     comparisons: tuple[ComparisonReport, ...]
     transfers: tuple[TransferReport, ...]
-    explanations: tuple[str, ...] = ()
     ddp_step_ns: tuple[int, ...] | UnsetType = UNSET
     against_ddp: RatioReport | UnsetType = UNSET

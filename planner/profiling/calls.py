@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node, saved_tensors_hooks
 
 from planner.model.errors import MeasurementError, PlannerError
-from planner.profiling.samples import byte_size
+from planner.profiling.samples import byte_size, tensors_in
 
 
 @dataclass(slots=True)
@@ -28,6 +28,10 @@ class Call:
     leaf: bool = True
     activation_bytes: int = 0  # size of the output
     kept_bytes: int = 0  # tensors that autograd saves from this call's start to the next call's
+    read: tuple[int, ...] | None = None  # shape of the first tensor it reads, and of its output
+    made: tuple[int, ...] | None = None
+    begun: int = 0  # the count of the caller of `trace` at its start and end
+    ended: int = 0
 
 
 def observed_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -47,16 +51,14 @@ def observed_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 @contextmanager
-def watched(
-    model: nn.Module,
-    enter: Callable[[str, nn.Module, Any], None],
-    leave: Callable[[Any], None],
+def _watched(
+    model: nn.Module, enter: Callable[[str, Any], None], leave: Callable[[Any], None]
 ) -> Iterator[None]:
-    """Call `enter(name, module, inputs)` before and `leave(output)` after every module call."""
+    """Call `enter(name, inputs)` before and `leave(output)` after every module call."""
     with ExitStack() as hooks:
         for name, module in observed_modules(model):
             before = module.register_forward_pre_hook(
-                lambda module, args, kwargs, name=name: enter(name, module, (args, kwargs)),
+                lambda _module, args, kwargs, name=name: enter(name, (args, kwargs)),
                 prepend=True,
                 with_kwargs=True,
             )
@@ -82,27 +84,33 @@ def errors_of(which: str) -> Iterator[None]:
 
 
 def trace(
-    model: nn.Module, inputs: tuple[Any, ...], *, saved: bool = False
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    *,
+    saved: bool = False,
+    count: Callable[[], int] = int,
 ) -> tuple[list[Call], Any]:
     """Run the model once; return its module calls in the order of their starts, and its output.
 
     With `saved`, count the tensors that autograd saves. Each tensor counts once, for the first call
-    that saves it. The model's own parameters and buffers do not count.
+    that saves it. The model's own parameters and buffers do not count. `count` is read at the start
+    and end of each call.
     """
     calls: list[Call] = []
     running: list[Call] = []
     probe = torch.zeros((), requires_grad=True)
 
-    def enter(name: str, _module: nn.Module, _inputs: Any) -> None:
+    def enter(name: str, inputs: Any) -> None:
         if running:
             running[-1].leaf = False
-        calls.append(Call(name, _next_number(probe)))
+        calls.append(Call(name, _next_number(probe), read=_shape(inputs), begun=count()))
         running.append(calls[-1])
 
     def leave(output: Any) -> None:
         call = running.pop()
         call.end = _next_number(probe)
         call.activation_bytes = byte_size(output)
+        call.made, call.ended = _shape(output), count()
 
     first_for: dict[tuple[int, int], Call] = {}
 
@@ -114,7 +122,7 @@ def trace(
     with ExitStack() as hooks:
         if saved:
             hooks.enter_context(saved_tensors_hooks(pack, lambda tensor: tensor))
-        hooks.enter_context(watched(model, enter, leave))
+        hooks.enter_context(_watched(model, enter, leave))
         with errors_of("forward"):
             output = model(*inputs)
     # After the run: lazy parameters get their memory in the first run.
@@ -123,6 +131,12 @@ def trace(
         if place not in own:
             call.kept_bytes += place[1]
     return calls, output
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """Return the shape of the first tensor in a value."""
+    first = next(tensors_in(value), None)
+    return None if first is None else tuple(first.shape)
 
 
 def _place(tensor: Tensor) -> tuple[int, int]:

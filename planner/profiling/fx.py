@@ -71,7 +71,7 @@ def fx_document(
     rows: list[dict[str, Any]] = []
     times: dict[str, list[list[int]]] = {}
     owners: dict[int, str] = {}
-    needed = dependences(graph, keep_collectives=False)
+    needed = dependences(graph)
     storages: dict[str, set[int]] = {}
     same: dict[int, int] = {}
     for node in graph.nodes:
@@ -173,7 +173,7 @@ def _bytes(values: list[Any]) -> int:
 # Which nodes must stay in order: for a value, a write to the same storage, or random numbers.
 #
 # Method: One pass over the nodes. Each storage remembers its last writer, and the readers since.
-# Random draws form a chain, and so do collectives. Nodes with other effects stay in place.
+# Random draws form a chain. Nodes with other effects stay in place.
 # Guarantee: Every order that respects the dependences computes the same results with the same
 # random draws. Two nodes that only read are independent.
 # Complexity: O(nodes + edges), and O(nodes) for each node that stays in place.
@@ -193,11 +193,11 @@ def operations(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if node.op.startswith("call_")]
 
 
-def dependences(graph: Graph, *, keep_collectives: bool = True) -> dict[Node, tuple[Node, ...]]:
+def dependences(graph: Graph) -> dict[Node, tuple[Node, ...]]:
     """Return for each node that computes the earlier nodes it depends on.
 
-    Each node's ``meta["val"]`` must hold its value, as tracing leaves it. Without
-    `keep_collectives` collectives may change their order; all ranks must then do so alike.
+    Each node's ``meta["val"]`` must hold its value, as tracing leaves it. Collectives may change
+    their order; all ranks must do so alike.
     """
     needed: dict[Node, tuple[Node, ...]] = {}
     written: dict[int, Node] = {}
@@ -207,8 +207,6 @@ def dependences(graph: Graph, *, keep_collectives: bool = True) -> dict[Node, tu
     for node in operations(graph):
         before = dict.fromkeys(read for read in node.all_input_nodes if read in needed)
         kinds = _kinds(node)
-        if not keep_collectives:
-            kinds.discard("collective")
         writes = {storage for read in _written(node) for storage in _storages(read)}
         for kind in kinds & last.keys():
             before[last[kind]] = None
@@ -243,8 +241,8 @@ def _kinds(node: Node) -> set[str]:
     kinds = set()
     if torch.Tag.nondeterministic_seeded in target.tags:
         kinds.add("random")
-    if target.namespace in COLLECTIVES:  # a wait depends on its collective alone
-        return kinds if "wait_tensor" in target.name() else {*kinds, "collective"}
+    if target.namespace in COLLECTIVES:  # they are impure for torch, but depend on values alone
+        return kinds
     mutable = target._schema.is_mutable
     if mutable and not all(map(_storages, _written(node))):
         kinds.add("fixed")  # the written storage is unknown

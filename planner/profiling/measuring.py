@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from statistics import median
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from planner.model import machine
 from planner.model.errors import InvalidInputError
 from planner.model.graphs import Graph, Op, Parameter
 from planner.model.layers import Layer
-from planner.model.profiles import STATISTICS, Profile, Provenance
+from planner.model.profiles import Profile, Provenance
 from planner.model.validation import integer, shown
 from planner.profiling.shapes import Description, describe
 from planner.profiling.structure import Structure, observe
@@ -31,13 +32,10 @@ from planner.profiling.timing import (
     repeated,
     time_bare,
     time_layers,
-    versions,
     warnings_of,
     with_threads,
 )
 from planner.solving.deadline import Deadline
-
-_Statistic = Callable[[Sequence[int]], float]
 
 
 def measure(
@@ -52,7 +50,6 @@ def measure(
     threads: int | None = None,
     notes: tuple[str, ...] = (),
     repeat_s: float = 0.0,
-    statistic: str = "median",
     optimizer: Callable[[list[Tensor]], Optimizer] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
@@ -85,8 +82,6 @@ def measure(
     repeat_s : float
         Seconds for more repetitions while times vary too much. The steadiest consecutive
         repetitions count. Remaining doubts are listed in the provenance's `warnings`.
-    statistic : str
-        Statistic over the repetitions: a key of `planner.model.profiles.STATISTICS`.
     optimizer : callable, optional
         Makes an optimiser of the given parameters (copies of the model's). Its updates become ops
         of the graph, each before the first op that reads the updated parameters.
@@ -111,10 +106,6 @@ def measure(
     if threads is not None:
         integer(threads, "threads", minimum=1, maximum=2**16)
 
-    if statistic not in STATISTICS:
-        known = ", ".join(STATISTICS)
-        raise InvalidInputError("statistic", f"expected one of {known}, got {shown(statistic)}")
-    one_of = STATISTICS[statistic]
     report = progress or (lambda _done, _total: None)
     clock = clock_for(model)
     bare: list[tuple[int, int]] = []
@@ -147,10 +138,10 @@ def measure(
         counting = slice(first, first + repetitions)
         others = others_in(loads, first + 1, first + 1 + repetitions)
         bare, runs = bare[counting], runs[counting]
-        layers = _layers(model, structure, runs, one_of, described)
-        graph = _graph(model, structure, runs, one_of)
+        layers = _layers(model, structure, runs, described)
+        graph = _graph(model, structure, runs)
         if graph is not None and optimizer is not None:
-            graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock, one_of))
+            graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock))
         sums = sum(each.forward_ns for each in layers), sum(each.backward_ns for each in layers)
         provenance = Provenance(
             kind="measured",
@@ -160,13 +151,13 @@ def measure(
             threads=torch.get_num_threads(),
             warmup=warmup,
             repetitions=repetitions,
-            statistic=statistic,
-            versions=versions(),
+            statistic="median",
+            versions=machine.versions(torch=str(torch.__version__)),
             notes=(
                 *notes,
-                *notes_of(model, structure, sums, bare, runs, spread, tried, statistic),
+                *notes_of(model, structure, sums, bare, runs, spread, tried),
             ),
-            warnings=warnings_of(model, bare, runs, spread, others, sums, one_of),
+            warnings=warnings_of(model, bare, runs, spread, others, sums),
         )
     return Profile(name, layers, provenance, batch_size, graph)
 
@@ -175,7 +166,6 @@ def _layers(
     model: nn.Module,
     structure: Structure,
     runs: Sequence[Run],
-    one_of: _Statistic,
     described: Sequence[Description] | None,
 ) -> tuple[Layer, ...]:
     if described is not None and len(described) != len(structure.names):
@@ -197,13 +187,13 @@ def _layers(
         layers.append(
             Layer(
                 name=name,
-                forward_ns=round(one_of(forward)),
-                backward_ns=round(one_of(backward)),
+                forward_ns=round(median(forward)),
+                backward_ns=round(median(backward)),
                 parameter_bytes=parameter_bytes[layer],
                 gradient_bytes=gradient_bytes[layer],
                 activation_bytes=structure.activation_bytes[layer],
                 kept_bytes=structure.kept_bytes[layer],
-                gradient_ready_ns=round(one_of(ready)) if ready else None,
+                gradient_ready_ns=round(median(ready)) if ready else None,
                 forward_spread_ns=interquartile(forward),
                 backward_spread_ns=interquartile(backward),
                 block=structure.blocks[layer],
@@ -214,9 +204,7 @@ def _layers(
     return tuple(layers)
 
 
-def _graph(
-    model: nn.Module, structure: Structure, runs: Sequence[Run], one_of: _Statistic
-) -> Graph | None:
+def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph | None:
     """Return the dataflow graph; None if no parameter gets a gradient.
 
     A backward op follows its forward op and the backward ops that produce its gradient. Where
@@ -238,7 +226,7 @@ def _graph(
     ops = [
         Op(
             forward[index],
-            round(one_of([run.op_forward_ns[index] for run in runs])),
+            round(median([run.op_forward_ns[index] for run in runs])),
             "forward",
             tuple(forward[producer] for producer in op.reads),
         )
@@ -250,7 +238,7 @@ def _graph(
         ops.append(
             Op(
                 backward[index],
-                round(one_of([run.op_backward_ns[index] for run in runs])),
+                round(median([run.op_backward_ns[index] for run in runs])),
                 "backward",
                 (*(backward[reader] for reader in giving), forward[index]),
             )
@@ -287,7 +275,6 @@ def time_updates(
     optimizer: Callable[[list[Tensor]], Optimizer],
     repetitions: int,
     clock: Clock,
-    one_of: _Statistic,
 ) -> int:
     """Return the time of one optimiser step (ns), after a first step that creates its state."""
     copies: list[Tensor] = []
@@ -301,7 +288,7 @@ def time_updates(
         start = clock()
         made.step()
         times.append(clock() - start)
-    return round(one_of(times[1:]))
+    return round(median(times[1:]))
 
 
 def with_updates(graph: Graph, step_ns: int) -> Graph:

@@ -15,13 +15,12 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from planner.model.errors import MeasurementError
-from planner.profiling.calls import errors_of, watched
-from planner.profiling.samples import tensors_in
+from planner.profiling.calls import Call, trace
 
 _ATTENTION = ("aten._scaled_dot_product_", "aten._flash_attention_forward")
 
@@ -60,16 +59,6 @@ class _Products(TorchDispatchMode):
         return result
 
 
-class _Call:
-    """One call of a module: its shapes, and the count of multiply-adds at its start and end."""
-
-    def __init__(self, module: nn.Module, inputs: Any, begun: int) -> None:
-        self.module, self.leaf = module, True
-        self.read = _shape(inputs)
-        self.made: tuple[int, ...] | None = None
-        self.begun = self.ended = begun
-
-
 def describe(
     model: nn.Module, inputs: tuple[Any, ...], batch_size: int
 ) -> tuple[Description, ...] | None:
@@ -77,43 +66,23 @@ def describe(
 
     `batch_size` is the number of samples in `inputs`. On the device ``meta`` nothing is computed.
     """
-    calls: list[_Call] = []
-    running: list[_Call] = []
-
-    def enter(_name: str, module: nn.Module, inputs: Any) -> None:
-        if running:
-            running[-1].leaf = False
-        running.append(_Call(module, inputs, products.count))
-        calls.append(running[-1])
-
-    def leave(output: Any) -> None:
-        call = running.pop()
-        call.made, call.ended = _shape(output), products.count
-
     try:
-        with errors_of("forward"), _Products() as products, watched(model, enter, leave):
-            model(*inputs)
+        with _Products() as products:
+            calls, _ = trace(model, inputs, count=lambda: products.count)
     except MeasurementError:
         return None
     leaves = [call for call in calls if call.leaf]
     bounds = [0, *(leaf.begun for leaf in leaves[1:]), products.count]
     return tuple(
-        _description(leaf, *counts, batch_size)
+        _description(model.get_submodule(leaf.module), leaf, *counts, batch_size)
         for leaf, counts in zip(leaves, pairwise(bounds), strict=True)
     )
 
 
-def _shape(value: Any) -> tuple[int, ...] | None:
-    """Return the shape of the first tensor in a value."""
-    if isinstance(value, Tensor):
-        return tuple(value.shape)
-    first = next(iter(tensors_in(value)), None)
-    return None if first is None else tuple(first.shape)
-
-
-def _description(call: _Call, begin: int, end: int, batch_size: int) -> Description:
-    module, counted = call.module, end - begin
-    kind = _kind(module)
+def _description(
+    module: nn.Module, call: Call, begin: int, end: int, batch_size: int
+) -> Description:
+    counted, kind = end - begin, _kind(module)
     read, made = (_of_sample(shape, batch_size) for shape in (call.read, call.made))
     kernel, stride = _window(module, read, made) if kind in ("conv", "pool") else (None, None)
     if kernel is None and kind in ("conv", "pool"):

@@ -266,7 +266,6 @@ def warnings_of(
     spread: Spread | None,
     others: float | None,
     sums: tuple[int, int],
-    one_of: Callable[[Sequence[int]], float],
 ) -> tuple[str, ...]:
     """Return the reasons why the times may be off.
 
@@ -285,8 +284,8 @@ def warnings_of(
             spread=spread,
             forward_hooked=hooked[0],
             backward_hooked=hooked[1],
-            forward_layers=(sums[0], one_of([times[0] for times in bare])),
-            backward_layers=(sums[1], one_of([times[1] for times in bare])),
+            forward_layers=(sums[0], median([times[0] for times in bare])),
+            backward_layers=(sums[1], median([times[1] for times in bare])),
         )
     )
 
@@ -299,7 +298,6 @@ def notes_of(
     runs: Sequence[Run],
     spread: Spread | None,
     tried: int,
-    statistic: str,
 ) -> list[str]:
     """Return the measurement's notes: cost of the hooks, spread, mode, unused parameters."""
     notes = []
@@ -308,7 +306,7 @@ def notes_of(
         notes.append(
             f"hooked {direction} within {abs(hooked - without) / max(without, 1):.1%} of bare "
             f"({hooked / 1e6:.3f} ms, {without / 1e6:.3f} ms); "
-            f"the layers' {statistic}s sum to {sums[which] / 1e6:.3f} ms"
+            f"the layers' medians sum to {sums[which] / 1e6:.3f} ms"
         )
     if spread is not None:
         notes.append(
@@ -334,7 +332,7 @@ def _on_device(model: nn.Module) -> bool:
 
 
 # ---
-# The processor and the software versions behind a measurement.
+# The processor behind a measurement.
 
 
 def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
@@ -342,8 +340,3 @@ def processor(model: nn.Module, described: Path = Path("/proc/cpuinfo")) -> str:
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     accelerators = sorted({torch.cuda.get_device_name(device) for device in devices})
     return "; ".join([machine.processor(described), *accelerators])
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of planner, Python and torch."""
-    return machine.versions(torch=str(torch.__version__))

@@ -25,11 +25,10 @@ from planner.programs.from_plans import (
     Answer,
     Layers,
     TypedPlan,
-    family_of,
+    answer_of,
     is_typed,
     read_answer,
     read_plan,
-    read_typed,
     shards,
 )
 
@@ -78,13 +77,9 @@ def program_of(*plans: Plan | list[Plan] | tuple[Plan, ...]) -> Program:
         several = plans[0]
     families, contents = list[str](), list[Program | Layers]()
     for plan in several:
-        if is_typed(plan):
-            families.append(family_of(plan))
-            contents.append(read_typed(plan))
-        else:
-            answer = read_plan(plan)
-            families.append(answer.problem)
-            contents.append(read_answer(answer))
+        answer = answer_of(plan) if is_typed(plan) else read_plan(plan)
+        families.append(answer.problem)
+        contents.append(read_answer(answer))
     if not contents:
         raise InvalidInputError("", "expected a plan")
     if len(contents) > 1 and set(families) != {"ibatch"}:

@@ -22,21 +22,11 @@ from planner.programs.from_plans import Answer, read_plan, recipes_of, through_a
 
 
 class SummingProgram(NamedTuple):
-    """The program by which a plan sums up gradients.
+    """The program by which a plan sums up gradients."""
 
-    Attributes
-    ----------
-    program : Program
-        The all-reduce.
-    depth : int
-        Number of pipelined parts, each one step behind the part before.
-    size_bytes : int or None
-        The only size of tensors that the program fits; None: any.
-    """
-
-    program: Program
-    depth: int = 1
-    size_bytes: int | None = None
+    program: Program  # the all-reduce
+    depth: int = 1  # pipelined parts, each one step behind the part before
+    size_bytes: int | None = None  # the only size of tensors that the program fits; None: any
 
 
 def summing_program(

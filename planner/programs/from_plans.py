@@ -5,17 +5,20 @@ open is refused. Complexity: O(parts).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from planner.families import bigdl, caramel, fsdp, ibatch, iteration
 from planner.families.collectives.recipes import Recipe
-from planner.families.iteration.synchronisation import recipe_on
-from planner.jsonio import PROBLEMS, decode_answer
+from planner.jsonio import PROBLEMS, decode_answer, iteration_making
+from planner.jsonio import bigdl as bigdl_json
+from planner.jsonio import caramel as caramel_json
+from planner.jsonio import fsdp as fsdp_json
+from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
@@ -24,8 +27,8 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
 from planner.jsonio.transfers import TransferDocument
+from planner.jsonio.types import or_none
 from planner.model.errors import InvalidInputError
-from planner.model.graphs import Graph
 from planner.model.validation import shown
 from planner.programs.forms import (
     Batch,
@@ -38,8 +41,10 @@ from planner.programs.forms import (
     piece_of,
 )
 from planner.programs.units import units_of
+from planner.solving.deadline import NEVER
+from planner.solving.family import Family
 from planner.solving.result import Result
-from planner.solving.transfers import Kind, Part
+from planner.solving.transfers import Kind
 
 
 class Layers(NamedTuple):
@@ -51,22 +56,10 @@ class Layers(NamedTuple):
     sizes: Sequence[int] | None = None
 
 
-def gradients(
-    batches: Iterable[Batch], method: str, *, barrier: bool, traffic: float
-) -> GradientProgram:
-    """Return the program of a plan of `caramel`; its transfers have to be all-reduces."""
-    if traffic != 1:
-        raise InvalidInputError(
-            "method", f"{method} sends through parameter servers: expected all-reduces"
-        )
-    return GradientProgram(tuple(batches), barrier)
-
-
 def transfers(
-    rows: Iterable[tuple[Kind, Batch]], *, barrier: bool
+    rows: Sequence[tuple[Kind, Batch]], *, barrier: bool
 ) -> GradientProgram | ShardProgram:
     """Return the program of a plan of `iteration`: all-reduces, or pushes and pulls, not both."""
-    rows = tuple(rows)
     if all(kind == "all_reduce" for kind, _ in rows):
         return GradientProgram(tuple(batch for _, batch in rows), barrier)
     if barrier:
@@ -119,131 +112,9 @@ def through_a_driver(method: str) -> InvalidInputError:
 
 
 # ---
-# Typed plans as programs: a problem with its plan or its result.
-
-TypedPlan = (
-    tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan, Any]]
-    | tuple[iteration.Problem, iteration.Plan | Result[iteration.Plan, Any]]
-    | tuple[bigdl.Problem, bigdl.Plan | Result[bigdl.Plan, Any]]
-    | tuple[fsdp.Problem, fsdp.Plan | Result[fsdp.Plan, Any]]
-    | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan, Any], Sequence[Sequence[str]]]
-    | tuple[caramel.Problem | iteration.Problem, caramel.Plan | iteration.Plan]
-)
-"""Problems of `ibatch` have layers but no parameters: the names of each layer's come third."""
-
-_FAMILIES = {
-    bigdl.Problem: "bigdl",
-    caramel.Problem: "caramel",
-    fsdp.Problem: "fsdp",
-    ibatch.Problem: "ibatch",
-    iteration.Problem: "iteration",
-}
-
-
-def is_typed(plan: object) -> TypeGuard[TypedPlan]:
-    """Return whether a value is a problem with its plan, and not a sequence of plans."""
-    return isinstance(plan, tuple) and bool(plan) and type(plan[0]) in _FAMILIES
-
-
-def family_of(plan: TypedPlan) -> str:
-    """Return the family of a plan."""
-    return _FAMILIES[type(plan[0])]
-
-
-def read_typed(plan: TypedPlan) -> Program | Layers:
-    """Return the program of a typed plan, after its family's checker has passed it."""
-    problem: object
-    solved: object
-    problem, solved, *names = plan if len(plan) > 1 else (*plan, None)
-    solution: object
-    method, solution = f"this plan of {family_of(plan)}", solved
-    if isinstance(solved, Result):
-        if solved.infeasibility is not None:
-            raise InvalidInputError("plan", f"there is none: {solved.infeasibility.reason}")
-        method, solution = solved.method, solved.plan
-    match problem, solution:
-        case caramel.Problem(), caramel.Plan():
-            caramel.check(problem, solution)
-            sizes = tuple(parameter.size_bytes for parameter in problem.graph.parameters)
-            batches = (
-                Batch(_pieces(problem.graph, group.parts, sizes), group.size_bytes, group.depth)
-                for group in solution.groups
-            )
-            traffic = float(solution.traffic)
-            return gradients(batches, method, barrier=solution.barrier, traffic=traffic)
-        case iteration.Problem(), iteration.Plan():
-            iteration.check(problem, solution)
-            rows = []
-            for transfer in solution.transfers:
-                sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
-                pieces = _pieces(problem.graph, transfer.parts, sizes)
-                name = transfer.algorithm or solution.algorithm
-                recipe = recipe_on(problem.cluster, name)
-                batch = Batch(pieces, transfer.size_bytes, transfer.depth, recipe)
-                rows.append((transfer.kind, batch))
-            return transfers(rows, barrier=solution.barrier)
-        case ibatch.Problem(), ibatch.Plan():
-            ibatch.check(problem, solution)
-            table = _table(problem, names)
-            return Layers(problem.direction, solution.batches, table, problem.layer_bytes)
-        case bigdl.Problem(), bigdl.Exchange():
-            bigdl.check(problem, solution)
-            nodes = range(solution.nodes)
-            return SliceProgram(
-                tuple(map(solution.slice, nodes)), tuple(map(solution.pull_order, nodes))
-            )
-        case fsdp.Problem(), fsdp.Plan():
-            fsdp.check(problem, solution)
-            chosen = problem.meshes[solution.mesh]
-            mesh = chosen.replicas, chosen.shards
-            loads = fsdp.evaluate(problem, solution).loads
-            return units_of(problem.names, solution, loads, mesh, problem.channels)
-        case bigdl.Problem(), bigdl.Driver():
-            raise through_a_driver(method)
-    raise InvalidInputError(
-        "plan",
-        f"expected a plan or result of a problem of {family_of(plan)}, got {shown(solution)}",
-    )
-
-
-def _pieces(graph: Graph, parts: Iterable[Part], sizes: Sequence[int]) -> tuple[Piece, ...]:
-    """Return the pieces of a transfer, parameter by parameter, as answers list them."""
-    spans: dict[int, list[tuple[int, int]]] = {}
-    for index, start, stop in parts:
-        spans.setdefault(index, []).append((start, stop))
-    return tuple(
-        piece_of(graph.parameters[index].name, start, stop, sizes[index])
-        for index, several in spans.items()
-        for start, stop in _joined(several)
-    )
-
-
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the spans sorted, with touching ones merged."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in sorted(spans):
-        touches = joined and joined[-1][1] == start
-        joined.append((joined.pop()[0] if touches else start, stop))
-    return joined
-
-
-def _table(problem: ibatch.Problem, names: Sequence[Any]) -> tuple[tuple[str, ...], ...] | None:
-    """Return the parameters of each layer, or None if they were not given."""
-    if not names or names[0] is None:
-        return None
-    table = tuple(map(tuple, names[0]))
-    if len(table) != problem.layers:
-        raise InvalidInputError(
-            "layer_parameters", f"expected those of {problem.layers} layers, got {len(table)}"
-        )
-    return table
-
-
-# ---
 # Answers of the JSON interface as programs.
 
 Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | FsdpAnswer | IbatchAnswer | IterationAnswer
-ValueT = TypeVar("ValueT")
 
 
 def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
@@ -273,28 +144,32 @@ def read_answer(answer: Answer) -> Program | Layers:
     An answer that leaves the program open is an `InvalidInputError`.
     """
     if isinstance(answer, CaramelAnswer):
-        sizes = _known(answer.parameter_bytes) or {}
+        sizes = or_none(answer.parameter_bytes) or {}
         groups = (
             Batch(_named_pieces(group, sizes), group.bytes, group.depth) for group in answer.groups
         )
-        barrier, traffic = answer.barrier, answer.traffic
-        return gradients(groups, answer.method, barrier=barrier, traffic=traffic)
+        if answer.traffic != 1:
+            raise InvalidInputError(
+                "method",
+                f"{answer.method} sends through parameter servers: expected all-reduces",
+            )
+        return GradientProgram(tuple(groups), answer.barrier)
     if isinstance(answer, IterationAnswer):
-        pushed = _known(answer.parameter_bytes) or {}
-        pulled = _known(answer.pull_bytes) or pushed
+        pushed = or_none(answer.parameter_bytes) or {}
+        pulled = or_none(answer.pull_bytes) or pushed
         recipes, rows = recipes_of(answer), []
-        for transfer in _known(answer.transfers) or ():
+        for transfer in or_none(answer.transfers) or ():
             pieces = _named_pieces(transfer, pulled if transfer.kind == "pull" else pushed)
-            recipe = recipes[_known(transfer.algorithm)]
-            batch = Batch(pieces, transfer.bytes, _known(transfer.depth) or 1, recipe)
+            recipe = recipes[or_none(transfer.algorithm)]
+            batch = Batch(pieces, transfer.bytes, or_none(transfer.depth) or 1, recipe)
             rows.append((transfer.kind, batch))
         return transfers(rows, barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):
-        batches = _known(answer.batches) or ()
-        names = _known(answer.layer_parameters)
-        return Layers(answer.direction, batches, names, _known(answer.layer_bytes))
+        batches = or_none(answer.batches) or ()
+        names = or_none(answer.layer_parameters)
+        return Layers(answer.direction, batches, names, or_none(answer.layer_bytes))
     if isinstance(answer, BigdlAnswer):
-        slices, order = _known(answer.slices), _known(answer.pulls())
+        slices, order = or_none(answer.slices), or_none(answer.pulls())
         if slices is None or order is None:
             raise through_a_driver(answer.method)
         return SliceProgram(slices, order)
@@ -302,7 +177,7 @@ def read_answer(answer: Answer) -> Program | Layers:
         plan, loads = plan_of(answer)
         assert answer.mesh is not UNSET
         mesh = answer.mesh.replicas, answer.mesh.shards
-        return units_of(_known(answer.layer_names), plan, loads, mesh, answer.channels)
+        return units_of(or_none(answer.layer_names), plan, loads, mesh, answer.channels)
     raise InvalidInputError(
         "problem",
         f"a plan of {answer.problem} says how to sum up, not what to send when: give a plan of "
@@ -315,7 +190,7 @@ def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
 
     The recipe is None for the ring if the answer does not describe it, and with a single worker.
     """
-    synchronisation = _known(answer.synchronisation)
+    synchronisation = or_none(answer.synchronisation)
     if synchronisation is None:
         return {None: None}
     recipes: dict[str | None, Recipe | None] = {}
@@ -330,12 +205,69 @@ def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
 
 
 def _named_pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:
-    part = _known(transfer.part) or {}
+    part = or_none(transfer.part) or {}
     return tuple(
         piece_of(name, *part[name], sizes.get(name)) if name in part else Piece(name)
         for name in transfer.parameters
     )
 
 
-def _known(value: ValueT | UnsetType) -> ValueT | None:
-    return None if value is UNSET else value
+# ---
+# Typed plans, which are a problem with its plan or its result, as answers.
+
+TypedPlan = (
+    tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan, Any]]
+    | tuple[iteration.Problem, iteration.Plan | Result[iteration.Plan, Any]]
+    | tuple[bigdl.Problem, bigdl.Plan | Result[bigdl.Plan, Any]]
+    | tuple[fsdp.Problem, fsdp.Plan | Result[fsdp.Plan, Any]]
+    | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan, Any], Sequence[Sequence[str]]]
+    | tuple[caramel.Problem | iteration.Problem, caramel.Plan | iteration.Plan]
+)
+"""Problems of `ibatch` have layers but no parameters: the names of each layer's come third."""
+
+_FAMILIES: Mapping[type, tuple[str, Family[Any, Any, Any], Callable[..., Answer]]] = {
+    bigdl.Problem: ("bigdl", bigdl.BIGDL, bigdl_json.answer),
+    caramel.Problem: ("caramel", caramel.CARAMEL, caramel_json.answer),
+    fsdp.Problem: ("fsdp", fsdp.FSDP, fsdp_json.answer),
+    ibatch.Problem: ("ibatch", ibatch.IBATCH, ibatch_json.answer),
+    iteration.Problem: ("iteration", iteration.ITERATION, iteration_making.answer),
+}
+"""Name, family, and maker of answers by the type of problem."""
+
+
+def is_typed(plan: object) -> TypeGuard[TypedPlan]:
+    """Return whether a value is a problem with its plan, and not a sequence of plans."""
+    return isinstance(plan, tuple) and bool(plan) and type(plan[0]) in _FAMILIES
+
+
+def answer_of(plan: TypedPlan) -> Answer:
+    """Return the answer of a typed plan, after its family's checker has passed it."""
+    problem: Any
+    solution: Any
+    problem, solution, *names = plan if len(plan) > 1 else (*plan, None)
+    name, family, answer = _FAMILIES[type(problem)]
+    method = f"this plan of {name}"
+    if isinstance(solution, Result):
+        if solution.infeasibility is not None:
+            raise InvalidInputError("plan", f"there is none: {solution.infeasibility.reason}")
+        method, solution = solution.method, solution.plan
+    if not isinstance(solution, PROBLEMS[name].plans):
+        raise InvalidInputError(
+            "plan", f"expected a plan or result of a problem of {name}, got {shown(solution)}"
+        )
+    evaluation, objective_ns = family.priced(problem, solution, NEVER)
+    known = {"layer_parameters": _table(problem, names)} if name == "ibatch" else {}
+    result = Result(method, solution, objective_ns, None, 0.0, evaluation=evaluation)
+    return answer(problem, result, **known)
+
+
+def _table(problem: ibatch.Problem, names: Sequence[Any]) -> tuple[tuple[str, ...], ...] | None:
+    """Return the parameters of each layer, or None if they were not given."""
+    if not names or names[0] is None:
+        return None
+    table = tuple(map(tuple, names[0]))
+    if len(table) != problem.layers:
+        raise InvalidInputError(
+            "layer_parameters", f"expected those of {problem.layers} layers, got {len(table)}"
+        )
+    return table

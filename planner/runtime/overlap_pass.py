@@ -59,7 +59,7 @@ def impose_overlap(graph: Graph, plan: bytes | Typed) -> None:
 
 def _in_order(graph: Graph, names: Sequence[str]) -> list[Node]:
     """Return the nodes of a graph in a planned order; an invalid one is an `InvalidPlanError`."""
-    needed = dependences(graph, keep_collectives=False)
+    needed = dependences(graph)
     node_of = {node.name: node for node in needed}
     order: dict[Node, None] = {}
     for place, name in enumerate(names):

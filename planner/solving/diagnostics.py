@@ -57,8 +57,6 @@ class Circumstances:
     backward_hooked: float | None = None
     forward_layers: tuple[float, float] | None = None  # layers, whole pass (ns)
     backward_layers: tuple[float, float] | None = None
-    ranks: int = 1  # processes that share the threads
-    each: tuple[int, ...] = ()  # threads of each rank of a job
 
 
 def disturbances(measured: Circumstances) -> tuple[str, ...]:
@@ -71,10 +69,8 @@ def _causes(measured: Circumstances) -> list[str]:
     threads, processors = measured.threads, measured.processors
     have = counted(processors, "processor")
     if threads > processors:
-        shared = f"{measured.ranks} ranks with {threads} threads in all"
-        own = counted(threads, "thread")
         causes.append(
-            f"{shared if measured.ranks > 1 else own} on {have} waited for each other: measure "
+            f"{counted(threads, 'thread')} on {have} waited for each other: measure "
             "again with fewer threads"
         )
     if measured.others is not None:

@@ -122,7 +122,7 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     assert "exposed communication" in first
     assert "in 2 alternating rounds" in first
     assert "warning: it was busy" in first
-    assert "a step took" in first
+    assert re.search(r"^computation +\S", first, flags=re.MULTILINE)
     assert "forward phase" in second
     assert "backward phase" in second
     assert "pull batch 1" in second
@@ -161,17 +161,16 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
             0 <= waited <= whole
             for waited, whole in zip(one["waited_ns"], one["measured_ns"], strict=True)
         )
-    assert [len(one["measured_ns"]) for one in document["comparisons"]] == [3, 3]
+    assert [len(one["measured_ns"]) for one in document["comparisons"]] == [3, 3, 3]
     assert len(document["ddp_step_ns"]) == 3
     assert document["against_ddp"]["rounds"] == 1
     assert not document["against_ddp"]["differs"]  # which one round cannot tell
-    assert any(text.startswith("a step took") for text in document["explanations"])
     assert all(time > 0 for time in document["ddp_step_ns"])
     picture = (folder / "step.svg").read_text()
     assert "<svg" in picture
     assert "forward ops" in picture
     assert "times as long as predicted" in picture
-    for name in ("end of the step, predicted", "end of the step, measured", "0, "):
+    for name in ("end of the step, predicted", "end of the step, measured"):
         assert name in picture
     trace = json.loads((folder / "trace.json").read_text())
     lanes = {one["args"]["name"] for one in trace["traceEvents"] if one["name"] == "thread_name"}

@@ -92,7 +92,7 @@ def test_orders_that_are_admitted_compute_the_same_and_no_others(make: Callable[
             assert make is mutating
 
 
-def test_collectives_keep_their_order_and_unknown_calls_their_place() -> None:
+def test_collectives_depend_on_values_and_unknown_calls_keep_their_place() -> None:
     graph = Graph()
     x = graph.placeholder("x")
     first = graph.call_function(torch.ops._c10d_functional.all_reduce.default, (x, "sum", "0"))
@@ -102,7 +102,7 @@ def test_collectives_keep_their_order_and_unknown_calls_their_place() -> None:
     last = graph.call_function(aten.sum.default, (x,))
     graph.output((second, waited, last))
     needed = dependences(graph)
-    assert needed[second] == (first,)
+    assert needed[second] == ()
     assert needed[waited] == (first,)
     assert set(needed[unknown]) == {first, second, waited}
     assert needed[last] == (unknown,)

@@ -177,37 +177,33 @@ class Interpreter:
                 pieces.append(part[start : start + layout.span(chunk, 1) // width])
         return [piece for piece in pieces if piece.numel()]
 
-    def all_reduce(self, tensor: Tensor, *, average: bool = False) -> Tensor:
-        """Replace a tensor of any shape by the sum, or the mean, of all ranks' tensors.
+    def all_reduce(self, tensor: Tensor) -> Tensor:
+        """Replace a tensor of any shape by the sum of all ranks' tensors.
 
         Parameters
         ----------
         tensor : Tensor
-            On the CPU, of the same shape and type on all ranks. It is returned.
-        average : bool
-            Whether to divide by the number of ranks.
+            Of real numbers, on the CPU, of the same shape and type on all ranks. It is returned.
 
         Raises
         ------
         CommunicationError
             If a transfer fails, or another rank has stopped.
         InvalidInputError
-            If the tensor is sparse, not on the CPU, or of a size the program is not for; or if its
-            type has no mean.
+            If the tensor is complex, sparse, not on the CPU, or of a size the program is not for.
         """
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        dense = tensor.device.type == "cpu" and tensor.layout == torch.strided
+        if not dense or tensor.is_complex():
             raise InvalidInputError(
-                "tensor", f"expected a dense one on the CPU, got {tensor.layout}, {tensor.device}"
+                "tensor",
+                "expected a dense one of real numbers on the CPU, got "
+                f"{tensor.layout}, {tensor.dtype}, {tensor.device}",
             )
-        if average and not (tensor.is_floating_point() or tensor.is_complex()):
-            raise InvalidInputError("average", f"no mean of {tensor.dtype}")
         plain = tensor.detach()
         flat = plain.reshape(-1)  # a copy where the tensor is not contiguous
-        self._checked(_real(flat), 1, self.program.kind)  # an error here stops no other rank
+        self._checked(flat, 1, self.program.kind)  # an error here stops no other rank
         with self._world.transferring():
             self(flat)
-        if average:
-            flat /= self._world.size
         if not plain.is_contiguous():
             plain.copy_(flat.view(plain.shape))
         return tensor
@@ -230,7 +226,6 @@ class Interpreter:
         if not self._busy.acquire(blocking=False):
             raise InvalidInputError("", "called from two threads at once")
         try:
-            flat = _real(flat)
             for lane, script in zip(self._lanes, self._checked(flat, depth, kind), strict=True):
                 lane.jobs.put((flat, script))
             for _ in self._lanes:
@@ -270,11 +265,6 @@ class Interpreter:
                 return self._answers.get(timeout=_LOOK_S)
             if self._world.watch.error is not None:
                 return self._world.watch.error
-
-
-def _real(flat: Tensor) -> Tensor:
-    """Return complex numbers as twice as many real ones."""
-    return torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
 
 
 def _checked(program: Program) -> list[Message]:

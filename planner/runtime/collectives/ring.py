@@ -8,7 +8,6 @@ flight at a time.
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 PIECE_BYTES = 2**20
@@ -58,7 +57,7 @@ class Ring:
 
     def _begun(self, flat: Tensor) -> Any:
         # Called directly: `distributed.all_reduce` takes as long as a small transfer.
-        return self._group.allreduce([torch.view_as_real(flat) if flat.is_complex() else flat])
+        return self._group.allreduce([flat])
 
 
 class QueuedRing(Ring):

@@ -98,7 +98,7 @@ class Executor(ABC):
         self._trained_ids = set(map(id, self.names))
         spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
-        self.gate = Gate(model, self.finish_one, self._finish_for_others, self._entered, self._left)
+        self.gate = Gate(model, self.finish_one, self.finish, self._entered, self._left)
         self._hooks = ExitStack()  # undoes what this object has done to the model
         self._hooks.callback(world.attached.difference_update, list(map(id, self.names)))
         for handle in (
@@ -274,10 +274,6 @@ class Executor(ABC):
             if gate.pending:  # parameters that the last forward pass did not read
                 self.finish()
             self.gradient_ready(parameter)
-
-    def _finish_for_others(self) -> None:
-        if not self.updating:  # otherwise the optimiser is compiled, while everything finishes
-            self.finish()
 
     def _entered(self) -> None:
         self.channel.check()

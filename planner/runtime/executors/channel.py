@@ -68,8 +68,6 @@ class Channel:
         """Mark a ticket as ready."""
         with self._changed:
             ticket.ready = True
-            now = time.monotonic_ns()
-            self._trace.add(Event("ready", ticket.step, ticket.batch, now, now, ticket.direction))
             self._advance()
 
     def wait(self, ticket: Ticket) -> None:

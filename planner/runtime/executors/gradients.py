@@ -33,14 +33,8 @@ _WORTH = 2**18
 class GradientExecutor(Executor):
     """Executes a `GradientProgram`.
 
-    Parameters
-    ----------
-    model, program, optimizer, world
-        See `Executor`. LBFGS, which treats all parameters as one, is refused.
-    all_reduce : AllReduce, optional
-        The all-reduce of messages; by default gloo's ring.
-    interpreters : mapping from Recipe to Interpreter, optional
-        The all-reduce of batches that name these programs.
+    `interpreters` sum up the batches that name their programs, `all_reduce` or else gloo's ring all
+    others.
     """
 
     def __init__(

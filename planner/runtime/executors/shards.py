@@ -38,18 +38,10 @@ from planner.runtime.world.world import AT_ONCE, World
 
 
 class ShardExecutor(SlicedExecutor):
-    """Executes a `ShardProgram`.
+    """Executes a `ShardProgram`; frozen parameters in it are skipped.
 
-    Parameters
-    ----------
-    model, program, world
-        See `Executor`. Frozen parameters in the program are skipped.
-    optimizer : Optimizer
-        An elementwise one of torch's, before its first step. Until `close`, its groups hold this
-        rank's slices in place of the parameters.
-    interpreters : mapping from Recipe to Interpreter, optional
-        Collective programs whose halves push and pull the batches that name them; other batches are
-        exchanged directly.
+    The halves of `interpreters` push and pull the batches that name their programs; all others are
+    exchanged directly.
     """
 
     def __init__(

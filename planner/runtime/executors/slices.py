@@ -13,8 +13,6 @@ on Apache Spark", section "Communications in BigDL".
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,46 +28,38 @@ from planner.runtime.world.world import World
 
 
 class SliceExecutor(SlicedExecutor):
-    """Executes a `SliceProgram`.
+    """Executes a `SliceProgram` for parameters of one data type.
 
     In `trace` a batch is a turn: "push" of gradients, "pull" of weights.
-
-    Parameters
-    ----------
-    model : Module
-        See `Executor`; its trainable parameters have one data type.
-    program, world
-        See `Executor`.
-    optimizer : Optimizer
-        An elementwise one of torch's, before its first step. Until `close`, its groups hold this
-        rank's part of the parameters.
     """
 
     def __init__(
         self, model: nn.Module, program: SliceProgram, optimizer: Optimizer, world: World
     ) -> None:
         super().__init__(model, program, optimizer, world, "")
-        self._slices = program.slices
-        spans = _spans(self.names)
-        self._placed = [_overlaps(spans, *bounds) for bounds in program.slices]
-        own = self._placed[world.rank]
-        start, stop = program.slices[world.rank]
-        self._mean = torch.zeros(stop - start, dtype=next(iter(self.names)).dtype)
-        self._rooms: list[Tensor] = []
-        pushes, pulls = [], []
+        self._placed = [_placed(self.names, *bounds) for bounds in program.slices]
+        dtype = next(iter(self.names)).dtype
+        most = max(stop - start for start, stop in program.slices)
+        self._sizes = [stop - start for start, stop in program.slices]
+        self._mean = torch.zeros(self._sizes[world.rank], dtype=dtype)
+        pushes, pulls, rooms = [], [], 2
         for turn, asked in enumerate(program.pull_order[world.rank]):
             asking = [
                 peer
                 for peer, theirs in enumerate(program.pull_order)
                 if theirs[turn] == world.rank != peer
             ]
-            everything, brought = tuple(self.names), range(len(own)) if turn == 0 else ()
+            rooms = max(rooms, 1 + len(asking))
+            brought = range(len(self._placed[world.rank])) if turn == 0 else ()
             work = partial(self._add, turn, asked, asking)
-            pushes.append(Sent("push", everything, work, tuple(brought)))
-            parameters = tuple(placed.elements.parameter for placed in self._placed[asked])
+            pushes.append(Sent("push", tuple(self.names), work, tuple(brought)))
+            parameters = tuple(elements.parameter for elements, _ in self._placed[asked])
             pulls.append(Sent("pull", parameters, partial(self._spread, turn, asked, asking)))
-        slices = [placed.elements for placed in own]
-        self.begin([*pushes, *pulls], slices, [placed.of(self._mean) for placed in own])
+        self._rooms = torch.zeros(rooms, most, dtype=dtype)
+        """Row 0 receives; the others are sent."""
+        own = self._placed[world.rank]
+        means = [self._mean[place : place + len(elements)] for elements, place in own]
+        self.begin([*pushes, *pulls], [elements for elements, _ in own], means)
 
     def check(self, program: SliceProgram) -> None:
         """Check that the plan fits this model and this number of ranks."""
@@ -89,19 +79,12 @@ class SliceExecutor(SlicedExecutor):
         for ticket in first:
             self.channel.wait(ticket)
 
-    def _pack(self, flat: Tensor, rank: int, gradients: Mapping[nn.Parameter, Tensor]) -> None:
+    def _pack(self, flat: Tensor, rank: int, gradients: Mapping[nn.Parameter, Tensor]) -> Tensor:
         """Copy a rank's slice of the local gradient, divided by the number of ranks."""
-        for placed in self._placed[rank]:
-            gradient = placed.elements.of(gradients[placed.elements.parameter].detach())
-            torch.mul(gradient, 1 / self.world.size, out=placed.of(flat))
-
-    def _room(self, number: int, rank: int) -> Tensor:
-        """Return a buffer for a rank's slice, the same in each turn."""
-        while len(self._rooms) <= number:
-            most = max(stop - start for start, stop in self._slices)
-            self._rooms.append(torch.zeros(most, dtype=self._mean.dtype))
-        start, stop = self._slices[rank]
-        return self._rooms[number][: stop - start]
+        for elements, place in self._placed[rank]:
+            gradient = elements.of(gradients[elements.parameter].detach())
+            torch.mul(gradient, 1 / self.world.size, out=flat[place : place + len(elements)])
+        return flat
 
     def _add(
         self,
@@ -113,70 +96,33 @@ class SliceExecutor(SlicedExecutor):
         """Send other ranks their slices of the gradient; add the received one to this rank's."""
         if turn == 0:
             self._pack(self._mean, self.world.rank, gradients)
-        sent = {}
-        for number, peer in enumerate(asking, 1):
-            sent[peer] = self._room(number, peer)
-            self._pack(sent[peer], peer, gradients)
-        received = self._room(0, self.world.rank)
+        rooms = zip(asking, self._rooms[1:], strict=False)
+        sent = {
+            peer: self._pack(room[: self._sizes[peer]], peer, gradients) for peer, room in rooms
+        }
+        received = self._rooms[0, : len(self._mean)]
         self._exchange(turn, asked, received, sent)
         if asked != self.world.rank:  # added in the order of turns: the same bits in every run
             self._mean += received
 
     def _spread(self, turn: int, asked: int, asking: Sequence[int], _: object) -> None:
         """Send other ranks this rank's slice of the weights; put the received one in its place."""
-        own = self._room(1, self.world.rank)
-        if turn == 0:  # the pushes are over; later turns only read buffer 1
-            for placed in self._placed[self.world.rank]:
-                placed.of(own).copy_(placed.elements.of(self.flats[placed.elements.parameter]))
-        received = self._room(0, asked)
+        own = self._rooms[1, : len(self._mean)]
+        if turn == 0:  # the pushes are over; later turns only read row 1
+            for elements, place in self._placed[self.world.rank]:
+                own[place : place + len(elements)] = elements.of(self.flats[elements.parameter])
+        received = self._rooms[0, : self._sizes[asked]]
         self._exchange(turn + self.world.size, asked, received, dict.fromkeys(asking, own))
         if asked != self.world.rank:
-            for placed in self._placed[asked]:
-                values = self.flats[placed.elements.parameter]
-                placed.elements.of(values).copy_(placed.of(received))
+            for elements, place in self._placed[asked]:
+                values = elements.of(self.flats[elements.parameter])
+                values.copy_(received[place : place + len(elements)])
 
     def _exchange(self, tag: int, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
-        exchange(self.group, self._others({asked: received}), self._others(sent), tag)()
-
-    def _others(self, parts: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Return the non-empty parts of other ranks."""
-        own = self.world.rank
-        return {rank: part for rank, part in parts.items() if rank != own and part.numel()}
-
-
-class _Placed(NamedTuple):
-    """Elements of a parameter, and their offset in a slice of the vector."""
-
-    elements: Elements
-    place: int
-
-    def of(self, flat: Tensor) -> Tensor:
-        """Return the place of the elements in a slice."""
-        return flat[self.place : self.place + len(self.elements)]
-
-
-def _overlaps(
-    spans: Mapping[nn.Parameter, tuple[int, int]], start: int, stop: int
-) -> list[_Placed]:
-    """Return the elements of parameters in a slice of the vector."""
-    return [
-        _Placed(
-            Elements(parameter, max(begin, start) - begin, min(end, stop) - begin),
-            max(begin - start, 0),
-        )
-        for parameter, (begin, end) in spans.items()
-        if max(begin, start) < min(end, stop)
-    ]
-
-
-def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, int]]:
-    """Return each parameter's range of elements in the vector."""
-    several = tuple(parameters)
-    ends = accumulate(parameter.numel() for parameter in several)
-    return {
-        parameter: (end - parameter.numel(), end)
-        for parameter, end in zip(several, ends, strict=True)
-    }
+        """Receive from one rank and send to others, but nothing that is empty or this rank's."""
+        wanted = {asked: received} if asked != self.world.rank and received.numel() else {}
+        given = {rank: part for rank, part in sent.items() if part.numel()}
+        exchange(self.group, wanted, given, tag)()
 
 
 def check_slices(program: SliceProgram, ranks: int, elements: int) -> None:
@@ -189,3 +135,16 @@ def check_slices(program: SliceProgram, ranks: int, elements: int) -> None:
             "slices", f"planned for {len(program.slices)} ranks, the job has {ranks}"
         )
     check_pulls(elements, program.slices, program.pull_order, spread=False)
+
+
+def _placed(
+    parameters: Iterable[nn.Parameter], start: int, stop: int
+) -> list[tuple[Elements, int]]:
+    """Return the elements of parameters in a slice of their vector, and their places in it."""
+    placed, begin = [], 0
+    for parameter in parameters:
+        first, last = max(begin, start), min(begin + parameter.numel(), stop)
+        if first < last:
+            placed.append((Elements(parameter, first - begin, last - begin), first - start))
+        begin += parameter.numel()
+    return placed

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Literal, NamedTuple
 
 from planner.jsonio import PROBLEMS
 from planner.jsonio.ibatch import IbatchAnswer
@@ -14,14 +13,6 @@ from planner.runtime.measuring.trace import Event
 from planner.solving.timeline import Interval, Mark, Timeline
 
 _COMPUTATION, _NETWORK = "computation", "network"
-
-
-class Moment(NamedTuple):
-    """The start of a layer's computation in one pass, on the monotonic clock."""
-
-    of: Literal["forward", "backward"]
-    layer: str
-    time_ns: int
 
 
 def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
@@ -55,56 +46,34 @@ def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
 def shown_step(events: Iterable[Event], usual_ns: Sequence[int]) -> tuple[int, int, int]:
     """Return a step of typical length, and the starts of its and the next backward pass (ns).
 
-    `events` are those of one rank, at least three steps; the first step, a warm-up, is left out.
-    The typical length is the median of `usual_ns`.
+    `events` are those of one rank, at least two steps; the first is avoided. The typical length
+    is the median of `usual_ns`.
     """
     starts = {event.step: event.start_ns for event in events if event.kind == "backward"}
     usual = median(usual_ns)
     step = min(
-        (step for step in starts if step + 1 in starts and step > min(starts)),
-        key=lambda step: abs(starts[step + 1] - starts[step] - usual),
+        (step for step in starts if step + 1 in starts),
+        key=lambda step: (step == min(starts), abs(starts[step + 1] - starts[step] - usual)),
     )
     return step, starts[step], starts[step + 1]
-
-
-def in_layers(timeline: Timeline, moments: Sequence[Moment], start_ns: int) -> Timeline:
-    """Return the timeline with its passes cut into layers.
-
-    `start_ns` is the timeline's time 0 on the clock of the moments.
-    """
-    intervals: list[Interval] = []
-    ordered = sorted(moments, key=lambda moment: moment.time_ns)
-    for interval in timeline.intervals:
-        if interval.kind not in ("backward", "forward"):
-            intervals.append(interval)
-            continue
-        label, reached = interval.label, interval.start_ns
-        for moment in ordered:
-            at = moment.time_ns - start_ns
-            if moment.of != interval.kind or not 0 <= at < interval.end_ns:
-                continue
-            if at > reached:
-                intervals.append(replace(interval, start_ns=reached, end_ns=at, label=label))
-                reached = at
-            label = moment.layer
-        intervals.append(replace(interval, start_ns=reached, label=label))
-    return replace(timeline, intervals=tuple(intervals))
 
 
 def beside_each_other(
     name: str,
     answers: Sequence[Answer],
     events: Sequence[Event],
-    moments: Sequence[Moment],
     usual_ns: Sequence[int],
 ) -> tuple[str, Timeline, int | None]:
     """Return a title, a timeline of prediction and measurement, and the step's lower bound.
 
-    `events` and `moments` are those of one rank; `usual_ns` are the lengths of steps.
+    `events` are those of one rank; `usual_ns` are the lengths of steps.
     """
     step, start, end = shown_step(events, usual_ns)
-    measured = in_layers(timeline_of([events], step), moments, start)
-    took, predicted = end - start, predicted_timeline(answers)
+    measured, predicted, took = (
+        timeline_of([events], step),
+        predicted_timeline(answers),
+        end - start,
+    )
     title = f"{name}: a step took {format_ns(took)}"
     shown, bound = {"measured": (measured, took)}, None
     if predicted is None:

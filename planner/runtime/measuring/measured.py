@@ -33,6 +33,7 @@ class StepTime(NamedTuple):
     exposed_ns: int  # exposed communication: the computation waits for transfers
     forward_phase_ns: int  # for plans that pull and push, as the next: see the module
     backward_phase_ns: int
+    computation_ns: int  # the passes without waiting
 
 
 def off_by(predicted_ns: float, measured_ns: float) -> float | None:
@@ -93,6 +94,7 @@ def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
         backward = next((event for event in several if event.kind == "backward"), None)
         if whole is None or backward is None:
             continue
+        passes = [event for event in several if event.kind in ("forward", "backward")]
         pulled = [row.start_ns for row in _transfers(by_step.get(number - 1, ()), "pull")]
         pushed = [row.end_ns for row in _transfers(several, "push")]
         times[number] = StepTime(
@@ -100,6 +102,7 @@ def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
             waited_in(whole, waits),
             backward.start_ns - max(whole.start_ns, min(pulled, default=0)),
             max([backward.end_ns, *pushed]) - backward.start_ns,
+            sum(each.end_ns - each.start_ns - waited_in(each, waits) for each in passes),
         )
     return times
 
@@ -134,6 +137,7 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
         "exposed communication": None,
         "forward phase": None,
         "backward phase": None,
+        "computation": None,
     }
     for answer in answers:
         if isinstance(answer, CaramelAnswer | IterationAnswer) and isinstance(
@@ -141,7 +145,9 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
         ):
             predicted["step"] = answer.iteration_ns
             stall = answer.stall_ns
-            predicted["exposed communication"] = None if stall is UNSET else stall
+            if stall is not UNSET:
+                predicted["exposed communication"] = stall
+                predicted["computation"] = answer.iteration_ns - stall
         elif isinstance(answer, IbatchAnswer) and answer.makespan_ns is not UNSET:
             phase = "forward phase" if answer.direction == "pull" else "backward phase"
             predicted[phase] = answer.makespan_ns
@@ -150,15 +156,10 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
     both = predicted["forward phase"], predicted["backward phase"]
     if both[0] is not None and both[1] is not None:
         predicted["step"] = both[0] + both[1]
-    shown = ["step", "exposed communication"]
-    shown += [name for name in ("forward phase", "backward phase") if predicted[name] is not None]
+    always = ("step", "exposed communication")
+    shown = [name for name, known in predicted.items() if name in always or known is not None]
     values = dict(zip(predicted, zip(*steps, strict=True), strict=True))
     return tuple(MeasuredTime(name, predicted[name], values[name]) for name in shown)
-
-
-def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime, ...]:
-    """Return the times of each batch's transfers in the steps from `first` on."""
-    return batches_of([(ranks, first)])
 
 
 def batches_of(runs: Iterable[tuple[Sequence[Iterable[Event]], int]]) -> tuple[BatchTime, ...]:
@@ -236,7 +237,7 @@ def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interva
 
 
 # ---
-# Predicted times of transfers and of the computation. Needs no torch.
+# Predicted times of transfers. Needs no torch.
 
 
 class PredictedTransfer(NamedTuple):
@@ -266,18 +267,4 @@ def predicted_transfers(answers: Sequence[Answer]) -> dict[tuple[str, int], Pred
         for direction, time_ns, size in rows:
             number = sum(other == direction for other, _ in known)
             known[direction, number] = PredictedTransfer(time_ns, size)
-    return known
-
-
-def predicted_computation(answers: Sequence[Answer]) -> dict[tuple[str, ...], int]:
-    """Return the predicted computation time (ns), by the passes it covers."""
-    known: dict[tuple[str, ...], int] = {}
-    for answer in answers:
-        if isinstance(answer, CaramelAnswer | IterationAnswer):
-            whole, stall = answer.iteration_ns, answer.stall_ns
-            if whole is not UNSET and stall is not UNSET:
-                known["forward", "backward"] = whole - stall
-        elif isinstance(answer, IbatchAnswer) and isinstance(answer.schedule, tuple):
-            computed = sum(row.compute_end_ns - row.compute_start_ns for row in answer.schedule)
-            known["forward" if answer.direction == "pull" else "backward",] = computed
     return known

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
-Kind = Literal["forward", "backward", "update", "transfer", "wait", "step", "ready"]
+Kind = Literal["forward", "backward", "update", "transfer", "wait", "step"]
 
 
 class Event(NamedTuple):
     """One event of a trace (ns, monotonic clock).
 
     Kinds: "forward", "backward": a pass; "update": the optimiser; "transfer": a batch in the
-    network; "wait": the computation waits for a batch; "step": a whole step; "ready": a batch can
-    leave.
+    network; "wait": the computation waits for a batch; "step": a whole step.
     """
 
     kind: Kind

@@ -10,8 +10,6 @@ Guarantee: No visible torch call reads a pending parameter. After a hidden read,
 Complexity: O(arguments) per torch call while parameters are pending.
 """
 
-import threading
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -52,14 +50,14 @@ class Gate:
         self._mode = _Reads(self)
         self._watching = False
         self._late = False
-        self._lock = threading.RLock()  # another thread may compile
-        self._compilations = Compilations(self._compiling)
-        self._hides = any(map(hides_its_reads, model.modules()))
+        self._frames = _frames()
+        self._hides: bool | None = None  # looked up at the end of the first step
+        opaque = any(map(hides_its_reads, model.modules()))
         self._handles: list[Any] = []
         self._model = model
         self._inner: list[tuple[dict[int, Any], int, bool]] = []
         self._bare = False
-        for module in [model] if self._hides else model.modules():
+        for module in [model] if opaque else model.modules():
             before = module.register_forward_pre_hook(self._enter, prepend=True)
             behind = module.register_forward_hook(self._leave, always_call=True)
             self._handles += [before, behind]
@@ -76,12 +74,14 @@ class Gate:
     @property
     def hidden(self) -> bool:
         """Whether code with hidden reads may exist."""
-        return self._hides or self._compilations.used
+        if self._hides is None:
+            self._hides = any(map(hides_its_reads, self._model.modules()))
+        return self._hides or _frames() != 0
 
     @property
     def overtaken(self) -> bool:
         """Whether code was compiled since `begin` that may have read pending parameters."""
-        return self._late and self._compilations.unnoticed
+        return self._late and _frames() != self._frames
 
     @property
     def outside(self) -> bool:
@@ -93,7 +93,7 @@ class Gate:
         self.reset()
         self.unread = set()
         self._late = bool(self.pending)
-        self._compilations.begin()
+        self._frames = _frames()
 
     def reset(self) -> None:
         """Discard interrupted forward passes, which torch does not report to hooks."""
@@ -121,7 +121,6 @@ class Gate:
     def close(self) -> None:
         """Remove the hooks from the model."""
         self.reset()
-        self._compilations.close()
         for handle in self._handles:
             handle.remove()
 
@@ -129,23 +128,15 @@ class Gate:
         """Finish the pending parameters among arguments."""
         if isinstance(value, torch.Tensor):
             if value in self.unread and isinstance(value, nn.Parameter):
-                with self._lock:
-                    if value in self.pending:
-                        self._finish(value)
-                    self.unread.discard(value)
+                if value in self.pending:
+                    self._finish(value)
+                self.unread.discard(value)
         elif isinstance(value, list | tuple):
             for item in value:
                 self.reading(item)
         elif isinstance(value, dict):
             for item in value.values():
                 self.reading(item)
-
-    def _compiling(self) -> None:
-        """Finish everything, because the code being compiled may read any parameter."""
-        with self._lock, suppress(PlannerError):  # already reported; Dynamo would wrap the error
-            if self.pending:
-                self._finish_all()
-            self.unread = set()
 
     def _enter(self, module: nn.Module, _inputs: Any) -> None:
         if torch.compiler.is_compiling() or self.idle:  # compiled code runs no hooks
@@ -218,68 +209,11 @@ def _idle_gate() -> Gate:
 
 
 # ---
-# Compilations by torch.compile, whose code reads parameters unobserved.
-#
-# Problem: Compiled code reads parameters in kernels that no hook or function mode of Python sees,
-# and a compiled function looks like any other from outside.
-# Method: Dynamo counts the frames it translates in this process, and calls back before each.
-# Source: `torch._dynamo.callback` and its count of frames, both private. Without them all code
-# counts as compiled.
-
+# Compilation by torch.compile, whose code reads parameters in kernels that no hook or function mode
+# of Python sees. A compiled function looks like any other from outside. Dynamo counts the frames
+# that it translates in this process (private; without the count all code counts as compiled).
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-class Compilations:
-    """The compilations of this process until `close`.
-
-    `before` is called ahead of each one by the compiling thread; it is a bound method, kept weakly.
-    """
-
-    def __init__(self, before: Callable[[], None]) -> None:
-        self._before = weakref.WeakMethod(before)
-        self._known = True
-        self._frames: int | None = None
-        self.begin()
-
-    @property
-    def used(self) -> bool:
-        """Whether compiled code may exist."""
-        return _frames() != 0
-
-    @property
-    def unnoticed(self) -> bool:
-        """Whether code was compiled since `begin` without a call of `before`."""
-        return not self._known and _frames() != self._frames
-
-    def begin(self) -> None:
-        """Start to watch for compilations."""
-        self._known, self._frames = False, _frames()
-        starts = _starts()
-        if starts is None:
-            self._frames = None
-        elif self._told not in starts:  # a reset of Dynamo removes it
-            starts.append(self._told)
-
-    def close(self) -> None:
-        """Stop watching."""
-        if (starts := _starts()) is not None:
-            with suppress(ValueError):
-                starts.remove(self._told)
-
-    @_disable_dynamo  # Dynamo holds a lock here: compiling this method would deadlock
-    def _told(self, _args: object) -> None:
-        before = self._before()
-        if before is None:
-            return
-        self._known = True
-        # Optimisers compute differently while compiling, and this call is not compiled.
-        flag = getattr(torch.compiler, "_is_compiling_flag", False)
-        torch.compiler._is_compiling_flag = False
-        try:
-            before()
-        finally:
-            torch.compiler._is_compiling_flag = flag
 
 
 def hides_its_reads(module: nn.Module) -> bool:
@@ -308,14 +242,4 @@ def _frames() -> int | None:
         from torch._dynamo import convert_frame
 
         return int(convert_frame.FRAME_COUNTER)
-    return None
-
-
-def _starts() -> list[Callable[[Any], None]] | None:
-    """Return the callbacks that Dynamo calls ahead of compilations; None if unknown."""
-    with suppress(ImportError, AttributeError):
-        from torch._dynamo.callback import callback_handler
-
-        starts: list[Callable[[Any], None]] = callback_handler.start_callbacks
-        return starts
     return None

@@ -28,12 +28,12 @@ class PeerError(RuntimeError):
 
 
 @contextmanager
-def blaming(peer: int, where: str = "") -> Iterator[None]:
+def blaming(peer: int) -> Iterator[None]:
     """Turn a `RuntimeError` into a `PeerError` with the given peer."""
     try:
         yield
     except RuntimeError as error:
-        raise PeerError(f"{where}{first_line(error)}", (peer,)) from error
+        raise PeerError(first_line(error), (peer,)) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,15 +171,13 @@ class World:
             raise
 
     @contextmanager
-    def transferring(
-        self, step: int | None = None, batch: int | None = None, peers: tuple[int, ...] = ()
-    ) -> Iterator[None]:
+    def transferring(self, step: int | None = None, batch: int | None = None) -> Iterator[None]:
         """Turn errors of a transfer into a `CommunicationError`, and tell the other ranks."""
         try:
             with self.watch.transfer(step, batch):
                 yield
         except RuntimeError as error:
-            blamed = error.peers if isinstance(error, PeerError) else peers
+            blamed = error.peers if isinstance(error, PeerError) else ()
             raise self.watch.failed(
                 first_line(error), step=step, batch=batch, peers=blamed
             ) from error

@@ -1,16 +1,9 @@
-"""The picture of a run: what was predicted and measured, on one axis, in layers."""
+"""The picture of a run: what was predicted and measured, on one axis."""
 
 from planner import solve
 from planner.programs import read_plan
-from planner.runtime.measuring.drawn import (
-    Moment,
-    beside_each_other,
-    in_layers,
-    predicted_timeline,
-    shown_step,
-)
+from planner.runtime.measuring.drawn import beside_each_other, predicted_timeline, shown_step
 from planner.runtime.measuring.trace import Event
-from planner.solving.timeline import Interval, Timeline
 
 CARAMEL = {
     "problem": "caramel",
@@ -42,40 +35,14 @@ def test_the_step_shown_is_the_usual_one_after_the_first() -> None:
     events = steps(50, 90, 52, 70, 50)
     assert shown_step(events, [49, 51, 60]) == (2, 1140, 1192)
     assert shown_step(events, [80]) == (1, 1050, 1140)
-
-
-def test_passes_are_cut_where_layers_begin() -> None:
-    whole = Timeline(
-        ("c",),
-        (
-            Interval("c", 0, 40, "backward", -1, "backward pass"),
-            Interval("c", 50, 90, "forward", -1, "forward pass"),
-        ),
-    )
-    moments = [
-        Moment("forward", "before", 90),
-        Moment("forward", "a", 155),
-        Moment("forward", "b", 170),
-        Moment("backward", "b", 110),
-        Moment("backward", "a", 125),
-    ]
-    found = in_layers(whole, moments, 100)
-    found.check_serial()
-    assert [(one.start_ns, one.end_ns, one.label) for one in found.on("c")] == [
-        (0, 10, "backward pass"),
-        (10, 25, "b"),
-        (25, 40, "a"),
-        (50, 55, "forward pass"),
-        (55, 70, "a"),
-        (70, 90, "b"),
-    ]
+    assert shown_step(steps(50, 90), [80]) == (0, 1000, 1050)
 
 
 def test_both_are_on_one_axis_and_the_title_has_their_ratio() -> None:
     answer = read_plan(solve(CARAMEL))
     predicted = predicted_timeline([answer])
     assert predicted is not None
-    title, shown, bound = beside_each_other("m", [answer], steps(50, 100, 50), [], [100])
+    title, shown, bound = beside_each_other("m", [answer], steps(50, 100, 50), [100])
     assert f"{100 / predicted.end_ns:.2f} times as long as predicted" in title
     assert bound == answer.lower_bound_ns
     assert [mark.time_ns for mark in shown.marks] == [predicted.end_ns, 100]
@@ -104,7 +71,7 @@ def test_a_push_and_a_pull_are_a_step_and_one_of_them_is_none() -> None:
         < pushed
     )
     assert predicted.end_ns == sum(one.objective_ns or 0 for one in both)
-    title, shown, bound = beside_each_other("m", both[:1], steps(50, 100, 50), [], [100])
+    title, shown, bound = beside_each_other("m", both[:1], steps(50, 100, 50), [100])
     assert "plans predict no whole step" in title
     assert bound is None
     assert shown.resources == ("computation, measured", "network, measured")

@@ -9,7 +9,6 @@ from planner.programs import read_plan
 from planner.runtime.measuring.measured import (
     MeasuredTime,
     StepTime,
-    batch_times,
     batches_of,
     compared,
     slowest,
@@ -35,8 +34,8 @@ STEP = [
 
 def test_a_step_lasts_between_calls_and_waits_count_where_they_happen() -> None:
     steps = steps_of(STEP)
-    assert steps[1] == StepTime(120, 20 + 10, 60, 40)
-    assert steps[2] == StepTime(80, 30, 61, 19)
+    assert steps[1] == StepTime(120, 20 + 10, 60, 40, 60 - 20 + 40)
+    assert steps[2] == StepTime(80, 30, 61, 19, 58 - 30 + 19)
 
 
 def test_an_unfinished_step_is_none() -> None:
@@ -70,16 +69,16 @@ def test_the_slowest_rank_counts_field_by_field() -> None:
 def test_batches_take_as_long_as_on_the_slowest_rank() -> None:
     slow = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
     for ranks in ([STEP, slow], [slow, STEP]):
-        times = {(one.direction, one.batch): one.measured_ns for one in batch_times(ranks, 0)}
+        times = {(one.direction, one.batch): one.measured_ns for one in batches_of([(ranks, 0)])}
         assert times == {("", 0): (25,), ("", 1): (75,)}
 
 
 def test_what_waits_for_the_last_rank_is_told_from_what_the_network_takes() -> None:
     early = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
-    (first, second) = batch_times([STEP, early], 0)
+    (first, second) = batches_of([([STEP, early], 0)])
     assert (first.sending_ns, first.waited_ns) == ((20,), (5,))
     assert (second.sending_ns, second.waited_ns) == ((70,), (5,))
-    assert batch_times([STEP], 0)[0].waited_ns == (0,)
+    assert batches_of([([STEP], 0)])[0].waited_ns == (0,)
     (both, _) = batches_of([([STEP, early], 0), ([STEP], 0)])
     assert (both.measured_ns, both.waited_ns) == ((25, 20), (5, 0))
 
@@ -131,12 +130,17 @@ def _ibatch(direction: str) -> IbatchAnswer:
 
 
 def test_each_plan_predicts_what_it_is_about() -> None:
-    steps = [StepTime(100, 60, 50, 50), StepTime(140, 70, 60, 80), StepTime(120, 80, 55, 65)]
+    steps = [
+        StepTime(100, 60, 50, 50, 40),
+        StepTime(140, 70, 60, 80, 70),
+        StepTime(120, 80, 55, 65, 40),
+    ]
     caramel = _caramel()
     rows = {row.name: row for row in compared([caramel], steps)}
     assert rows["step"].predicted_ns == 10 + 20 + 64 + 5
     assert rows["exposed communication"].predicted_ns == 69
     assert rows["step"].measured_ns == (100, 140, 120)
+    assert rows["computation"] == MeasuredTime("computation", 10 + 20, (40, 70, 40))
     assert rows["step"].median_ns == 120
     assert rows["step"].error == pytest.approx(99 / 120 - 1)  # it took longer: too short
     pull, push = _ibatch("pull"), _ibatch("push")
@@ -145,7 +149,7 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert rows["backward phase"].predicted_ns == push.makespan_ns
     assert rows["step"].predicted_ns == pull.objective_ns + push.objective_ns  # type: ignore[operator]
     rows = {row.name: row for row in compared([pull], steps)}
-    assert "backward phase" not in rows
+    assert not {"backward phase", "computation"} & set(rows)
     assert rows["step"] == MeasuredTime("step", None, (100, 140, 120))
     assert rows["step"].error is None
     assert MeasuredTime("x", 0, (5,)).error == -1
@@ -169,6 +173,6 @@ def test_slices_predict_the_synchronisation() -> None:
         )
     )
     assert isinstance(answer, BigdlAnswer)
-    rows = {row.name: row for row in compared([answer], [StepTime(9, 8, 7, 6)])}
+    rows = {row.name: row for row in compared([answer], [StepTime(9, 8, 7, 6, 1)])}
     assert rows["exposed communication"].predicted_ns == answer.objective_ns
     assert rows["step"].predicted_ns is None

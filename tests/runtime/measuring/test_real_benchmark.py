@@ -125,7 +125,7 @@ def test_variants_that_come_to_the_same_are_executed_once(monkeypatch: pytest.Mo
 
     def take_turns(_: Any, __: Any, variants: list[Variant], **___: Any) -> Any:
         executed.extend(variants)
-        return {one.name: ((StepTime(7, 0, 0, 0),),) for one in variants}, {}
+        return {one.name: ((StepTime(7, 0, 0, 0, 7),),) for one in variants}, {}
 
     monkeypatch.setattr(runtime_real_gradients, "take_turns", take_turns)
     named = [

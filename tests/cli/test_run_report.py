@@ -1,0 +1,49 @@
+"""What `planner run` concludes from its rounds, and from the threads of the ranks."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from planner.cli.run_report import against, other_threads
+
+
+def plan(threads: Any) -> Any:
+    """Return what is read of a plan."""
+    return SimpleNamespace(profile_threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("profiled", "each", "said"),
+    [
+        (2, (1, 1), "measured with 2 threads, a rank here computes with 1 thread: give"),
+        (1, (2, 2), "measured with 1 thread, a rank here computes with 2 threads: give"),
+        (2, (1, 2), "measured with 2 threads, a rank here computes with 1 to 2 threads: give"),
+    ],
+)
+def test_other_threads_than_the_profile_s_are_a_warning(
+    profiled: int, each: tuple[int, ...], said: str
+) -> None:
+    assert said in other_threads([plan(profiled)], each)[0]
+
+
+def test_the_same_threads_and_unknown_ones_are_none() -> None:
+    assert other_threads([plan(2)], (2, 2)) == ()
+    assert other_threads([plan(UNSET)], (2, 2)) == ()
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=9))
+def test_no_difference_exactly_if_1_lies_between(ratios: list[float]) -> None:
+    interval = against(ratios)
+    assert interval.low <= interval.median <= interval.high
+    one_side = all(ratio > 1 for ratio in ratios) or all(ratio < 1 for ratio in ratios)
+    assert interval.differs == (one_side and len(ratios) > 1)
+
+
+def test_the_confidence_is_that_of_a_coin() -> None:
+    """All n rounds fall on one side of the median with probability 2 / 2^n."""
+    for rounds in range(1, 12):
+        assert against([1.0] * rounds).confidence == pytest.approx(1 - 2 / 2**rounds)
