@@ -1,7 +1,8 @@
 """The JSON interface of BigDL's shuffle all-reduce and of aggregation through a driver."""
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from planner.families.bigdl.evaluation import window_of
 from planner.families.bigdl.problem import MAX_PARTITIONS
 from planner.families.collectives.recipes import Recipe
 from planner.jsonio.control import Controlled, method_names
-from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio.heads import WITH_PLAN, PlanOrReason, check_head, head, made_by
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
@@ -26,12 +27,12 @@ from planner.jsonio.types import (
     Time,
     fields_of,
     filled,
-    or_none,
 )
 from planner.model.errors import InvalidInputError, NotApplicableError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, check_count, check_same, total
-from planner.solving.deadline import NEVER, Control
+from planner.solving.compare import Case
+from planner.solving.deadline import NEVER
 from planner.solving.methods import REPLAN, concrete
 from planner.solving.result import Result
 from planner.solving.views import MAX_CELLS, HotSpots, Pulls
@@ -78,8 +79,14 @@ class BigdlRequest(Controlled, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
+        if self.method not in _DRIVERS:
+            _check_listed(self.nodes, self.pull_order)  # before anything is built
         given = fields_of(self, bigdl.Problem)
         return bigdl.Problem(**{**given, "network": links_of(self, 1, self.nodes)})
+
+    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about links that were estimated from measured collectives."""
+        return link_notes(self, self.nodes)
 
 
 class PhaseAnswer(Struct, frozen=True, kw_only=True):
@@ -138,15 +145,12 @@ class BigdlAnswer(PlanOrReason, frozen=True, kw_only=True):
         return tuple(twice[start : start + self.nodes] for start in self.pull_start)
 
 
-def run(request: BigdlRequest, **control: Unpack[Control[Any]]) -> BigdlAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    if request.method not in _DRIVERS:
-        _check_listed(problem.nodes, request.pull_order)  # before anything is built
-    limit = or_none(request.time_limit_s)
-    result = bigdl.solve(problem, method=request.method, time_limit=limit, **control)
-    made = answer(problem, result, pull_order=request.pull_order)
-    return warned(made, link_notes(request, problem.nodes))
+def told(case: Case[bigdl.Problem], result: Result[Any, Any], _: object) -> BigdlAnswer:
+    """Return the answer to a case; pulls are listed where no request says otherwise."""
+    problem = case.problem
+    order = "listed" if problem.nodes <= MAX_LISTED else "rule"
+    order = order if case.request is None else case.request.pull_order
+    return answer(problem, result, pull_order=order)
 
 
 _DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
@@ -298,11 +302,10 @@ def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
 
 
 INTERFACE = Interface(
-    plans=(bigdl.Exchange, bigdl.Driver),
-    evaluation=bigdl.Evaluation,
+    family=bigdl.BIGDL,
     request=BigdlRequest,
     answer=BigdlAnswer,
-    run=run,
+    told=told,
     headline=headline,
     view=hot_spots,
     request_rules=REQUEST_RULES,

@@ -4,13 +4,17 @@ from typing import Annotated, Any, Literal, Unpack
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from planner.families.bml.evaluation import Evaluation
 from planner.families.bml.family import BML, METHODS
 from planner.families.bml.problem import Problem
 from planner.families.bml.reroute import GRACE_S
-from planner.families.bml.schedule import Schedule
-from planner.families.bml.trees import TreePlan
-from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable, headline
+from planner.families.collectives import Collective
+from planner.jsonio.bml_answer import (
+    BmlAnswer,
+    algorithm_answer,
+    answer,
+    check_listable,
+    headline,
+)
 from planner.jsonio.bml_transfers import times, with_verdict
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import warned
@@ -37,6 +41,7 @@ from planner.jsonio.what_if import WhatIfRequest, planned
 from planner.model.errors import InvalidInputError
 from planner.model.topologies import BCube, Failures
 from planner.model.validation import MAX_VALUE
+from planner.solving.compare import Case
 from planner.solving.deadline import Control, Deadline, TimeUpError
 from planner.solving.family import OUT_OF_TIME
 from planner.solving.result import Result
@@ -138,13 +143,20 @@ def run(request: BmlRequest, **control: Unpack[Control[Any]]) -> BmlAnswer:
         return answer(problem, Result(result.method, None, None, None, runtime, True, OUT_OF_TIME))
 
 
+def told(case: Case[Problem], result: Result[Any, Any], _: object) -> BmlAnswer:
+    """Return the answer to a case, without transfers."""
+    if isinstance(result.plan, Collective):
+        return algorithm_answer(case.problem, result)
+    return answer(case.problem, result)
+
+
 INTERFACE = Interface(
-    plans=(Schedule, TreePlan),
-    evaluation=Evaluation,
+    family=BML,
     request=BmlRequest,
     answer=BmlAnswer,
-    run=run,
+    told=told,
     headline=headline,
     view=times,
+    run=run,
     request_rules=REQUEST_RULES,
 )

@@ -1,7 +1,7 @@
 """The JSON interface of gradient transfers (Caramel)."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -19,7 +19,7 @@ from planner.jsonio.control import (
     targets_answer,
 )
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import WITH_PLAN, check_head, head, made_by, warned
+from planner.jsonio.heads import WITH_PLAN, check_head, head, made_by
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -41,14 +41,14 @@ from planner.jsonio.what_if import (
     WhatIfRequest,
     advice_answer,
     asked,
-    planned,
 )
 from planner.model.costs import DepthCost
 from planner.model.errors import InvalidInputError
 from planner.model.network import ring_cost
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_VALUE, total
-from planner.solving.deadline import Control, Deadline
+from planner.solving.compare import Case
+from planner.solving.deadline import Deadline
 from planner.solving.result import Result
 from planner.solving.scenarios import Outlook
 from planner.solving.targets import PLANNER, TARGETS, Exported, target_of
@@ -115,6 +115,10 @@ class CaramelRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fi
             target=target_of(self.target),
         )
 
+    def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about costs that were not measured, of transfers of these sizes."""
+        return warnings_of(self.settled(), sizes)
+
     def to_outlook(self, problem: Problem) -> Outlook | None:
         """Return the scenarios to plan for, or None."""
         known = any(op.spread_ns for op in problem.graph.ops)
@@ -170,31 +174,20 @@ class CaramelAnswer(TargetedAnswer, frozen=True, kw_only=True):
     advice: AdviceField = UNSET
 
 
-def run(request: CaramelRequest, **control: Unpack[Control[Any]]) -> CaramelAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    foreseen = planned(caramel.CARAMEL, request, problem, control)
-    result = foreseen.result
-    if result.plan is None:  # the start plan of replan does not fit
-        return CaramelAnswer(**head(CaramelAnswer, result))
-    made = answer_beside(problem, result, foreseen.deadline)
-    sizes = [group.bytes for group in made.groups]
-    made = msgspec.structs.replace(made, **foreseen.fields)
-    return warned(made, warnings_of(request.settled(), sizes))
-
-
-def answer_beside(
-    problem: Problem, result: Result[Plan, Evaluation], deadline: Deadline
+def told(
+    case: Case[Problem], result: Result[Plan, Evaluation], deadline: Deadline | None
 ) -> CaramelAnswer:
-    """Return the JSON form of a result, with advice on DDP and prices under targets.
-
-    `deadline` ends the making of the optional parts.
-    """
-    assert result.plan is not None
-    searched = result.method == "search"
-    advice = advise(caramel.CARAMEL, problem, result, deadline) if searched else None
-    targets = exported(problem, result.plan, deadline)
-    return answer(problem, result, advice=advice, targets=targets)
+    """Return the answer to a case; until a deadline, with advice on DDP and prices of targets."""
+    problem, plan = case.problem, result.plan
+    if plan is None:  # the start plan of replan does not fit
+        return CaramelAnswer(**head(CaramelAnswer, result))
+    advice = targets = None
+    if deadline is not None:
+        if result.method == "search":
+            advice = advise(caramel.CARAMEL, problem, result, deadline)
+        targets = exported(problem, plan, deadline)
+    made = answer(problem, result, advice=advice, targets=targets)
+    return made if case.place is None else msgspec.structs.replace(made, ranks=problem.workers)
 
 
 def answer(
@@ -361,11 +354,10 @@ def timeline(answer: CaramelAnswer) -> Timeline:
 
 
 INTERFACE = Interface(
-    plans=(caramel.Plan,),
-    evaluation=caramel.Evaluation,
+    family=caramel.CARAMEL,
     request=CaramelRequest,
     answer=CaramelAnswer,
-    run=run,
+    told=told,
     headline=headline,
     view=timeline,
 )

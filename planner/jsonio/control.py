@@ -1,6 +1,6 @@
 """Fields common to all requests: time limit, start plan, progress, export target."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, TypeVar
@@ -48,6 +48,10 @@ class Controlled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     progress: Annotated[
         bool, Meta(description="whether a stream also gets a line for each better plan or bound")
     ] = False
+
+    def caveats(self, _sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about costs that were not measured, of transfers of these sizes."""
+        return ()
 
 
 class Standing(Struct, frozen=True, kw_only=True):

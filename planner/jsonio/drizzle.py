@@ -1,6 +1,6 @@
 """The JSON interface of group scheduling (Drizzle)."""
 
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -10,12 +10,11 @@ from planner.families.drizzle.evaluation import curve, largest_group
 from planner.families.drizzle.problem import check_triggers, checked_stages
 from planner.jsonio.control import Controlled, method_names
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.interfaces import Interface
+from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import Count, Moment, PositiveTime, Rate, Time, fields_of, filled, or_none
 from planner.model.errors import InvalidInputError
 from planner.model.units import counted, format_ns
 from planner.model.validation import MAX_TOTAL, MAX_VALUE, shown
-from planner.solving.deadline import Control
 from planner.solving.result import Result
 from planner.solving.views import GroupPoint, Groups, share_text
 
@@ -100,14 +99,6 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     largest_group_size: GroupSize | UnsetType = UNSET
     stages: tuple[TriggersAnswer, ...] | UnsetType = UNSET
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
-
-
-def run(request: DrizzleRequest, **control: Unpack[Control[Any]]) -> DrizzleAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    limit = or_none(request.time_limit_s)
-    result = drizzle.solve(problem, method=request.method, time_limit=limit, **control)
-    return answer(problem, result)
 
 
 def answer(
@@ -214,13 +205,11 @@ def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
 
 
 INTERFACE = Interface(
-    plans=(drizzle.Plan,),
-    evaluation=drizzle.Evaluation,
+    family=drizzle.DRIZZLE,
     request=DrizzleRequest,
     answer=DrizzleAnswer,
-    run=run,
+    told=of_result(answer),
     headline=headline,
     view=groups,
     request_rules=REQUEST_RULES,
-    told=answer,
 )

@@ -12,7 +12,7 @@ from planner.families.fsdp.evaluation import Load, Transfer, evaluation_of, foll
 from planner.families.fsdp.problem import Unit
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, check_priced, head, made_by
-from planner.jsonio.interfaces import Interface
+from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.types import (
     Count,
@@ -27,7 +27,7 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.costs import AffineCost, TableCost
 from planner.model.errors import InvalidInputError, InvalidPlanError
 from planner.model.measured import Collective
@@ -350,12 +350,10 @@ def _label(unit: Unit, names: Sequence[str] | None) -> str:
 
 
 INTERFACE = Interface(
-    plans=(fsdp.Plan,),
-    evaluation=fsdp.Evaluation,
+    family=fsdp.FSDP,
     request=FsdpRequest,
     answer=FsdpAnswer,
-    run=answering(fsdp.FSDP, answer),
+    told=of_result(answer),
     headline=headline,
     view=timeline,
-    told=answer,
 )

@@ -1,7 +1,7 @@
 """The JSON interface of iBatch's batching problem."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from planner.jsonio.control import (
     target_answer,
     targets_answer,
 )
-from planner.jsonio.heads import check_head, head, made_by, warned
+from planner.jsonio.heads import check_head, head, made_by
 from planner.jsonio.interfaces import Interface
 from planner.jsonio.links import settled, warnings_of
 from planner.jsonio.network import Described, Network, described, measured_as
@@ -42,7 +42,6 @@ from planner.jsonio.what_if import (
     TargetedAnswer,
     WhatIfRequest,
     asked,
-    planned,
 )
 from planner.model.contention import ALONE, Interference
 from planner.model.costs import AffineCost, TableCost
@@ -50,7 +49,7 @@ from planner.model.errors import InvalidInputError
 from planner.model.network import batch_cost
 from planner.model.units import counted, format_ns
 from planner.model.validation import check_count, check_same, shown
-from planner.solving.deadline import Control
+from planner.solving.compare import Case
 from planner.solving.result import Result
 from planner.solving.scenarios import Outlook
 from planner.solving.targets import FSDP2, PLANNER, target_of
@@ -121,6 +120,11 @@ class IbatchRequest(WhatIfRequest, frozen=True, kw_only=True, forbid_unknown_fie
         if self.network is UNSET:
             return None
         return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
+
+    def caveats(self, sizes: Sequence[int], /) -> tuple[str, ...]:
+        """Return warnings about costs that were not measured, of transfers of these sizes."""
+        network = self.settled()
+        return () if network is None else warnings_of(network, sizes)
 
     def to_outlook(self, problem: ibatch.Problem) -> Outlook | None:
         """Return the scenarios to plan for, or None."""
@@ -217,17 +221,19 @@ class IbatchAnswer(TargetedAnswer, frozen=True, kw_only=True):
     ranks: Count | UnsetType = UNSET
 
 
-def run(request: IbatchRequest, **control: Unpack[Control[Any]]) -> IbatchAnswer:
-    """Answer one request; `control` is that of the family's `solve`."""
-    problem = request.to_problem()
-    foreseen = planned(ibatch.IBATCH, request, problem, control)
-    result, network = foreseen.result, request.settled()
-    known = or_none(request.layer_names), or_none(request.layer_parameters)
-    made = replace(answer(problem, result, *known), **foreseen.fields)
-    if network is None or result.plan is None or problem.layer_bytes is None:
-        return made
-    sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
-    return warned(made, warnings_of(network, sizes))
+def told(
+    case: Case[ibatch.Problem], result: Result[ibatch.Plan, ibatch.Evaluation], _: object
+) -> IbatchAnswer:
+    """Return the answer to a case, with the names of the request's or the profile's layers."""
+    if case.request is not None:
+        known = or_none(case.request.layer_names), or_none(case.request.layer_parameters)
+        return answer(case.problem, result, *known)
+    assert case.profile is not None
+    assert case.place is not None
+    chain = case.profile.chain("layer")
+    names = tuple(layer.name for layer in chain.layers)
+    made = answer(case.problem, result, names, chain.layer_parameters())
+    return replace(made, ranks=case.place.ranks or UNSET)
 
 
 def headline(answer: IbatchAnswer) -> str:
@@ -324,11 +330,10 @@ def answer(
 
 
 INTERFACE = Interface(
-    plans=(ibatch.Plan,),
-    evaluation=ibatch.Evaluation,
+    family=ibatch.IBATCH,
     request=IbatchRequest,
     answer=IbatchAnswer,
-    run=run,
+    told=told,
     headline=headline,
     view=timeline,
     request_rules=REQUEST_RULES,

@@ -301,11 +301,11 @@ def _prepared(
 
 
 INTERFACE = Interface(
-    plans=(iteration.Plan,),
-    evaluation=iteration.Evaluation,
+    family=iteration.ITERATION,
     request=IterationRequest,
     answer=IterationAnswer,
-    run=run,
+    told=lambda case, result, _: answer(case.problem, result, model=case.title),
     headline=headline,
     view=timeline,
+    run=run,
 )

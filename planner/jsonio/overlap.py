@@ -9,9 +9,9 @@ from msgspec.structs import asdict, replace
 from planner.families import overlap
 from planner.jsonio.control import method_names
 from planner.jsonio.heads import check_head, check_priced, head, made_by
-from planner.jsonio.interfaces import Interface
+from planner.jsonio.interfaces import Interface, of_result
 from planner.jsonio.types import Index, Moment, Size, Time, filled, or_none
-from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest, answering
+from planner.jsonio.what_if import WhatIfAnswer, WhatIfRequest
 from planner.model.units import counted, format_bytes, format_ns, printable
 from planner.model.validation import MAX_TOTAL, check_same
 from planner.solving.result import Result
@@ -224,12 +224,10 @@ def _lane(channel: str) -> str:
 
 
 INTERFACE = Interface(
-    plans=(overlap.Plan,),
-    evaluation=overlap.Evaluation,
+    family=overlap.OVERLAP,
     request=OverlapRequest,
     answer=OverlapAnswer,
-    run=answering(overlap.OVERLAP, answer),
+    told=of_result(answer),
     headline=headline,
     view=timeline,
-    told=answer,
 )
