@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         limited_replies,
         one_message,
         read_lines,
-        solve_many,
     )
 
 __all__ = [
@@ -50,7 +49,6 @@ __all__ = [
     "schema",
     "shipped_clusters",
     "solve",
-    "solve_many",
     "solve_or_raise",
 ]
 
@@ -68,7 +66,7 @@ __getattr__ = loader(
         ),
         "streams": (
             *("CancellableLines", "limited_replies"),
-            *("one_message", "read_lines", "solve_many"),
+            *("one_message", "read_lines"),
         ),
     },
 )
