@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
     from planner.jsonio.interfaces import PROBLEMS
     from planner.jsonio.profiles import decode_profile, encode_profile
-    from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
+    from planner.jsonio.results import decode_plan, encode_plan
     from planner.jsonio.schemas import schema
     from planner.jsonio.service import (
         Reply,
@@ -36,10 +36,8 @@ __all__ = [
     "decode_plan",
     "decode_profile",
     "decode_request",
-    "decode_result",
     "encode_plan",
     "encode_profile",
-    "encode_result",
     "limited_replies",
     "one_message",
     "read_cluster",
@@ -58,7 +56,7 @@ __getattr__ = loader(
         "files": ("read_cluster", "read_profile", "shipped_clusters"),
         "interfaces": ("PROBLEMS",),
         "profiles": ("decode_profile", "encode_profile"),
-        "results": ("decode_plan", "decode_result", "encode_plan", "encode_result"),
+        "results": ("decode_plan", "encode_plan"),
         "schemas": ("schema",),
         "service": (
             *("Reply", "decode_answer", "decode_request"),

@@ -47,11 +47,6 @@ class Interface:
         kind = types_of(self.family)[1]
         return get_args(kind) or (kind,)
 
-    @property
-    def evaluation(self) -> Any:
-        """The class of the evaluation of a plan."""
-        return types_of(self.family)[2]
-
 
 def types_of(family: Family[Any, Any, Any]) -> tuple[Any, Any, Any]:
     """Return the classes of a family's problems, plans and evaluations."""
