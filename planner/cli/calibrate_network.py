@@ -137,7 +137,7 @@ def run_network(options: argparse.Namespace) -> int:
             "processor": machine.processor(),
             "threads": torch.get_num_threads(),
             "interfaces": options.interfaces or os.environ.get("GLOO_SOCKET_IFNAME", ""),
-            "versions": machine.versions(torch=torch.__version__),
+            "versions": machine.versions(torch=str(torch.__version__)),
         }
         _write(options, sweep, fit_network(sweep), interference, provenance)
     return 0

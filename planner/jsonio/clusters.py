@@ -67,7 +67,9 @@ class SchedulingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_field
     tasks_per_machine: Annotated[int, Meta(ge=1, le=2**20)] = 1
 
 
-class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClusterDocument(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Machines that are all alike, their network, and where the numbers come from."""
 
     name: Text
